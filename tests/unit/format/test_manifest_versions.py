@@ -11,11 +11,12 @@ import zstandard
 
 from tistream.format import manifest as manifests
 from tistream.format.manifest import KIND_TICK, NOTHING_TAKEN, ChainPosition, IntakeCount, Manifest, Merging
+from tistream.format.run import IndexPart, RunRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 
 # The version that began to write a header's field.
-SINCE = {"retained_ts": 3, "schema_retained_ts": 3, "heritage": 3, "intake": 4, "merge": 5}
+SINCE = {"retained_ts": 3, "schema_retained_ts": 3, "heritage": 3, "intake": 4, "merge": 5, "index": 6}
 FULL = Manifest(
     TenantKey("7", "acme"),
     3,
@@ -36,8 +37,16 @@ FULL = Manifest(
     heritage=(1, 2),
     written_ms=77,
     intake=IntakeCount({3_600_000: 512}, {1: (ChainPosition(5, 7),)}),
+    index=(IndexPart(KeySpan(b"a", b"m"), 2, 6, 9, (RunRef("run", 10, "0a", 4, 6, 9, (1, b"b"), (1, b"c"), 1),)),),
 )
-WITHOUT = {"retained_ts": 0, "schema_retained_ts": 0, "heritage": (), "intake": NOTHING_TAKEN, "merge": None}
+WITHOUT = {
+    "retained_ts": 0,
+    "schema_retained_ts": 0,
+    "heritage": (),
+    "intake": NOTHING_TAKEN,
+    "merge": None,
+    "index": None,
+}
 
 
 def written_by(version: int, manifest: Manifest) -> bytes:

@@ -13,7 +13,7 @@ from tistream.concurrency import Lock
 from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
-from tistream.schema.history import History, ListedTable
+from tistream.schema.history import Bearer, History, ListedTable
 from tistream.schema.visible import TableVersion, fold
 from tistream_api.read import plan
 from tistream_api.read.cursor import Scope
@@ -44,13 +44,16 @@ class TenantSource:
         cache: GroupCache,
         replan: Callable[[], None],
         retained_ts: Callable[[], int] = lambda: 0,
+        snapshot_id: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`snapshot_id` returns the highest id in the tenant's snapshot; None if it cannot be read any more."""
         self.replan = replan
         self._lock = lock
         self._history_now = history
         self._segments = segments
         self._cache = cache
         self._retained_ts = retained_ts
+        self._snapshot_id = snapshot_id
         self._worked_of: History | None = None
         self._mine = object()  # key of shared results: it excludes those of other sources and of earlier histories
 
@@ -152,6 +155,35 @@ class TenantSource:
         with self._lock:
             found = self._history().visible_tables(ts, database)
             return next((version for version in found if version.folded == name), None)
+
+    def bearers(self, scope: Scope, window: Window) -> list[Bearer]:
+        """The tables that have the scope's name at any ts of the window, with their physical ids. The scope must name a
+        database."""
+        assert scope.database is not None
+        with self._lock:
+            return self._history().bearers(scope.database, scope.table, window.low, window.high)
+
+    def tables_at(self, ts: int, scope: Scope) -> list[TableVersion]:
+        """The base tables of the scope that are visible at `ts`, by logical id."""
+        with self._lock:
+            history = self._history()
+            databases = history.databases(ts) if scope.database is None else [scope.database]
+            found = [version for database in databases for version in history.visible_tables(ts, database)]
+        if scope.table is not None:
+            found = [version for version in found if version.folded[1] == fold(scope.table)]
+        return sorted((one for one in found if one.head.kind == "table"), key=lambda one: one.head.id)
+
+    def older_than(self, physical_ids: Iterable[int], begins_ts: int) -> bool:
+        """Whether any of these ids may have had rows at `begins_ts` or at the tenant's snapshot, because its table or
+        partition existed then. TiDB gives ids in ascending order."""
+        with self._lock:
+            history = self._history()
+            dropped = history.base_ts > history.snapshot_ts >= begins_ts
+        highest = self._snapshot_id() if dropped else None
+        if highest is not None:
+            return any(one <= highest for one in physical_ids)
+        with self._lock:
+            return any(history.owned(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
 
     def schema_version(self, ts: int) -> int:
         """The schema version in force at `ts`."""

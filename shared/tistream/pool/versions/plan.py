@@ -1,0 +1,122 @@
+"""Which objects and row groups hold the versions of some keys as of a ts. Pure.
+
+A read covers a window (low, high] of commit_ts: a read as of T has the window (0, T], and the changes between A and B
+are in (A, B]. Of each key, the newest version in the window counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tistream.format.run import RunRef
+from tistream.format.segment import SegmentRef
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.pool.lineage import Cover
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The committed versions of the keys in `span`: a part of a task's version index, and the task's segments.
+
+    `runs` hold every version in (base_ts, indexed_ts] and the state at base_ts, `segments` every version above
+    indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled. Shards of split tasks may list
+    the same objects: only the rows with keys in the span belong to the shard.
+    """
+
+    span: KeySpan
+    segments: tuple[SegmentRef, ...]
+    runs: tuple[RunRef, ...] = ()
+    indexed_ts: int = 0
+    base_ts: int = 0
+    begins_ts: int = 0
+
+
+def shards_of(covers: Iterable[Cover]) -> list[Shard]:
+    """The shards of a tenant, in key order, from the logs that lineage.covers returned for its tasks."""
+    found: list[Shard] = []
+    for cover in covers:
+        view = cover.log.view
+        if not view.index:
+            begins_ts = 0 if view.state is None else view.state.retained_ts
+            found.append(Shard(cover.span, view.segments, begins_ts=begins_ts))
+            continue
+        for part in (one.clipped(cover.span) for one in view.index):
+            if part is not None:
+                found.append(Shard(part.span, view.segments, part.runs, part.indexed_ts, part.base_ts, part.begins_ts))
+    return sorted(found, key=lambda shard: shard.span.start)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRange:
+    """Record keys of one physical table."""
+
+    table_id: int
+    span: KeySpan
+
+    def clip(self, span: KeySpan) -> TableRange | None:
+        """The keys that are in `span` too; None without any."""
+        clipped = self.span.clip(span)
+        return None if clipped is None else TableRange(self.table_id, clipped)
+
+
+def record_prefix(table_id: int) -> bytes:
+    """The bytes with which the record keys of a physical table begin."""
+    return b"t" + (table_id ^ _SIGN).to_bytes(8, "big") + b"_r"
+
+
+def records_of(table_id: int) -> TableRange:
+    """Every record key of a physical table."""
+    prefix = record_prefix(table_id)
+    return TableRange(table_id, KeySpan(prefix, prefix[:-1] + b"s"))
+
+
+_SIGN = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Row group `index` of a segment, of whose rows those with commit_ts in `window` count."""
+
+    segment: SegmentRef
+    index: int
+    window: Window
+
+    @property
+    def rows(self) -> int:
+        return self.segment.row_groups[self.index].rows
+
+    @property
+    def commit_ts_max(self) -> int:
+        return self.segment.row_groups[self.index].commit_ts_max
+
+
+def parts_of(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[Part]:
+    """The row groups of the shard's segments that may hold versions of the window which no run holds, newest first.
+    `table_ids` ascend."""
+    low = max(window.low, shard.indexed_ts)
+    if low >= window.high or not table_ids:
+        return []
+    rest = Window(low, window.high)
+    found = [
+        Part(segment, index, rest)
+        for segment in shard.segments
+        for index, group in enumerate(segment.row_groups)
+        if rest.overlaps(group.commit_ts_min, group.commit_ts_max)
+        and group.table_id_min <= table_ids[-1]
+        and any(group.table_id_min <= one <= group.table_id_max for one in table_ids)
+    ]
+    return sorted(found, key=lambda part: part.commit_ts_max, reverse=True)
+
+
+def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
+    """The shard's runs that may hold versions of the window with keys in `span`, newest first; of each, its objects
+    that may, in key order."""
+    found: dict[tuple[int | None, int], list[RunRef]] = {}
+    for run in shard.runs:
+        overlaps = run.high_ts > window.low and (run.low_ts is None or run.low_ts < window.high)
+        if overlaps and run.touches(span):
+            found.setdefault(run.window, []).append(run)
+    newest_first = sorted(found, key=lambda one: one[1], reverse=True)
+    return [tuple(sorted(found[one], key=lambda run: run.first)) for one in newest_first]

@@ -1,0 +1,139 @@
+"""Fetches row groups of runs and segments for reads of versions. Only I/O: plan.py and merge.py decide."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.concurrency import new_lock
+from tistream.errors import CorruptObject
+from tistream.format.parquet_footer import ParquetFooter
+from tistream.format.run import SCHEMA, RunRef
+from tistream.format.segment import SegmentRef
+from tistream.pool import run_rows
+from tistream.pool.footers import FooterCache
+from tistream.pool.rows import read_row_groups
+from tistream.pool.run_rows import GroupBounds
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.range_reader import fetch_ranges
+
+Ints = npt.NDArray[np.int64]
+
+STATISTICS_KEPT = 64  # runs whose statistics are held; of a run with 10^4 row groups they take some MB
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroups:
+    """The row groups of a run, in key order. All bounds are inclusive; `bytes` are those of its pages, uncompressed."""
+
+    first_keys: tuple[bytes, ...]
+    last_keys: tuple[bytes, ...]
+    commit_ts_min: Ints
+    commit_ts_max: Ints
+    rows: Ints
+    bytes: Ints
+
+
+class Opened(Protocol):
+    """Row groups whose columns are decoded when they are read."""
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """These columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
+
+
+class Reader(Protocol):
+    """Reads row groups of a tenant's pool."""
+
+    def groups(self, run: RunRef) -> RunGroups:
+        """The row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
+
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
+        """Row groups of a run. Raises as `groups`."""
+
+    def open_segment(self, segment: SegmentRef, index: int) -> Opened:
+        """A row group of a segment. Raises as `groups`."""
+
+
+class StoreReader:
+    """A Reader of an object store, without a cache of rows. Thread-safe."""
+
+    def __init__(self, objects: ObjectStore, footers: FooterCache | None = None) -> None:
+        self._objects = objects
+        self._footers = FooterCache() if footers is None else footers
+        self._lock = new_lock()
+        self._known: OrderedDict[str, RunGroups] = OrderedDict()
+
+    def groups(self, run: RunRef) -> RunGroups:
+        """See Reader."""
+        with self._lock:
+            known = self._known.get(run.key)
+            if known is not None:
+                self._known.move_to_end(run.key)
+                return known
+        found = _statistics(run_rows.group_bounds(run, run_rows.open_run(self._objects, run, self._footers)))
+        with self._lock:
+            self._known[run.key] = found
+            while len(self._known) > STATISTICS_KEPT:
+                self._known.popitem(last=False)
+        return found
+
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
+        """See Reader. The row groups are fetched at once, with the fewest requests."""
+        opened = run_rows.open_run(self._objects, run, self._footers)
+        ranges = [place for index in indexes for place in opened.footer.groups[index].ranges(SCHEMA.names)]
+        source = fetch_ranges(self._objects, run.key, run.size, ranges, opened.held)
+        return _OpenedRun(run.key, opened.footer, pa.PythonFile(source, mode="r"), tuple(indexes))
+
+    def open_segment(self, segment: SegmentRef, index: int) -> Opened:
+        """See Reader."""
+        return _OpenedSegment(self._objects, segment, index, self._footers)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedRun:
+    key: str
+    footer: ParquetFooter
+    source: pa.PythonFile
+    indexes: tuple[int, ...]
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """See Opened."""
+        schema = pa.schema([SCHEMA.field(name) for name in names])
+        try:
+            file = pq.ParquetFile(
+                self.source, metadata=self.footer.metadata, pre_buffer=False, page_checksum_verification=True
+            )
+            found = file.read_row_groups(list(self.indexes), columns=list(names), use_threads=False)
+            return found.select(list(names)).cast(schema)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+            raise CorruptObject(self.key, f"row groups {list(self.indexes)} cannot be decoded: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedSegment:
+    objects: ObjectStore
+    segment: SegmentRef
+    index: int
+    footers: FooterCache
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """See Opened."""
+        return read_row_groups(self.objects, self.segment, [self.index], names, self.footers).select(list(names))
+
+
+def _statistics(bounds: Sequence[GroupBounds]) -> RunGroups:
+    return RunGroups(
+        tuple(one.first_key for one in bounds),
+        tuple(one.last_key for one in bounds),
+        np.array([one.commit_ts_min for one in bounds], np.int64),
+        np.array([one.commit_ts_max for one in bounds], np.int64),
+        np.array([one.rows for one in bounds], np.int64),
+        np.array([one.unpacked for one in bounds], np.int64),
+    )

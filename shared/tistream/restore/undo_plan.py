@@ -11,7 +11,7 @@ their ids, since DDL may have renamed, added and dropped some in between.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -25,7 +25,7 @@ class Change:
     visible key's JSON text. `before` and `after` are None where the row did not exist."""
 
     table_id: int
-    row: Hashable
+    row: str
     commit_ts: int
     start_ts: int
     before: Cells | None
@@ -68,7 +68,7 @@ class Reversal:
     that had columns which do not exist any more, by column id; they are reported and not written."""
 
     table_id: int
-    row: Hashable
+    row: str
     commit_ts: int
     now: Cells | None
     then: Cells | None
@@ -88,7 +88,7 @@ class Conflict:
     commit_ts) of the newest change of the row."""
 
     table_id: int
-    row: Hashable
+    row: str
     reason: Reason
     left: Cells | None
     now: Cells | None
@@ -106,7 +106,7 @@ class UndoPlan:
 
 
 def plan_undo(
-    changes: Iterable[Change], standing: Mapping[tuple[int, Hashable], Standing], columns: Mapping[int, frozenset[int]]
+    changes: Iterable[Change], standing: Mapping[tuple[int, str], Standing], columns: Mapping[int, frozenset[int]]
 ) -> UndoPlan:
     """Plan the undo of all given changes.
 
@@ -116,7 +116,7 @@ def plan_undo(
         standing: for each changed row (table_id, row) its state now, read at one ts at or above every change.
         columns: for each table that still exists the ids of its visible columns now.
     """
-    chains: dict[tuple[int, Hashable], list[Change]] = {}
+    chains: dict[tuple[int, str], list[Change]] = {}
     for change in changes:
         chains.setdefault((change.table_id, change.row), []).append(change)
     reversals: list[Reversal] = []

@@ -39,12 +39,14 @@ BEFORE, AFTER = {1: 1, 2: "x", 3: "p"}, {1: 1, 2: "y", 3: "p"}
 
 def test_an_update_gets_its_changed_columns_back() -> None:
     found = only(plan(change(10, BEFORE, AFTER), now=AFTER))
-    assert (found.then, found.changed) == (BEFORE, {2})
+    assert found.then == BEFORE
+    assert found.changed == {2}
 
 
 def test_a_later_change_of_other_columns_stays() -> None:
     found = only(plan(change(10, BEFORE, AFTER), now={**AFTER, 3: "q"}, at=20))
-    assert (found.then, found.changed) == ({1: 1, 2: "x", 3: "q"}, {2})
+    assert found.then == {1: 1, 2: "x", 3: "q"}
+    assert found.changed == {2}
 
 
 def test_a_later_change_of_the_same_column_is_a_conflict_that_names_it() -> None:

@@ -22,6 +22,7 @@ from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream_cli.commands.token_app import token_app
 from tistream_cli.importing import importing
 from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check
+from tistream_cli.restore.restore_app import add_restore_commands
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(tenant_app, name="tenant")
@@ -31,6 +32,7 @@ app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
 app.add_typer(token_app, name="token")
+add_restore_commands(app)
 
 
 def _version(wanted: bool) -> None:

@@ -18,7 +18,8 @@ from tistream.targets.mysql_url import MySqlUrl
 
 CONNECT_S = 10
 ANSWER_S = 600  # for one statement; an ALTER TABLE that checks foreign keys reads whole tables
-_STRICT = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'"
+STRICT = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'"
+EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"  # TiDB; else it refuses values of AUTO_RANDOM
 
 
 class TargetFailed(Exception):
@@ -41,6 +42,7 @@ class MySqlTarget:
                 password=url.password,
                 database=url.database,
                 charset="utf8mb4",
+                autocommit=True,  # writers begin transactions themselves; a SELECT sees what is there now
                 connect_timeout=CONNECT_S,
                 read_timeout=ANSWER_S,
                 write_timeout=ANSWER_S,
@@ -49,7 +51,7 @@ class MySqlTarget:
             )
         except (pymysql.err.MySQLError, OSError) as error:
             raise TargetFailed(f"{url}: {_reason(error)}") from error
-        for line in (*SESSION, _STRICT):
+        for line in (*SESSION, STRICT):
             self.execute(line)
 
     def __enter__(self) -> MySqlTarget:

@@ -7,12 +7,12 @@ the newest marker and goes on there: no row is missing and none is there twice, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 from tistream.schema.tidb.create_table import TableStatements
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.targets.mysql import MySqlTarget
+from tistream.targets.restored_table import Mark, TableExists
 
 MARKS = "tistream_restore"
 _COLUMNS = """(
@@ -23,25 +23,6 @@ _COLUMNS = """(
   next_cursor text CHARACTER SET ascii COLLATE ascii_bin,
   PRIMARY KEY (restore_id, table_name, chunk)
 )"""
-
-
-class TableExists(Exception):
-    """The target has a table of that name that this restore has not begun."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How far a table is restored: `chunk` chunks with `rows` rows together. `cursor`: where the next chunk begins;
-    None before the first chunk and, if `chunk` is above 0, after the last one."""
-
-    chunk: int
-    rows: int
-    cursor: str | None
-
-    @property
-    def complete(self) -> bool:
-        """Whether all rows are there."""
-        return self.chunk > 0 and self.cursor is None
 
 
 class RestoredTables:
@@ -75,6 +56,9 @@ class RestoredTables:
         """
         begun = self.mark(table)
         place = f"{quoted_name(self._database)}.{quoted_name(table)}"
+        if begun is not None and begun.chunk > 0 and not self._exists(table):
+            self._forget(table)  # the table was dropped after this restore
+            begun = None
         if begun is None:
             if self._exists(table):
                 if not replace:
@@ -87,13 +71,17 @@ class RestoredTables:
             self._target.execute(statements.create)
         return begun
 
-    def write(self, table: str, before: Mark, inserts: Iterable[str], rows: int, cursor: str | None) -> Mark:
-        """Write the next chunk and its marker in one transaction. `cursor` None: it was the last one. Raises
-        TargetFailed; the chunk then is there whole or not at all."""
-        after = Mark(before.chunk + 1, before.rows + rows, cursor)
+    def write(
+        self, table: str, before: Mark, inserts: Iterable[str], end: Callable[[], tuple[int, str | None]]
+    ) -> Mark:
+        """Write the next chunk and its marker in one transaction. `end` is called after the inserts, and returns the
+        number of rows and the cursor after them (None: it was the last chunk). Raises TargetFailed; the chunk then is
+        there whole or not at all."""
         with self._target.transaction():
-            self._add(table, after.chunk, rows, cursor)
             self._target.execute_all(inserts)
+            rows, cursor = end()
+            after = before.after(rows, cursor)
+            self._add(table, after.chunk, rows, cursor)
         return after
 
     def add_foreign_keys(self, table: str, statement: str) -> None:
@@ -112,6 +100,9 @@ class RestoredTables:
             (self._database, table),
         )
         return bool(found[0][0])
+
+    def _forget(self, table: str) -> None:
+        self._target.rows(f"DELETE FROM {self._marks} WHERE restore_id = %s AND table_name = %s", (self._id, table))
 
     def _add(self, table: str, chunk: int, rows: int, cursor: str | None) -> None:
         self._target.rows(

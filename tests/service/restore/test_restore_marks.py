@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from support.mariadb import MariaDb
 from tistream.schema.tidb.create_table import TableStatements
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
-from tistream.targets.restore_marks import Mark, RestoredTables, TableExists
+from tistream.targets.restore_marks import RestoredTables
+from tistream.targets.restored_table import Mark, TableExists
 
 TABLE = TableStatements("CREATE TABLE `{0}`.`t` (a int)", None)  # without a key: a row could be there twice
 CHUNKS = [["INSERT INTO {0}.t VALUES (1), (2)"], ["INSERT INTO {0}.t VALUES (3)", "INSERT INTO {0}.t VALUES (4)"], []]
@@ -47,6 +50,10 @@ def url(mariadb: MariaDb, mysql_url: str) -> MySqlUrl:
     return MySqlUrl("127.0.0.1", mariadb.port, "tistream", "secret", mysql_url.rpartition("/")[2])
 
 
+def ended(rows: int, cursor: str | None) -> Callable[[], tuple[int, str | None]]:
+    return lambda: (rows, cursor)
+
+
 def restore(target: MySqlTarget, database: str, *, replace: bool = False, name: str = "r1") -> None:
     tables = RestoredTables(target, database, name)
     mark = tables.begin("t", TableStatements(TABLE.create.format(database), None), replace=replace)
@@ -54,7 +61,7 @@ def restore(target: MySqlTarget, database: str, *, replace: bool = False, name: 
         at = int(mark.cursor or "0")
         inserts = [one.format(database) for one in CHUNKS[at]]
         more = str(at + 1) if at + 1 < len(CHUNKS) else None
-        mark = tables.write("t", mark, inserts, (2, 2, 0)[at], more)
+        mark = tables.write("t", mark, inserts, ended((2, 2, 0)[at], more))
 
 
 def values(mariadb: MariaDb, database: str) -> list[int]:
@@ -89,6 +96,15 @@ def test_a_table_that_is_there_is_refused_or_replaced(mariadb: MariaDb, url: MyS
         with pytest.raises(TableExists, match=r"tistream_\d+\.t"):
             restore(target, url.database)
         restore(target, url.database, replace=True)
+    assert values(mariadb, url.database) == [1, 2, 3, 4]
+
+
+def test_a_table_that_was_dropped_since_is_restored_again(mariadb: MariaDb, url: MySqlUrl) -> None:
+    assert url.database is not None
+    with MySqlTarget(url) as target:
+        restore(target, url.database)
+        mariadb.run(f"DROP TABLE {url.database}.t")
+        restore(target, url.database)
     assert values(mariadb, url.database) == [1, 2, 3, 4]
 
 

@@ -88,7 +88,7 @@ def _shown(table: Table) -> tuple[Column, ...]:
 def _column(column: Column, info: Mapping[str, Any], table: Mapping[str, Any], dialect: Dialect) -> str:
     if dialect is not Dialect.TIDB and column.tp == t.VECTOR:
         raise UnsupportedTable(f"column {column.name} is a VECTOR, which {dialect.value} does not have")
-    out = [quoted_name(column.name), sql_type(column)]
+    out = [quoted_name(column.name), _type(column)]
     if column.tp in (*t.TEXTS, t.ENUM, t.SET) and column.charset not in ("", "binary"):
         out.append(f"CHARACTER SET {column.charset}")
         if column.collate:
@@ -110,6 +110,13 @@ def _column(column: Column, info: Mapping[str, Any], table: Mapping[str, Any], d
     if info.get("comment"):
         out.append(f"COMMENT {quoted_text(info['comment'])}")
     return " ".join(out)
+
+
+def _type(column: Column) -> str:
+    """The type as the parser takes it: in names of elements, a backslash is escaped."""
+    if column.tp in (t.ENUM, t.SET):
+        return f"{'enum' if column.tp == t.ENUM else 'set'}({','.join(map(quoted_text, column.elems))})"
+    return sql_type(column)
 
 
 def _random_bits(table: Mapping[str, Any]) -> str:

@@ -157,7 +157,7 @@ class TenantSource:
             return next((version for version in found if version.folded == name), None)
 
     def table_of(self, physical_ids: Iterable[int], table_id: int, ts: int) -> TableVersion | None:
-        """The table with this logical id that has rows under one of the physical ids at `ts`; None if it does not exist."""
+        """The table with this logical id that has rows under one of the physical ids at `ts`; None without one."""
         with self._lock:
             history = self._history()
             found = (history.table_at(one, ts + 1) for one in physical_ids)

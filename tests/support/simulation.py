@@ -126,7 +126,7 @@ class Simulation:
         if task.committed:
             last = task.committed[-1]
             live = [segment for manifest in task.committed for segment in manifest.segments]
-            task.state = recovered_state(task.identity, last, live, last.number)
+            task.state = recovered_state(task.identity, last, live, (), last.number)
         else:
             task.state = first_state(task.identity, number=1)
         self._send(task)

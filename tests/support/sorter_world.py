@@ -27,6 +27,8 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_sorter.jobs.compact import rewrite_guarded
+from tistream_sorter.jobs.index_merge import merge_guarded
+from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
@@ -50,6 +52,9 @@ class InlineRunner:
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         return [rewrite_guarded(self.objects, unit) for unit in units]
+
+    def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
+        return [merge_guarded(self.objects, unit) for unit in units]
 
 
 class Origin(Protocol):

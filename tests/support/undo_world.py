@@ -17,7 +17,7 @@ def undo(one: PointWorld, *start_ts: int, ts: int | None = None) -> UndoAnswer:
     commits = []
     for start in start_ts:
         transaction = Transaction(
-            Scope(one.loaded.tenant), start, one.loaded.snapshot_ts, one.loaded.end_ts, one.world.source,
+            Scope(one.world.tenant), start, one.world.snapshot_ts, one.world.end_ts, one.world.source,
             one.reads.reader, Budget(), lambda *_: None, lambda _: None,
         )  # fmt: skip
         commits.append(transaction.commit_ts())

@@ -21,7 +21,8 @@ from tistream_cli.commands.store_app import store_app
 from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream_cli.commands.token_app import token_app
 from tistream_cli.importing import importing
-from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check
+from tistream_cli.points.points_app import add_commands
+from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check, check_squash
 from tistream_cli.restore.restore_app import add_restore_commands
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -32,6 +33,7 @@ app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
 app.add_typer(token_app, name="token")
+add_commands(app)
 add_restore_commands(app)
 
 
@@ -228,11 +230,22 @@ def pull(
             "all gives several, one after the other."
         ),
     ] = None,
+    squash: Annotated[
+        bool, typer.Option("--squash", help="Net changes only: each key once. With --start-ts, or the first --cursor.")
+    ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print events until caught up. The last line has the cursor from which the next pull continues."""
     request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events)
     check(request, form, out)
+    if squash:
+        check_squash(request, form)
+        with importing():
+            from tistream_cli.client import ApiClient
+            from tistream_cli.points.squash import run_squash
+
+        run_squash(ApiClient(url), request, sys.stdout.buffer)
+        return
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.pull.pull import run_pull

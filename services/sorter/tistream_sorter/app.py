@@ -35,11 +35,12 @@ from tistream_sorter.node.pool_usage import PoolUsage
 from tistream_sorter.node.progress import ProgressFeed
 from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.routes import router
-from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
+from tistream_sorter.settings import CollectSettings, CompactSettings, IndexSettings, SorterSettings, TickSettings
 from tistream_sorter.state.task_state import TaskIdentity
 from tistream_sorter.task.task import TickLimits
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import CollectRules
+from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.shards import CutRules
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,11 @@ class JobRunner(Runner, Protocol):
 
 
 def tick_limits(
-    tick: TickSettings, slots: int, collect: CollectSettings | None = None, compact: CompactSettings | None = None
+    tick: TickSettings,
+    slots: int,
+    collect: CollectSettings | None = None,
+    compact: CompactSettings | None = None,
+    index: IndexSettings | None = None,
 ) -> TickLimits:
     """The limits of ticks from the settings, for a runner with `slots` slots."""
     store = StoreRules(tick.point_bytes_min, tick.seal_bytes_min)
@@ -87,6 +92,20 @@ def tick_limits(
         tick.large_work,
         CollectRules(collect.grace_ms, collect.every_ms),
         compacting,
+        None if index is None else index_rules(index),
+    )
+
+
+def index_rules(index: IndexSettings) -> IndexRules | None:
+    """The rules of the version index; None if it is disabled."""
+    if not index.enabled:
+        return None
+    return IndexRules(
+        age_ms=index.age_ms,
+        wait_ms=index.wait_ms,
+        run_bytes=index.run_bytes,
+        bytes_max=index.bytes_max,
+        unpacked_max=index.shard_bytes_max,
     )
 
 
@@ -121,7 +140,7 @@ class _Running:
         self._meta = meta
         self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)
-        limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact)
+        limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact, settings.index)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
         instance = outside.new_nonce()
         pool = PoolUsage(lambda: [task.durable for task in self.node.tasks()])

@@ -55,6 +55,17 @@ class SorterMetrics:
         self.compact_failures = Counter(
             "tistream_sorter_compact_failures_total", "Compactions that failed.", registry=registry
         )
+        self.indexed_bytes = Counter(
+            "tistream_sorter_indexed_bytes_total",
+            "Bytes of segments that the version index has taken.",
+            registry=registry,
+        )
+        self.index_written_bytes = Counter(
+            "tistream_sorter_index_written_bytes_total", "Bytes of runs of the version index.", registry=registry
+        )
+        self.index_failures = Counter(
+            "tistream_sorter_index_failures_total", "Merges of the version index that failed.", registry=registry
+        )
         self.collected = Counter(
             "tistream_sorter_collected_objects_total", "Objects deleted by garbage collection.", registry=registry
         )

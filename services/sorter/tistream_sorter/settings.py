@@ -87,6 +87,21 @@ class CompactSettings(BaseModel):
     every_ms: int = Field(default=1_000, ge=10, description="pause while there is nothing to compact")
 
 
+class IndexSettings(BaseModel):
+    """The version index: every version of every key, sorted by key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(default=True, description="keep a version index, for reads at a point in time")
+    age_ms: int = Field(default=600_000, ge=0, description="age from which rows are moved into runs of the index")
+    wait_ms: int = Field(default=3_600_000, ge=0, description="age at which rows become a run, however few they are")
+    run_bytes: int = Field(default=16 << 20, ge=1 << 10, description="bytes of segments that become a run at once")
+    bytes_max: int = Field(default=64 << 20, ge=1 << 20, description="segment bytes that one job reads")
+    shard_bytes_max: int = Field(
+        default=128 << 20, ge=1 << 14, description="unpacked bytes of one shard of a merge; bounds its memory"
+    )
+
+
 class SparkSettings(BaseModel):
     """Where the executors are."""
 
@@ -105,6 +120,7 @@ class SorterSettings(ServiceSettings):
     tick: TickSettings = TickSettings()
     collect: CollectSettings = CollectSettings()
     compact: CompactSettings = CompactSettings()
+    index: IndexSettings = IndexSettings()
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")

@@ -57,8 +57,7 @@ class RunRef:
 
     `size` is in bytes; `checksum` is the zlib CRC-32 of the whole object, eight hex digits. `low_ts` is None for an
     object of a base run; then `high_ts` is the base_ts. `first` and `last` are the inclusive bounds (table_id, key) of
-    the object. `obsolete`: the number of versions that a fold of this object into the base removes, in the object and
-    in what is older: one for a put that replaces a version, two for a delete of a version, one for another delete.
+    the object, whole.
     """
 
     key: str
@@ -69,7 +68,6 @@ class RunRef:
     high_ts: int
     first: tuple[int, bytes]
     last: tuple[int, bytes]
-    obsolete: int = 0
 
     @property
     def window(self) -> tuple[int | None, int]:
@@ -93,7 +91,7 @@ class RunRef:
         return cls(**{**data, **bounds})
 
 
-_PLAIN = ("key", "size", "checksum", "rows", "low_ts", "high_ts", "obsolete")
+_PLAIN = ("key", "size", "checksum", "rows", "low_ts", "high_ts")
 
 
 @dataclass(frozen=True, slots=True)

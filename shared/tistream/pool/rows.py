@@ -12,7 +12,7 @@ from tistream.errors import CorruptObject
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
-from tistream.pool.parquet_objects import open_object, read_groups
+from tistream.pool.parquet_objects import Opened, open_object, read_groups
 from tistream.storage.object_store import ObjectStore
 
 
@@ -78,10 +78,26 @@ def read_row_groups(
     """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as read_rows."""
     if not indexes:
         return SCHEMA.empty_table().select([name for name in SCHEMA.names if columns is None or name in columns])
+    return read_opened_groups(objects, segment, open_segment(objects, segment, footers), indexes, columns)
+
+
+def open_segment(objects: ObjectStore, segment: SegmentRef, footers: FooterCache | None = None) -> Opened:
+    """Read a segment's footer. Raises as read_rows."""
     opened = open_object(objects, segment, footers)
     rows = [group.rows for group in opened.footer.groups]
     if rows != [group.rows for group in segment.row_groups]:
         raise CorruptObject(segment.key, f"has row groups of {rows} rows, not those that its manifest states")
+    return opened
+
+
+def read_opened_groups(
+    objects: ObjectStore,
+    segment: SegmentRef,
+    opened: Opened,
+    indexes: Sequence[int],
+    columns: Sequence[str] | set[str] | None = None,
+) -> pa.Table:
+    """read_row_groups for a segment whose footer has been read."""
     return read_groups(objects, segment, opened, indexes, columns, SCHEMA)
 
 

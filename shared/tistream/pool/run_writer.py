@@ -21,13 +21,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def write_run(
-    table: pa.Table, key: str, low_ts: int | None, high_ts: int, obsolete: int = 0, level: int = LEVEL
+    table: pa.Table, key: str, low_ts: int | None, high_ts: int, level: int = LEVEL
 ) -> tuple[memoryview, RunRef]:
     """Encode versions as the object `key` of the run (low_ts, high_ts]; low_ts None: of the base run at high_ts.
 
     Args:
         table: at least one row, columns of run.SCHEMA (any binary type for binary columns), sorted by run.ORDER.
-        obsolete: see RunRef.
         level: the zstd level of columns that compress.
 
     Returns:
@@ -49,7 +48,7 @@ def write_run(
     ids, keys = table.column("table_id"), table.column("key")
     first, last = ((ids[at].as_py(), keys[at].as_py()) for at in (0, table.num_rows - 1))
     checksum = f"{zlib.crc32(body):08x}"
-    return body, RunRef(key, len(body), checksum, table.num_rows, low_ts, high_ts, first, last, obsolete)
+    return body, RunRef(key, len(body), checksum, table.num_rows, low_ts, high_ts, first, last)
 
 
 def group_edges(sizes: Ints) -> list[int]:

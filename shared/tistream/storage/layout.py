@@ -20,7 +20,7 @@ _OF_TENANT = re.compile(
     r"(?:data_change_buffer|schema|served|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})/"
 )
-_WRITTEN = re.compile(r"/(segment|pending)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
+_WRITTEN = re.compile(r"/(segment|pending|run)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
@@ -99,14 +99,14 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
     return f"{task_prefix(tenant, task_id)}manifest/"
 
 
-def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str]:
-    """The prefixes of a task's segments and pending parts."""
+def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
+    """The prefixes of a task's segments, pending parts and runs."""
     prefix = task_prefix(tenant, task_id)
-    return f"{prefix}segment/", f"{prefix}pending/"
+    return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/"
 
 
 def epoch_of(key: str) -> int | None:
-    """The epoch under which a segment or pending part was written; None for any other name."""
+    """The epoch under which a segment, pending part or run was written; None for any other name."""
     found = _WRITTEN.search(key)
     return None if found is None else int(found["epoch"])
 
@@ -129,6 +129,11 @@ def segment(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) 
 def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
     """A part of the pending state written under `epoch` by the tick `nonce`."""
     return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
+    """An object of a run of the version index, written under `epoch` by the job `nonce`."""
+    return f"{task_prefix(tenant, task_id)}run/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def served(tenant: TenantKey) -> str:

@@ -14,12 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from support import compare, golden
 from support.api_world import Platform, platform
 from support.points_world import commits, point_world
 from support.pull import PROBLEM, Consumer
 from tistream.model.ts import physical_ms
+from tistream_cli.app import app
 
 EVERYTHING = golden.load("everything")
 TENANT = "/v1/clusters/7/tenants/acme"
@@ -269,3 +271,60 @@ def test_a_ts_above_what_is_resolved_is_asked_to_come_back(loaded: Consumer) -> 
     answer = get(loaded, f"{table_path(database, table)}/rows?ts={EVERYTHING.end_ts + (3_600_000 << 18)}")
     assert answer.status_code == 503, answer.text[:300]
     assert int(answer.headers["retry-after"]) >= 1
+
+
+def command(loaded: Consumer, *words: str) -> str:
+    """The output of a command of `tistream`."""
+    of = ["--cluster", "7", "--tenant", "acme", "--url", loaded.url]
+    found = CliRunner().invoke(app, [*words, *of])
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
+
+
+def test_the_commands_print_what_the_api_answers(loaded: Consumer) -> None:
+    one = point_world("everything")
+    ts, database, table, rows = keyed()
+    name = f"{database}.{table}"
+    *printed, end = map(json.loads, command(loaded, "rows", name, "--at", str(ts), "--json").splitlines())
+    assert printed == rows
+    assert end == {"type": "end", "ts": str(ts), "cursor": None}
+    head, *lines_ = command(loaded, "rows", name, "--at", str(ts), "--limit", "3").splitlines()
+    assert head.split("\t") == [*rows[0]["row"], "changed"]
+    assert len(lines_) == 3
+    key = json.dumps(rows[0]["key"])
+    versions = one.history(database, table, rows[0]["key"], EVERYTHING.snapshot_ts, EVERYTHING.end_ts)
+    to = str(EVERYTHING.end_ts)
+    assert list(map(json.loads, command(loaded, "history", name, key, "--to", to, "--json").splitlines())) == versions
+    assert len(command(loaded, "history", name, key, "--to", to).splitlines()) == len(versions) + 1
+    start_ts = versions[0]["start_ts"]
+    printed = list(map(json.loads, command(loaded, "txn", start_ts, "--json").splitlines()))
+    assert printed == one.transaction(int(start_ts))
+    assert len(command(loaded, "txn", start_ts).splitlines()) == len(printed)  # a head, and no end
+    low = str(EVERYTHING.snapshot_ts)
+    *printed, _ = map(json.loads, command(loaded, "diff", name, "--from", low, "--to", str(ts), "--json").splitlines())
+    assert printed == one.diff(database, table, int(low), ts)
+    assert command(loaded, "diff", name, "--from", low, "--to", str(ts)).startswith("\ttable\tkey\tchange\n")
+
+
+def test_a_squashed_pull_is_printed(loaded: Consumer) -> None:
+    stamps = [ts for ts, _ in commits("everything")]
+    words = ("pull", "--squash", "--start-ts", str(stamps[300]), "--end-ts", str(stamps[800]))
+    *events, end = map(json.loads, command(loaded, *words).splitlines())
+    assert events == point_world("everything").squash(low=stamps[300], high=stamps[800])
+    assert end["resolved_ts"] == str(stamps[800])
+
+
+def test_a_wrong_command_says_what_is_wrong(loaded: Consumer) -> None:
+    of = ["--cluster", "7", "--tenant", "acme", "--url", loaded.url]
+    for words, text in [
+        (["rows", "shop"], "DATABASE.TABLE"),
+        (["rows", "shop.none"], "no table shop.none"),
+        (["rows", "shop.big", "--at", "5"], "earliest one kept"),
+        (["history", "shop.big", "{"], "is not JSON"),
+        (["txn", "abc"], "is not a decimal number"),
+        (["diff", "shop.big", "--from", "yesterday"], "is not a time"),
+        (["pull", "--squash"], "--start-ts"),
+    ]:
+        found = CliRunner().invoke(app, [*words, *of])
+        assert found.exit_code != 0
+        assert text in found.output + str(found.exception), (words, found.output, found.exception)

@@ -75,7 +75,7 @@ def databases() -> list[str]:
 
 
 def past(consumer: Consumer, ts: int = EVERYTHING.end_ts) -> Past:
-    return Past.at(ApiClient(consumer.url), "7", "acme", ts)
+    return Past.at(ApiClient(consumer.url), "7", "acme", str(ts))
 
 
 def test_every_table_that_mariadb_can_hold_has_the_same_rows(command: Consumer, mariadb: MariaDb, into: str) -> None:
@@ -274,7 +274,7 @@ def test_hostile_input_is_refused_and_shows_no_password(
         (("shop.orders", *end), "--into-file"),
         (("shop.orders", "--at", str(FUTURE), "--into", into), "future"),
         (("shop.orders", "--at", "5", "--into", into), "earliest"),
-        (("shop.orders", "--at", "yesterday", "--into", into), "--at"),
+        (("shop.orders", "--at", "yesterday", "--into", into), "is not a time"),
         (("shop.no_such", *end, "--into", into), "no table shop.no_such"),
         (("mysql.user", *end, "--into", into), "system schema"),
         (("a.b.c", *end, "--into", into), "is not a name"),

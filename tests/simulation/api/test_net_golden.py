@@ -62,11 +62,13 @@ def check(one: PointWorld, database: str, table: str, low: int, high: int, event
     assert not keys or max(keys.values()) == 1, (where, keys.most_common(2))
 
 
-@pytest.mark.parametrize(("tasks", "seed"), [(1, 1), (16, 2)])
-def test_a_diff_is_the_difference_of_the_rows(tasks: int, seed: int) -> None:
-    one = point_world("everything", tasks)
+@pytest.mark.parametrize(("tasks", "seed", "indexed"), [(1, 1, False), (16, 2, False), (4, 3, True)])
+def test_a_diff_is_the_difference_of_the_rows(tasks: int, seed: int, indexed: bool) -> None:
+    one = point_world("everything", tasks, indexed=indexed)
     checked = 0
     for low, high in pairs("everything", 200 if FULL else 12, seed):
+        if low < one.base_ts:
+            continue
         for database, table in names("everything"):
             if one.exists(database, table, low) or one.exists(database, table, high):
                 check(one, database, table, low, high, one.diff(database, table, low, high))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 
+import pyarrow as pa
 import pytest
 
 from support import compare, golden
 from support.effort import cases
-from support.points_world import commits, point_world, rows_as
+from support.points_world import commits, point_world
 
 
 def sampled(name: str, seed: int) -> list[tuple[int, list[tuple[str, str, dict[str, str]]]]]:
@@ -19,11 +20,17 @@ def sampled(name: str, seed: int) -> list[tuple[int, list[tuple[str, str, dict[s
     return cases(some, [one for one in every if one not in some])
 
 
-@pytest.mark.parametrize(("name", "tasks"), [("everything", 1), ("everything", 4), ("everything", 16), ("large", 4)])
-def test_rows_before_a_commit_and_its_changes_are_the_rows_after_it(name: str, tasks: int) -> None:
-    one = point_world(name, tasks)
+WORLDS = [("everything", 1, False), ("everything", 4, False), ("everything", 16, False), ("large", 4, False),
+          ("everything", 1, True), ("everything", 16, True), ("large", 4, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "tasks", "indexed"), WORLDS)
+def test_rows_before_a_commit_and_its_changes_are_the_rows_after_it(name: str, tasks: int, indexed: bool) -> None:
+    one = point_world(name, tasks, indexed=indexed)
     changes = compare.expected_changes(golden.load(name))
     for ts, tables in sampled(name, tasks):
+        if ts <= one.base_ts:
+            continue
         for database, table, types in tables:
             change = changes[str(ts), database, table]
             before = one.state(database, table, ts - 1, types)
@@ -32,11 +39,11 @@ def test_rows_before_a_commit_and_its_changes_are_the_rows_after_it(name: str, t
             assert before - change.removed + change.added == after, (ts, database, table)
 
 
-@pytest.mark.parametrize("tasks", [1, 16])
-def test_every_cursor_resumes(tasks: int) -> None:
-    one = point_world("everything", tasks)
+@pytest.mark.parametrize(("tasks", "indexed"), [(1, False), (16, True)])
+def test_every_cursor_resumes(tasks: int, indexed: bool) -> None:
+    one = point_world("everything", tasks, indexed=indexed)
     rng = random.Random(tasks)
-    for ts, tables in sampled("everything", 7)[:12]:
+    for ts, tables in [found for found in sampled("everything", 7) if found[0] > one.base_ts][:12]:
         for database, table, _ in tables:
             whole = one.lines(database, table, ts)
             found: list[object] = []
@@ -53,10 +60,11 @@ def test_every_cursor_resumes(tasks: int) -> None:
 
 
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_the_last_state_is_every_change_of_a_pull_applied(name: str) -> None:
-    one = point_world(name, 4)
+def test_an_index_and_the_segments_alone_hold_the_same_rows(name: str) -> None:
+    plain, indexed = point_world(name, 4), point_world(name, 4, indexed=True)
     for ts, tables in list(commits(name))[-5:]:
-        for database, table, types in tables:
-            rows = one.lines(database, table, ts)
-            assert all(int(line["commit_ts"]) <= ts for line in rows)
-            assert rows_as(rows, types) == one.state(database, table, ts, types)
+        for database, table, _ in tables:
+            assert plain.page(database, table, ts) == indexed.page(database, table, ts)
+            bodies = [one.page(database, table, ts, form="arrow") for one in (plain, indexed)]
+            left, right = (pa.ipc.open_stream(body).read_all() for body in bodies)  # in other batches
+            assert left.equals(right)

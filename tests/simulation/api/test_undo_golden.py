@@ -66,7 +66,7 @@ def test_as_of_the_end_each_row_is_taken_back_or_its_conflict_names_the_transact
     seen = set()
     for start in sampled("everything", 150, 1):
         commit_ts = int(transactions("everything")[start][0]["commit_ts"])
-        found = undo(one, start, ts=one.loaded.end_ts).answer(None, None)
+        found = undo(one, start, ts=one.world.end_ts).answer(None, None)
         rows = {(event["table_id"], str(event["key"])) for event in transactions("everything")[start]}
         assert sum(found["counts"].values()) == len(rows), start
         for conflict in found["conflicts"]:
@@ -90,9 +90,9 @@ def test_all_transactions_of_a_table_taken_back_leave_nothing_of_it() -> None:
     for event in pulled("everything"):
         by_table[event["database"], event["table"]].add(int(event["start_ts"]))
     name, starts = max(
-        by_table.items(), key=lambda item: len(item[1]) if one.exists(item[0][0], item[0][1], one.loaded.end_ts) else 0
+        by_table.items(), key=lambda item: len(item[1]) if one.exists(item[0][0], item[0][1], one.world.end_ts) else 0
     )
-    found = undo(one, *sorted(starts), ts=one.loaded.end_ts).answer(Dialect.TIDB, None)
+    found = undo(one, *sorted(starts), ts=one.world.end_ts).answer(Dialect.TIDB, None)
     mine = [line for line in found["statements"] if (line["database"], line["table"]) == name]
-    assert len(mine) == len(one.lines(*name, one.loaded.end_ts)) > 0
+    assert len(mine) == len(one.lines(*name, one.world.end_ts)) > 0
     assert {line["op"] for line in mine} == {"delete"}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import httpx
+import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 from starlette.requests import ClientDisconnect
@@ -20,6 +21,8 @@ from tistream.format.served import decode
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
+from tistream.pool.versions.lookup import PLACES, versions_of
+from tistream.pool.versions.reader import StoreReader
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
@@ -353,6 +356,15 @@ def segments(world: World, high: int = 10_000) -> list[int]:
     return sorted(one.commit_ts_max for one in world.view.source.segments(Window(0, high)))
 
 
+def versions(world: World) -> list[int]:
+    """The commit_ts of every version of the one key, from shards that have each key once."""
+    shards = world.view.shards()
+    assert [shard.span.end for shard in shards] == [*(shard.span.start for shard in shards[1:]), b""]
+    places = pa.table([[5], [b"k"]], schema=PLACES)
+    found = versions_of(shards, StoreReader(world.objects), places, Window(0, 10_000))
+    return sorted(found.column("commit_ts").to_pylist())
+
+
 def split(world: World) -> list[CommittedTask]:
     """The first task is sealed; its children have nothing but their claims."""
     spans = (KeySpan(b"", b"f"), KeySpan(b"f", b"m"))
@@ -384,15 +396,20 @@ def test_a_split_is_crossed_without_going_back_or_counting_twice(route_first: bo
     other.flush(700)
     world.told["sorter-2"] = other.status(800)
     assert (world.refreshed(), world.view.flushed_ts(), segments(world)) == (600, 600, [450, 550])
+    assert versions(world) == [450, 550]
     children[0].inherit(parent)
     children[0].flush(800, [row(650)])
     assert (world.refreshed(), segments(world)) == (600, [450, 550, 650])
+    assert set(versions(world)) >= {450, 550}
     children[1].inherit(parent)
     children[1].flush(750, [row(660)])
     world.told |= {f"sorter-{child.task_id}": child.status() for child in children}
     assert (world.refreshed(), world.view.flushed_ts(), segments(world)) == (750, 700, [450, 550, 650, 660])
+    owned = [450, 550, 660]  # 650 was written for a key of the first child, and is none of the key's versions
+    assert versions(world) == owned
     learn()
     assert (world.refreshed(), segments(world)) == (750, [450, 550, 650, 660])
+    assert versions(world) == owned
 
 
 def test_what_the_old_route_was_read_from_stays_until_the_new_ones_tasks_have_been_read() -> None:
@@ -407,11 +424,13 @@ def test_what_the_old_route_was_read_from_stays_until_the_new_ones_tasks_have_be
     world.tasks, world.parents = [*children, world.tasks[1]], {3: [1], 4: [1]}
     world.route_anew(epoch=1)
     assert segments(world) == [450]
+    assert versions(world) == [450]
     world.objects.deaf = "/task-"
     assert (world.refreshed(), segments(world)) == (500, [450])
     assert set(world.view.problems) >= {"task 3", "task 4"}
     world.objects.deaf = None
     assert (world.refreshed(), segments(world)) == (500, [450])
+    assert versions(world) == [450]
 
 
 def test_rows_that_cannot_be_shown_are_few_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,7 @@ FULL = Manifest(
     heritage=(1, 2),
     written_ms=77,
     intake=IntakeCount({3_600_000: 512}, {1: (ChainPosition(5, 7),)}),
-    index=(IndexPart(KeySpan(b"a", b"m"), 2, 6, 9, (RunRef("run", 10, "0a", 4, 6, 9, (1, b"b"), (1, b"c"), 1),)),),
+    index=(IndexPart(KeySpan(b"a", b"m"), 2, 6, 9, (RunRef("run", 10, "0a", 4, 6, 9, (1, b"b"), (1, b"c")),)),),
 )
 WITHOUT = {
     "retained_ts": 0,

@@ -18,7 +18,7 @@ SPAN = KeySpan(b"a", b"z")
 
 
 def ref(name: str, low: int | None, high: int, first: bytes = b"b", last: bytes = b"y") -> RunRef:
-    return RunRef(name, 9, "00000000", 3, low, high, (1, first), (1, last), 1)
+    return RunRef(name, 9, "00000000", 3, low, high, (1, first), (1, last))
 
 
 PART = IndexPart(SPAN, 5, 10, 40, (ref("base", None, 10), ref("r1", 10, 20), ref("r2", 20, 40)))

@@ -26,11 +26,11 @@ def versions(keys: list[bytes], commit_ts: list[int], value: bytes | None = b"va
 
 def test_writes_what_it_says() -> None:
     table = versions([b"a", b"b", b"b", b"c"], [12, 15, 11, 20])
-    body, ref = write_run(table, "the/key", 10, 20, obsolete=2)
+    body, ref = write_run(table, "the/key", 10, 20)
     assert pq.read_table(io.BytesIO(body)).cast(SCHEMA).equals(table)
-    assert (ref.key, ref.size, ref.rows, ref.window, ref.obsolete) == ("the/key", len(body), 4, (10, 20), 2)
+    assert (ref.key, ref.size, ref.rows, ref.window) == ("the/key", len(body), 4, (10, 20))
     assert (ref.first, ref.last, ref.checksum) == ((1, b"a"), (1, b"c"), f"{zlib.crc32(body):08x}")
-    assert write_run(table, "the/key", 10, 20, obsolete=2) == (body, ref)
+    assert write_run(table, "the/key", 10, 20) == (body, ref)
     objects = MemoryObjectStore()
     objects.put(ref.key, body)
     assert read_run(objects, ref).equals(table)

@@ -18,6 +18,7 @@ from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
+from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
 from tistream_sorter.task.task import TickLimits
@@ -273,6 +274,9 @@ class Gate:
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         return self._inner.rewrite(units)
+
+    def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
+        return self._inner.merge_index(units)
 
 
 def large_and_small() -> tuple[SorterWorld, Gate]:

@@ -8,6 +8,7 @@ import pytest
 
 from support.sorter_world import InlineRunner, SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
+from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 
@@ -31,6 +32,9 @@ class Watched:
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         return self._inner.rewrite(units)
+
+    def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
+        return self._inner.merge_index(units)
 
 
 def test_nothing_is_told_before_it_is_committed() -> None:

@@ -16,6 +16,7 @@ from tistream.format import manifest as manifests
 from tistream.format.manifest import KIND_TICK, Manifest
 from tistream.storage import layout, manifest_log
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.task.tick import lookup_needed
@@ -51,6 +52,9 @@ class BrokenRunner:
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         return self._inner.rewrite(units)
+
+    def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
+        return self._inner.merge_index(units)
 
 
 def holds(world: SorterWorld) -> list[tuple[str, str]]:

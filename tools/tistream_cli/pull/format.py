@@ -58,3 +58,14 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
         raise typer.BadParameter(f"is required with --format arrow: {choices}", param_hint="--events")
     if form is PullFormat.ARROW and request.events == PullEvents.ROWS and request.table is None:
         raise typer.BadParameter("rows with --format arrow needs --table", param_hint="--events")
+
+
+def check_squash(request: PullRequest, form: PullFormat) -> None:
+    """Raise typer.BadParameter if an option does not go with --squash."""
+    if request.start_ts is None and request.cursor is None:
+        raise typer.BadParameter("needs --start-ts or --cursor", param_hint="--squash")
+    if request.cursor is not None and request.end_ts is not None:
+        raise typer.BadParameter("cannot be used with --squash and --cursor, which holds it", param_hint="--end-ts")
+    if request.follow or form is not PullFormat.NDJSON or request.events == PullEvents.DDL:
+        why = "cannot be used with --follow, --events ddl, or a --format other than ndjson"
+        raise typer.BadParameter(why, param_hint="--squash")

@@ -10,25 +10,11 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from tistream.clock import Clock
-from tistream.model.time_text import parse_ago, parse_ts
 from tistream.restore.table_names import TableNames
 from tistream.targets.restored_table import Chunk, Name
 from tistream_cli.client import ApiClient, NoAnswer, tenant_path
-from tistream_cli.errors import CliError
 
-NOW = "now"
-
-
-def ts_of(text: str, clock: Clock) -> int | None:
-    """The ts that --at means; None: now. Raises CliError."""
-    if text == NOW:
-        return None
-    try:
-        ago = parse_ago(text, clock.now_ms())
-        return parse_ts(text) if ago is None else ago
-    except ValueError as error:
-        raise CliError(f"--at: {error}; 10m means ten minutes ago") from None
+_NOW = "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +27,10 @@ class Past:
     ts: int
 
     @classmethod
-    def at(cls, client: ApiClient, cluster: str, tenant: str, ts: int | None) -> Past:
-        """The tenant at `ts`, once that can be read; None: at the newest ts that can be. Raises CliError."""
+    def at(cls, client: ApiClient, cluster: str, tenant: str, ts: str) -> Past:
+        """The tenant at `ts` (a TSO, or now: the newest ts that can be read). Raises CliError."""
         path = tenant_path(cluster, tenant, "databases")
-        found = client.call("GET", path if ts is None else f"{path}?ts={ts}")
+        found = client.call("GET", path if ts == _NOW else f"{path}?ts={ts}")
         return cls(client, cluster, tenant, int(found["ts"]))
 
     def tables(self, names: TableNames) -> Iterator[Name]:

@@ -30,8 +30,9 @@ from tistream.targets.restored_table import (
 )
 from tistream_cli.client import ApiClient, NoAnswer
 from tistream_cli.errors import CliError
+from tistream_cli.points.times import ts_text
 from tistream_cli.restore.into import Into
-from tistream_cli.restore.past import Past, ts_of
+from tistream_cli.restore.past import Past
 
 _TRIES = 8  # of one chunk, while the API answers that it will be able to later
 _PAUSE_MAX_S = 30.0
@@ -61,8 +62,7 @@ class Restored:
 def run_restore(client: ApiClient, cluster: str, tenant: str, options: RestoreOptions) -> None:
     """Restore, and print one line a table. Raises CliError, also if a table was left out."""
     names = _names(options)
-    ts = ts_of(options.at, SystemClock())
-    past = Past.at(client, cluster, tenant, ts)
+    past = Past.at(client, cluster, tenant, ts_text(options.at, SystemClock().now_ms()))
     sys.stderr.write(f"restoring {names} of tenant {tenant} as of {past.ts} into {options.into}\n")
     if str(past.ts) != options.at:
         sys.stderr.write(f"if this is interrupted, the same command with --at {past.ts} goes on where it was\n")

@@ -10,12 +10,10 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.base_url import DEFAULT_URL
+from tistream_cli.commands.tenant_app import Cluster, Tenant, Url
 from tistream_cli.importing import importing
 
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
-Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
 IntoFile = Annotated[
     Path | None, typer.Option(help="A file with the text of --into, so that no password is in the list of processes.")
 ]
@@ -77,7 +75,7 @@ def undo(
     tenant: Tenant,
     txn: Annotated[list[str] | None, typer.Option(help="start_ts of a transaction; may be repeated.")] = None,
     from_: Annotated[str | None, typer.Option("--from", help="Every transaction committed after this time.")] = None,
-    to: Annotated[str | None, typer.Option(help="And at or before this one. Default: now.")] = None,
+    to: Annotated[str, typer.Option(help="And at or before this one.")] = "now",
     tables: Annotated[
         list[str] | None, typer.Option(help="Only changes of these: shop.orders, shop.*; may be repeated.")
     ] = None,

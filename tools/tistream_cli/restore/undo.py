@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tistream.clock import SystemClock
 from tistream.restore.table_names import TableNames
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
+from tistream_cli.points.show import cell
+from tistream_cli.points.times import ts_text
 from tistream_cli.restore.into import Into
 
 _CONFLICTS_SHOWN = 20
@@ -24,7 +27,7 @@ class UndoOptions:
     """The arguments of the command. Either `transactions` or `window` (from, to)."""
 
     transactions: Sequence[str]
-    window: tuple[str, str | None] | None
+    window: tuple[str, str] | None
     tables: Sequence[str]
     into: Into | None  # of --apply
     as_json: bool
@@ -35,7 +38,8 @@ def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions)
     path = tenant_path(cluster, tenant, "undos")
     asked: dict[str, object] = {"start_ts": list(options.transactions) or None, "tables": list(options.tables) or None}
     if options.window is not None:
-        asked["window"] = {"from": options.window[0], "to": options.window[1]}
+        now_ms = SystemClock().now_ms()
+        asked["window"] = {"from": ts_text(options.window[0], now_ms), "to": ts_text(options.window[1], now_ms)}
     if options.into is None:
         _print(client.call("POST", path, {**asked, "mode": "plan"}), as_json=options.as_json)
         return
@@ -116,7 +120,7 @@ def _differing(row: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -
 
 
 def _text(values: Mapping[str, Any]) -> str:
-    """Names and values as JSON. Long values are cut."""
-    shown = ((name, json.dumps(value, ensure_ascii=False)) for name, value in values.items())
+    """Names and values on one line. Long values are cut."""
+    shown = ((cell(name), cell(value)) for name, value in values.items())
     cut = (f"{name}={text if len(text) <= _VALUE_MAX else text[:_VALUE_MAX] + '…'}" for name, text in shown)
     return " ".join(cut)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
@@ -16,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from tistream.errors import InvalidRequest
-from tistream.model.time_text import parse_ts
+from tistream.model.ts import MAX_TS, from_physical_ms
 from tistream_api.request.params import FORMATS, LIMIT_DEFAULT, LIMIT_MAX
 
 HISTORY_LIMIT_DEFAULT = 100
@@ -30,6 +31,7 @@ When = int | Literal["now"]
 
 _TS_TEXT = "a TSO, an RFC 3339 time (in a URL, + is %2B), or now"
 _DIGITS = re.compile(r"[0-9]{1,40}")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
 
 class _Query(BaseModel):
@@ -207,10 +209,22 @@ def when(name: str, text: str) -> When:
     """A time: decimal digits are a TSO, an RFC 3339 time is the first ts of its millisecond. Raises InvalidRequest."""
     if text == NOW:
         return NOW
+    if text.isascii() and _DIGITS.fullmatch(text):
+        if int(text) > MAX_TS:
+            raise _bad(name, f"{text} does not lie from 0 to {MAX_TS}")
+        return int(text)
+    found = _TIME.fullmatch(text) if text.isascii() else None
     try:
-        return parse_ts(text)
-    except ValueError as error:
-        raise _bad(name, str(error)) from None
+        if found is None:
+            raise ValueError
+        zone = "+00:00" if found[4] in "Zz" else found[4]
+        at = datetime.fromisoformat(f"{found[1]}T{found[2]}{zone}").astimezone(UTC)
+        ms = int(at.timestamp()) * 1000 + int(((found[3] or ".0")[1:] + "00")[:3])
+    except (ValueError, OverflowError):
+        raise _bad(name, f"{text[:SHOWN_MAX]!r} is not {_TS_TEXT}") from None
+    if not 0 <= ms <= MAX_TS >> 18:
+        raise _bad(name, f"{text} does not lie in the range of timestamps")
+    return from_physical_ms(ms)
 
 
 def no_parameters(query: bytes) -> None:

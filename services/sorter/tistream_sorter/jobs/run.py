@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
-from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.model.ids import TenantKey
+from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.jobs.bundles import bundles
+from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 
 CLOSURE_BYTES_MAX = 256 << 10
 POOL, LARGE_POOL = "default", "large"  # Spark serves equal pools in order of name
+
+
+class _OfTenant(Protocol):
+    """A unit of work for one tenant."""
+
+    @property
+    def tenant(self) -> TenantKey: ...
+
+
+Unit = TypeVar("Unit", bound=_OfTenant)
+Result = TypeVar("Result")
 
 
 class SparkRunner:
@@ -77,16 +90,23 @@ class SparkRunner:
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         """Run compactions, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        return self._each(units, shard_io.rewrite)
+
+    def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
+        """Run merges of the version index, as `rewrite` does. Returns the results in the order of `units`."""
+        return self._each(units, shard_io.merge_index)
+
+    def _each(self, units: Sequence[Unit], work: Callable[[str, KeyIds, Unit], Result]) -> list[Result]:
         url = self._url
 
-        def given(bundle: Iterable[bytes]) -> Iterator[Rewritten]:
+        def given(bundle: Iterable[bytes]) -> Iterator[Result]:
             for part in bundle:
-                yield shard_io.rewrite(url, *pickle.loads(part))
+                yield work(url, *pickle.loads(part))
 
         keys = self._keys.told({unit.tenant for unit in units})
-        work = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
+        packed = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
-        return list(self._context.runJob(self._context.parallelize(work, len(work)), given))
+        return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
 
     def close(self) -> None:
         """Stop Spark and its JVM."""

@@ -29,6 +29,8 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.storage.write_behind import WriteBehind
 from tistream_sorter.jobs.compact import rewrite_guarded
+from tistream_sorter.jobs.index_merge import merge_guarded
+from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
 from tistream_sorter.jobs.pointers import SourceBook, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
@@ -63,6 +65,11 @@ def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
 def rewrite(url: str, keys: KeyIds, unit: Rewrite) -> Rewritten:
     """Run one compaction in a Spark task. The output is encrypted with `keys`."""
     return rewrite_guarded(_told(url, keys), unit)
+
+
+def merge_index(url: str, keys: KeyIds, unit: IndexUnit) -> IndexResult:
+    """Run one merge of the version index in a Spark task. The output is encrypted with `keys`."""
+    return merge_guarded(_told(url, keys), unit)
 
 
 def _told(url: str, keys: KeyIds) -> ObjectStore:

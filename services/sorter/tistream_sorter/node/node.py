@@ -18,6 +18,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.claims import Claims, Ended, Held
 from tistream_sorter.node.collector import Collector
 from tistream_sorter.node.compactor import Compactor
+from tistream_sorter.node.index_merger import IndexMerger
 from tistream_sorter.node.reports import reports
 from tistream_sorter.node.tick_jobs import Runner, TickJobs
 from tistream_sorter.node.tick_trace import TickTrace
@@ -55,7 +56,11 @@ class SorterNode:
         self._large_work = limits.large_work
         self._jobs = TickJobs(objects, runner, clock, metrics, self._trouble, self._stop)
         self._collector = Collector(objects, limits.collect, clock, metrics)
-        self._compactor = Compactor(objects, runner, limits.compact, clock, new_nonce, metrics)
+        self._upkeep: list[Compactor | IndexMerger] = []
+        if limits.compact is not None:
+            self._upkeep.append(Compactor(objects, runner, limits.compact, clock, new_nonce, metrics))
+        if limits.index is not None:
+            self._upkeep.append(IndexMerger(objects, runner, limits.index, clock, new_nonce, metrics))
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._sealed: dict[int, Ended] = {}  # sealed tasks that are still routed here
@@ -152,13 +157,16 @@ class SorterNode:
         return self._collector.collect(held)
 
     def compact(self) -> bool:
-        """Compact small segments, with one job for all tasks, in a thread of its own. Return whether any were."""
-        with self._lock:
-            held = list(self._held.values())
-        if not self._compactor.compact([one.task for one in held if one.task.stopped is None]):
-            return False
-        self.wake()
-        return True
+        """Compact small segments, then merge the version index, with one job of each for all tasks, in a thread of its
+        own. Return whether there was anything to do."""
+        worked = False
+        for upkeep in self._upkeep:
+            with self._lock:
+                held = [one.task for one in self._held.values() if one.task.stopped is None]
+            if upkeep.work(held):
+                worked = True
+                self.wake()
+        return worked
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 

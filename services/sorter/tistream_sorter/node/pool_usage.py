@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from tistream.format.run import runs_of
 from tistream.storage import layout
 from tistream.wire.usage import HOUR_MS, Intake, StoredUsage, hour_of
 from tistream_sorter.state.intake import HOURS_MAX, counts
@@ -82,6 +83,7 @@ def stored_bytes(state: TaskState) -> dict[int, int]:
     """Bytes of the objects that a state rests on, each once, by the task that wrote them."""
     sizes = {segment.key: segment.size for segment in state.live_segments}
     sizes |= {part.key: part.size for part in state.pending}
+    sizes |= {run.key: run.size for run in runs_of(state.index)}
     found: Counter[int] = Counter()
     for key, size in sizes.items():
         found[layout.task_of(key) or 0] += size

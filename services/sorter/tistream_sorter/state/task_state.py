@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, Merging, PendingPart
+from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -34,10 +35,12 @@ class TaskIdentity:
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How long committed rows are kept after their commit (ms; None = for ever). Rows above `read_ts` are kept in any
-    case, because a reader still needs them."""
+    case, because a reader still needs them. indexed: whether segments are kept until the version index has their
+    rows."""
 
     keep_ms: int | None = None
     read_ts: int = MAX_TS
+    indexed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,8 @@ class TaskState:
     number, checkpoint: the last manifest, and the last checkpoint manifest. stop_at: nothing above it is flushed or
     reported as progress, because of `merge`. inherited: the state comes from sealed parents, and the task has no
     manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
-    retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest resolved_ts that readers had
-    received when this epoch began; no new row may appear at or below it.
+    index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest
+    resolved_ts that readers had received when this epoch began; no new row may appear at or below it.
     """
 
     identity: TaskIdentity
@@ -75,6 +78,7 @@ class TaskState:
     restate: bool = False
     intake: IntakeCount = NOTHING_TAKEN
     served_ts: int = 0
+    index: Index = ()
     taken_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
 
     @property
@@ -121,7 +125,9 @@ def first_state(identity: TaskIdentity, number: int) -> TaskState:
     )
 
 
-def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskState:
+def recovered_state(
+    identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], index: Index, number: int
+) -> TaskState:
     """The state according to the newest state manifest. `number`: the last manifest of any kind."""
     assert manifest.slices is not None
     assert manifest.waiting is not None
@@ -143,6 +149,7 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,
             intake=manifest.intake,
+            index=index,
         )
     )
 

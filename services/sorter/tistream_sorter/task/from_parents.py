@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from tistream.errors import InvariantBroken, Unavailable
 from tistream.format.manifest import SEALED, Manifest, PendingPart
+from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
 from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
@@ -20,6 +21,7 @@ from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream_sorter.state.intake import inherited
 from tistream_sorter.state.positions import common
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, begun, first_state
+from tistream_sorter.upkeep import version_index
 from tistream_sorter.watermark.slice_heirs import inherited_slices
 
 
@@ -50,8 +52,18 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         schema_retained_ts=_schema_retained_ts(identity.span, seals),
         heritage=tuple(sorted({task_id for seal in seals for task_id in (seal.task_id, *seal.heritage)})),
         intake=inherited(identity, seals[0], positions),
+        index=_index(identity, parents),
     )
     return begun(state)
+
+
+def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
+    """The parents' indexes, clipped. A parent without one has dropped nothing above what it states as retained."""
+    found = []
+    for view in parents:
+        seal = _seal_of(view, identity)
+        found.append((seal.span, view.index, max(identity.snapshot_ts, seal.retained_ts)))
+    return version_index.inherited(identity.span, sorted(found, key=lambda one: one[0].start))
 
 
 def _seal_of(view: TaskView, identity: TaskIdentity) -> Manifest:

@@ -30,6 +30,7 @@ def manifest_of(
     identity, number = state.identity, state.number + 1
     due = number - state.checkpoint >= identity.checkpoint_every
     checkpoint = due or state.inherited or state.restate or bool(children)
+    had_index = bool(state.index)  # one that ends must be restated as empty
     if checkpoint:
         state = retained(state, now_ms)
     state = replace(state, positions=without_closed(state.positions, state.flushed_ts))
@@ -61,6 +62,7 @@ def manifest_of(
         heritage=state.heritage,
         written_ms=now_ms,
         intake=state.intake,
+        index=state.index if checkpoint and (state.index or had_index) else None,
         slices=slices,
         waiting=waiting,
     )

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from tistream.concurrency import new_lock
 from tistream.errors import InvalidRequest
 from tistream.format.manifest import Manifest
+from tistream.format.run import RunRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, StoreNeed, TaskStatus
+from tistream_sorter.jobs.index_unit import IndexUnit
 from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.state.damage import Damages
@@ -30,10 +32,12 @@ from tistream_sorter.task.status import coverage, no_room, slice_holds, store_ne
 from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.load import LoadMeter
 from tistream_sorter.upkeep.retention import Readable
 from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
+from tistream_sorter.upkeep.version_index import merged
 
 TAKE_STEPS = 4_096  # slice changes by one task before the other tasks have their turn: about 50 ms
 
@@ -49,6 +53,7 @@ class TickLimits:
     large_work: int = 256 << 20  # a tick with more work (shards.Cut) runs as a job of its own
     collect: CollectRules = COLLECT_DEFAULT
     compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
+    index: IndexRules | None = None  # None: no version index
     take_steps: int = TAKE_STEPS
 
 
@@ -76,6 +81,7 @@ class Task:
         self._flushed_by_all = 0
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
+        self._merged: list[tuple[IndexUnit, Sequence[RunRef]]] = []  # of the version index
         self._wasted: list[str] = []  # keys of objects that may exist and that no manifest will name
         self._taking: Taking | None = None  # in progress; `state` does not change until it has ended
         self._sweeping: frozenset[str] = frozenset()  # large parts that the present tick scans for dead locks
@@ -104,7 +110,7 @@ class Task:
     def to_settle(self) -> bool:
         """Whether a compaction is complete that no manifest contains yet."""
         with self._lock:
-            return bool(self._rewritten) or self.state.restate
+            return bool(self._rewritten or self._merged) or self.state.restate
 
     @property
     def durable(self) -> TaskState:
@@ -141,6 +147,11 @@ class Task:
         with self._lock:
             self._rewritten.append(done)
 
+    def merged(self, unit: IndexUnit, written: Sequence[RunRef]) -> None:
+        """A merge of the version index is complete: the next manifest has its output in the place of its inputs."""
+        with self._lock:
+            self._merged.append((unit, written))
+
     def wasted(self, key: str) -> None:
         """An object that may exist will never be named by a manifest."""
         with self._lock:
@@ -153,13 +164,14 @@ class Task:
             return []
         readable_ts = self._readable.through(min(self._durable.flushed_ts, self._flushed_by_all), now_ms)
         read_ts = self._read_ts if self._keep_ms is None else min(self._read_ts, readable_ts)
-        state, rule = self.state, Retention(self._keep_ms, read_ts)
+        state, rule = self.state, Retention(self._keep_ms, read_ts, self._limits.index is not None)
         if state.retention != rule:
             state = replace(state, retention=rule)
         if not self._disinherited.isdisjoint(state.heritage):
             state = replace(state, heritage=tuple(one for one in state.heritage if one not in self._disinherited))
         with self._lock:
             done, self._rewritten = self._rewritten, []
+            runs, self._merged = self._merged, []
             vain, self._wasted = self._wasted, []
         for one in done:
             assert one.output is not None
@@ -168,6 +180,12 @@ class Task:
                 vain.append(one.output.key)
             else:
                 state = after
+        for unit, written in runs:
+            found = merged(state, unit, written)
+            if found is None:
+                vain += [run.key for run in written]
+            else:
+                state = found
         self.state = state
         return vain
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tistream.concurrency import new_lock
 from tistream.format.manifest import Manifest, PendingPart
+from tistream.format.run import Index, runs_of
 from tistream.format.segment import SegmentRef
 from tistream.storage import layout
 from tistream_sorter.state.task_state import TaskState
@@ -58,6 +59,7 @@ class Garbage:
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
     """The task's own objects that `before` names and `after` does not; `manifest` leads from one to the other."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
+    named |= {run.key for run in runs_of(before.index)} - {run.key for run in runs_of(after.index)}
     if manifest.live_segments is not None:
         named |= {segment.key for segment in before.live_segments}
         named |= {segment.key for segment in manifest.segments}
@@ -77,7 +79,7 @@ def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
 def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
     """Objects below a task's prefix that an earlier epoch wrote and `state` does not name: those epochs are fenced and
     cannot commit. Objects of the state's own epoch may be about to be named, and are left out."""
-    named = names(state.pending, state.live_segments)
+    named = names(state.pending, state.live_segments, state.index)
     return [
         key
         for key in keys
@@ -86,14 +88,14 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 
 
 def unnamed(
-    keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef]]]
+    keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
 ) -> list[str]:
     """Objects of a sealed task that none of its children (`carrying_on`) names. None of them ever will: a child task
     inherits objects from a seal only."""
-    named = {key for pending, live in carrying_on for key in names(pending, live)}
+    named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 
 
-def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef]) -> set[str]:
+def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef], index: Index) -> set[str]:
     """Keys of the objects that a state names."""
-    return {part.key for part in pending} | {segment.key for segment in live}
+    return {part.key for part in pending} | {segment.key for segment in live} | {run.key for run in runs_of(index)}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from tistream.format.run import indexed_ts
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.upkeep.version_index import index_of
 
 
 @dataclass(slots=True)
@@ -37,14 +39,24 @@ def retained(state: TaskState, now_ms: int) -> TaskState:
 
     After a merge a parent without schema keys may have dropped more than the schema registry has read. Readers see
     this in retained_ts; the segments stay until the registry has read them (schema_retained_ts).
+
+    With a version index, segments stay until its runs have their rows. It begins before retained_ts rises for the first
+    time, so that it misses nothing. Without one, an index that an earlier holder made cannot go on once rows above
+    it are dropped, and ends.
     """
     ts = max(state.retained_ts, _allowed(state, now_ms))
     schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))
-    live = tuple(segment for segment in state.live_segments if segment.commit_ts_max > schema_ts)
+    index = state.index
+    if state.retention.indexed and ts > state.retained_ts:
+        index = index_of(state)
+    drop_ts = min(schema_ts, indexed_ts(index)) if state.retention.indexed else schema_ts
+    live = tuple(segment for segment in state.live_segments if segment.commit_ts_max > drop_ts)
     unchanged = (ts, schema_ts) == (state.retained_ts, state.schema_retained_ts)
     if unchanged and len(live) == len(state.live_segments):
         return state
-    return replace(state, retained_ts=ts, schema_retained_ts=schema_ts, live_segments=live)
+    if index and any(indexed_ts(index) < one.commit_ts_max <= drop_ts for one in state.live_segments):
+        index = ()
+    return replace(state, retained_ts=ts, schema_retained_ts=schema_ts, live_segments=live, index=index)
 
 
 def _allowed(state: TaskState, now_ms: int) -> int:

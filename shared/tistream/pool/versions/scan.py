@@ -5,8 +5,9 @@ Memory is bounded by the pieces of the sources that are under way, not by the ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -19,7 +20,7 @@ from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan, tail
 from tistream.pool.versions.merge import Ints
 from tistream.pool.versions.plan import Shard, TableRange
-from tistream.pool.versions.reader import Opened, Reader
+from tistream.pool.versions.reader import Reader
 from tistream.pool.versions.tail import Stamps
 
 FILL_ROWS = 1 << 15  # of a run, read at once
@@ -61,33 +62,42 @@ def read_range(
 
 
 @dataclass(slots=True)
+class _Values:
+    """_VALUES of rows that were found together. They are decoded once, when the first of them is needed."""
+
+    read: Callable[[], pa.Table]
+    table: pa.Table | None = None
+
+    def take(self, places: Ints) -> pa.Table:
+        """These of the rows."""
+        if self.table is None:
+            self.table = self.read()
+        if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
+            return self.table.slice(int(places[0]), len(places))
+        return self.table.take(pa.array(places))
+
+
+@dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sorted rows of one source in memory: their stamps, and where their values are."""
+    """Sorted rows of one source: their stamps, and where their values are. Row i is row `at[i]` of `values`."""
 
     stamps: pa.Table
-    at: Ints  # in `opened`; of a tail, in `sorted`
-    opened: Opened | None = None
-    sorted: Stamps | None = None
-    values: pa.Table | None = None
+    at: Ints
+    values: _Values
 
     def __len__(self) -> int:
         return len(self.at)
 
-    def from_row(self, start: int) -> _Piece:
-        """The rest of the piece from row `start` on."""
-        return _Piece(self.stamps.slice(start), self.at[start:], self.opened, self.sorted, self.values)
+    def split(self, count: int) -> tuple[_Piece, _Piece]:
+        """The first `count` rows, and the rest."""
+        return (
+            _Piece(self.stamps.slice(0, count), self.at[:count], self.values),
+            _Piece(self.stamps.slice(count), self.at[count:], self.values),
+        )
 
-    def take(self, reader: Reader, rows: Ints) -> pa.Table:
+    def take(self, rows: Ints) -> pa.Table:
         """_VALUES of these rows."""
-        if self.sorted is not None:
-            return self.sorted.take(self.at[rows]).whole(reader).select(list(_VALUES))
-        assert self.opened is not None
-        if self.values is None:
-            self.values = self.opened.read(_VALUES)
-        places = self.at[rows]
-        if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
-            return self.values.slice(int(places[0]), len(places))
-        return self.values.take(pa.array(places))
+        return self.values.take(self.at[rows])
 
 
 @dataclass(slots=True)
@@ -117,10 +127,8 @@ class _Source:
             count = len(piece) if bound is None else merge.below(merge.key_array(piece.stamps), bound)
             if count < len(piece):
                 if count:
-                    head = _Piece(piece.stamps.slice(0, count), piece.at[:count], piece.opened, piece.sorted)
-                    head.values = piece.values
+                    head, self.held[0] = piece.split(count)
                     taken.append(head)
-                    self.held[0] = piece.from_row(count)
                 break
             taken.append(self.held.pop(0))
         return taken
@@ -163,7 +171,7 @@ class _Merge:
         found, back = [], []
         for at in np.unique(number).tolist():
             mine = np.flatnonzero(number == at)
-            found.append(taken[at].take(self._reader, order[mine] - begins[at]))
+            found.append(taken[at].take(order[mine] - begins[at]))
             back.append(mine)
         if not found:
             return SCHEMA.empty_table()
@@ -199,12 +207,15 @@ class _Merge:
             end = merge.below(keys, span.end) if span.end else len(keys)
             inside = stamps.slice(start, end - start)
             at_rows = merge.newest_in(inside, window.low, window.high, every=self._every)
-            piece = _Piece(inside if len(at_rows) == len(inside) else inside.take(pa.array(at_rows)), at_rows + start,
-                           opened)  # fmt: skip
+            counting = inside if len(at_rows) == len(inside) else inside.take(pa.array(at_rows))
+            piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, _VALUES)))
             yield piece, groups.last_keys[some[-1]]
 
     def _tail_pieces(self, parts: Sequence[plan.Part]) -> Iterator[tuple[_Piece, bytes]]:
         for found in tail.sorted_stamps(self._reader, parts, self._wanted.span, every=self._every):
             for chunk in tail.chunks(found):
                 last = merge.key_array(chunk.table)[len(chunk) - 1].as_py()
-                yield _Piece(chunk.table, np.arange(len(chunk)), sorted=chunk), last
+                yield _Piece(chunk.table, np.arange(len(chunk)), _Values(partial(self._whole, chunk))), last
+
+    def _whole(self, chunk: Stamps) -> pa.Table:
+        return chunk.whole(self._reader).select(list(_VALUES))

@@ -22,7 +22,7 @@ from tistream.pool.versions.plan import Part
 from tistream.pool.versions.reader import Reader
 
 ROWS_MAX = 1 << 20  # stamps held at once: above it, a range of keys is cut
-CHUNK_ROWS = 1 << 16  # rows whose values are held at once, at most
+CHUNK_ROWS = 1 << 18  # rows whose values are held at once, at most
 CHUNK_BYTES = 16 << 20  # the same in bytes, about
 _LOCAL = ("value", "txn_source")
 

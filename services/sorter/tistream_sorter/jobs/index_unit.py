@@ -1,0 +1,64 @@
+"""Input and result of a job of the version index, which merges segments and runs into a run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream.format.run import RunRef
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.storage.measured import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUnit:
+    """One merge in the index part with the keys `span`.
+
+    The output is the run of the window (low_ts, high_ts]: the versions of `segments` in the window, or those of `runs`.
+    With low_ts None it is the base run at high_ts: of each key the newest version of `runs` (whose base objects come
+    first), if it is no delete. Versions of run objects outside of `span` are not taken.
+
+    source_bytes: bytes of the segments that the window takes. cost: upper bound of the bytes written. `keep`: base
+    objects that no change concerns; they stay as they are. A shard of the job is the unit with the keys `shard`;
+    `number` makes the names of its objects unique.
+    """
+
+    tenant: TenantKey
+    task_id: int
+    task_epoch: int
+    nonce: str
+    span: KeySpan
+    low_ts: int | None
+    high_ts: int
+    segments: tuple[SegmentRef, ...] = ()
+    runs: tuple[RunRef, ...] = ()
+    keep: tuple[RunRef, ...] = ()
+    source_bytes: int = 0
+    cost: int = 0
+    unpacked_max: int = 128 << 20
+    shard: KeySpan | None = None
+    number: int = 0
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The keys of the objects that it reads."""
+        return frozenset(one.key for one in self.segments) | frozenset(run.key for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """The result of a unit or of one of its shards.
+
+    runs: the objects written, in key order. shards: spans into which the unit must be cut first, because it does not
+    fit into memory; then nothing was written. failed: the reason if there is no output. damaged: the objects that
+    caused the failure; empty after an error that may pass.
+    """
+
+    task_id: int
+    number: int = 0
+    runs: tuple[RunRef, ...] = ()
+    shards: tuple[KeySpan, ...] = ()
+    failed: str | None = None
+    damaged: tuple[str, ...] = ()
+    traffic: dict[str, Traffic] = field(default_factory=dict)

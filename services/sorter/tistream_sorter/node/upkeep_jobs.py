@@ -1,0 +1,102 @@
+"""Runs the work beside the ticks as Spark jobs: one unit of each task that has any. Commits nothing: the task's next
+manifest does."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from tistream import trace
+from tistream.clock import Clock
+from tistream.format.run import Index
+from tistream.format.segment import SegmentRef
+from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.task.task import Task
+from tistream_sorter.upkeep.compaction_plan import Pauses
+
+log = logging.getLogger(__name__)
+
+UNITS_MAX = 8  # of one job: its results are committed before the next job begins
+
+Unit = TypeVar("Unit")
+Looked = tuple[tuple[SegmentRef, ...], Index, int]
+
+
+class UpkeepJobs(ABC, Generic[Unit]):
+    """Call `work` again and again, from one thread. `what` names the jobs in logs and traces."""
+
+    what: str
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._alone: frozenset[str] = frozenset()  # keys of objects that cannot be read or merged
+        self._looked: dict[int, Looked] = {}  # by task: a state without work
+        self._pauses = Pauses()
+        self._one_by_one = False
+
+    def work(self, tasks: Sequence[Task]) -> bool:
+        """Run the due units as one job. Return whether there were any."""
+        held = {task.task_id for task in tasks}
+        self._looked = {task_id: state for task_id, state in self._looked.items() if task_id in held}
+        self._pauses.keep_only(held)
+        found = [(task, unit) for task in tasks if (unit := self._next(task)) is not None][:UNITS_MAX]
+        # After a job that failed as a whole each task gets a job of its own, so that one cannot block the others.
+        jobs = [[one] for one in found] if self._one_by_one else [found] if found else []
+        died = [job for job in jobs if not self._job(job)]
+        self._one_by_one = bool(died)
+        for task, _ in (job[0] for job in died if len(job) == 1):
+            self._pauses.failed(task.task_id, self._clock.monotonic_ms())
+        return bool(found)
+
+    @abstractmethod
+    def _unit(self, state: TaskState) -> Unit | None:
+        """The next unit of a task, according to its newest manifest."""
+
+    def _rests(self, _: TaskState, /) -> bool:
+        """Whether a state without a unit stays without one until its segments, index or retained_ts change."""
+        return True
+
+    @abstractmethod
+    def _run(self, found: Sequence[tuple[Task, Unit]]) -> None:
+        """Run one job and hand its results to the tasks, after all of it has succeeded. Raises whatever Spark raises;
+        then no task has got a result."""
+
+    @abstractmethod
+    def _failed(self, task: Task, unit: Unit) -> None:
+        """Record a failed unit. Its output may exist; no manifest will name it, so it is garbage."""
+
+    def _next(self, task: Task) -> Unit | None:
+        state = task.durable
+        if task.to_settle or state.inherited:
+            return None  # what came of the last job is not committed yet
+        known = self._looked.get(task.task_id)
+        if known is not None and (known[0] is state.live_segments and known[1:] == (state.index, state.retained_ts)):
+            return None
+        if not self._pauses.over(task.task_id, self._clock.monotonic_ms()):
+            return None
+        unit = self._unit(state)
+        if unit is None and self._rests(state):
+            self._looked[task.task_id] = state.live_segments, state.index, state.retained_ts
+        return unit
+
+    def _job(self, found: Sequence[tuple[Task, Unit]]) -> bool:
+        """Run one job and return whether it succeeded."""
+        try:
+            with trace.root(self.what, attributes={"tistream.tasks": len(found)}):
+                self._run(found)
+        except Exception as error:  # whatever Spark raises: nothing of it will be named
+            tasks = [task.task_id for task, _ in found]
+            log.error("job failed", exc_info=error, extra={"what": self.what, "tasks": tasks})
+            for task, unit in found:
+                self._failed(task, unit)
+            return False
+        return True
+
+    def _give_up(self, task: Task, unit: Unit, damaged: Sequence[str]) -> None:
+        """A unit failed: leave the objects that caused it alone, or try the task again after a pause."""
+        self._failed(task, unit)
+        self._alone |= frozenset(damaged)
+        if not damaged:
+            self._pauses.failed(task.task_id, self._clock.monotonic_ms())

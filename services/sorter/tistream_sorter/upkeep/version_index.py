@@ -1,0 +1,102 @@
+"""The version index in a task's state: how it begins, and what the result of a merge makes of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from tistream.format.run import Index, IndexPart, RunRef, runs_of
+from tistream.model.span import KeySpan
+from tistream_sorter.jobs.index_unit import IndexUnit
+from tistream_sorter.state.task_state import TaskState
+
+# Counters of a task: bytes of segments that runs were made of, and bytes of run objects that were written.
+BYTES_IN, BYTES_OUT = "index_bytes_in", "index_bytes_out"
+
+
+def index_of(state: TaskState) -> Index:
+    """The task's index. One that has not begun begins above what may have been dropped from the pool already."""
+    return state.index or (begun_part(state.identity.span, max(state.identity.snapshot_ts, state.retained_ts)),)
+
+
+def begun_part(span: KeySpan, begins_ts: int) -> IndexPart:
+    """A part without runs."""
+    return IndexPart(span, begins_ts, begins_ts, begins_ts)
+
+
+def merged(state: TaskState, unit: IndexUnit, written: Sequence[RunRef]) -> TaskState | None:
+    """The state with the output of a merge in the place of its inputs; None if the inputs are not there any more."""
+    index = index_of(state)
+    at = next((at for at, part in enumerate(index) if part.span == unit.span), None)
+    if at is None:
+        return None
+    after = _merged_part(index[at], unit, tuple(written))
+    if after is None:
+        return None
+    counters = dict(state.counters)
+    counters[BYTES_IN] = counters.get(BYTES_IN, 0) + unit.source_bytes
+    counters[BYTES_OUT] = counters.get(BYTES_OUT, 0) + sum(run.size for run in written)
+    parts = (*index[:at], after, *index[at + 1 :])
+    return replace(state, index=united(parts), counters=dict(sorted(counters.items())), restate=True)
+
+
+def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) -> IndexPart | None:
+    if unit.segments or not unit.runs:  # new rows; a window without segments has no rows either
+        if part.indexed_ts != unit.low_ts:
+            return None
+        return replace(part, indexed_ts=unit.high_ts, runs=part.runs + written)
+    gone = {run.key for run in (*unit.runs, *unit.keep)}
+    if not gone <= {run.key for run in part.runs}:
+        return None
+    left = tuple(run for run in part.runs if run.key not in gone)
+    if unit.low_ts is None:
+        base = sorted((*(replace(run, high_ts=unit.high_ts) for run in unit.keep), *written), key=lambda run: run.first)
+        return replace(part, base_ts=unit.high_ts, runs=(*base, *left))
+    after = replace(part, runs=left + written)
+    return replace(after, runs=after.base + tuple(run for runs in after.by_window() for run in runs))
+
+
+def united(index: Index) -> Index:
+    """The index with neighbouring parts joined whose windows do not conflict."""
+    out: list[IndexPart] = []
+    for part in index:
+        both = _joined(out[-1], part) if out else None
+        if both is None:
+            out.append(part)
+        else:
+            out[-1] = both
+    return tuple(out)
+
+
+def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
+    """Both as one part; None if their windows overlap, or if an object of one reaches into the other's span."""
+    if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
+        return None
+    windows = sorted({(run.low_ts, run.high_ts) for run in (*left.runs, *right.runs) if run.low_ts is not None})
+    if any(before[1] > after[0] for before, after in pairwise(windows)):
+        return None
+    shared = {run.key for run in left.runs} & {run.key for run in right.runs}
+    clipped = all(_fits(run, part.span) or run.key in shared for part in (left, right) for run in part.runs)
+    if not clipped:
+        return None  # an object with keys of another task would come back into a span that another run covers
+    span = KeySpan(left.span.start, right.span.end)
+    both = IndexPart(span, left.begins_ts, left.base_ts, left.indexed_ts, runs_of((left, right)))
+    ordered = both.base + tuple(run for runs in both.by_window() for run in runs)
+    return replace(both, runs=ordered)
+
+
+def _fits(run: RunRef, span: KeySpan) -> bool:
+    return run.first[1] in span and run.last[1] in span
+
+
+def inherited(span: KeySpan, parents: Sequence[tuple[KeySpan, Index, int]]) -> Index:
+    """The index of a child task. `parents`, in key order: the span, the index and the begins_ts of a parent, which
+    counts if the parent has no index."""
+    if not any(index for _, index, _ in parents):
+        return ()
+    pieces: list[IndexPart] = []
+    for own, index, begins_ts in parents:
+        clipped = [part.clipped(span) for part in index or (begun_part(own, begins_ts),)]
+        pieces += [part for part in clipped if part is not None]
+    return united(tuple(pieces))

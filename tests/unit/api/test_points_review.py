@@ -1,0 +1,220 @@
+"""Reads at a point in time through DDL of every kind, by hand-made tenants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from support.points_world import PointWorld, over
+from support.review_world import change, review_world
+from support.row_bytes import compact, row_v2
+from support.schema_records import column, database, drop, table, table_info
+from tistream.errors import Gone, InvalidRequest, Undecodable, UnknownName
+from tistream.model.span import WHOLE
+from tistream.pool.versions.plan import Shard
+from tistream.schema.records import Record
+from tistream_api.points.named_table import NotComplete, check_complete
+
+NOT_NULL, PRIMARY = 1, 2
+BASE = [database(10, 1, "d")]
+Line = dict[str, Any]
+
+
+def shape(table_id: int, name: str, columns: list[Any], **more: Any) -> dict[str, Any]:
+    pk = column(1, "id", flag=NOT_NULL | PRIMARY)
+    return table_info(table_id, name, [pk, *columns], pk_is_handle=True, **more)
+
+
+def v(*numbers: int) -> bytes:
+    """A row of columns 2, 3, …"""
+    return row_v2({2 + at: compact(number) for at, number in enumerate(numbers)})
+
+
+WITH_B = table(40, 1, shape(100, "t", ["a", column(3, "b", origin_default="7")]))
+
+
+def points(records: Iterable[Record], rows: Sequence[dict[str, Any]], **how: Any) -> PointWorld:
+    world = review_world(records, rows)
+    segments = tuple(one for index in world.indexes for one in index.segments)
+    return over(world, [Shard(WHOLE, segments, **how)])
+
+
+def check(one: PointWorld, name: str, ts: int) -> None:
+    version = one.world.source.table(max(ts, 60), "d", name)
+    assert version is not None
+    check_complete(one.world.source, one.reads, [version], ts)
+
+
+def rows(one: PointWorld, ts: int, name: str = "t") -> list[Line]:
+    return [line["row"] for line in one.lines("d", name, ts)]
+
+
+def net(events: list[Line]) -> list[tuple[str, Any, Any, Any]]:
+    return [(event["op"], event["key"], event["old_row"], event["row"]) for event in events]
+
+
+def test_a_table_is_read_in_its_shape_at_the_ts_and_not_before() -> None:
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"])), WITH_B],
+        [change(30, 100, 1, v(5)), change(50, 100, 2, v(6, 8))],
+    )  # fmt: skip
+    assert rows(one, 39) == [{"id": 1, "a": 5}]
+    assert rows(one, 40) == [{"id": 1, "a": 5, "b": 7}]
+    assert rows(one, 50) == [{"id": 1, "a": 5, "b": 7}, {"id": 2, "a": 6, "b": 8}]
+    with pytest.raises(UnknownName):
+        rows(one, 19)
+    assert net(one.diff("d", "t", 35, 60)) == [("put", {"id": 2}, None, {"id": 2, "a": 6, "b": 8})]
+    assert net(one.diff("d", "t", 25, 35)) == [("put", {"id": 1}, None, {"id": 1, "a": 5})]
+
+
+def test_a_changed_row_has_its_old_row_in_the_later_shape() -> None:
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"])), WITH_B],
+        [change(30, 100, 1, v(5)), change(50, 100, 1, v(5, 9), v(5)), change(52, 100, 1, v(5, 7), v(5, 9))],
+    )  # fmt: skip
+    assert net(one.diff("d", "t", 35, 51)) == [("put", {"id": 1}, {"id": 1, "a": 5, "b": 7}, {"id": 1, "a": 5, "b": 9})]
+    assert one.diff("d", "t", 35, 55) == []  # as it was
+
+
+def test_a_truncate_deletes_all_and_pairs_what_came_back() -> None:
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"])), drop(40, 1, 100), table(40, 1, shape(101, "t", ["a"]))],
+        [change(30, 100, 1, v(5)), change(31, 100, 2, v(6)), change(32, 100, 3, v(7)), change(50, 101, 2, v(60)),
+         change(50, 101, 3, v(7))],
+    )  # fmt: skip
+    assert rows(one, 39) == [{"id": 1, "a": 5}, {"id": 2, "a": 6}, {"id": 3, "a": 7}]
+    assert rows(one, 45) == []
+    assert [(op, key) for op, key, *_ in net(one.diff("d", "t", 35, 45))] == [
+        ("delete", {"id": 1}), ("delete", {"id": 2}), ("delete", {"id": 3})
+    ]  # fmt: skip
+    assert net(one.diff("d", "t", 35, 60)) == [
+        ("delete", {"id": 1}, {"id": 1, "a": 5}, None),
+        ("put", {"id": 2}, {"id": 2, "a": 6}, {"id": 2, "a": 60}),
+    ]
+    assert one.diff("d", "t", 35, 45)[0]["commit_ts"] == "45"
+    assert [(one_["op"], one_["commit_ts"]) for one_ in one.history("d", "t", {"id": 2}, 15, 60)] == [
+        ("put", "50"), ("put", "31")
+    ]  # fmt: skip
+
+
+def test_another_table_of_the_name_has_rows_of_its_own_shape() -> None:
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"])), drop(40, 1, 100),
+         table(41, 1, shape(101, "t", [column(2, "text", tp=15, flen=20)]))],
+        [change(30, 100, 1, v(5)), change(50, 101, 1, row_v2({2: b"x"}))],
+    )  # fmt: skip
+    assert net(one.diff("d", "t", 35, 60)) == [
+        ("delete", {"id": 1}, {"id": 1, "a": 5}, None),
+        ("put", {"id": 1}, None, {"id": 1, "text": "x"}),
+    ]
+    assert net(one.diff("d", "t", 35, 40)) == [("delete", {"id": 1}, {"id": 1, "a": 5}, None)]
+    assert net(one.squash(low=35, high=60, ddl=False)) == net(one.diff("d", "t", 35, 60))
+
+
+def test_a_row_that_moves_to_another_partition_is_one_event() -> None:
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"], partitions=[101, 102]))],
+        [change(30, 101, 1, v(5)), change(31, 101, 2, v(6)), change(50, 101, 1, None, v(5)), change(50, 102, 1, v(50))],
+    )
+    assert rows(one, 40) == [{"id": 1, "a": 5}, {"id": 2, "a": 6}]
+    assert rows(one, 50) == [{"id": 2, "a": 6}, {"id": 1, "a": 50}]  # by raw key
+    assert net(one.diff("d", "t", 40, 50)) == [("put", {"id": 1}, {"id": 1, "a": 5}, {"id": 1, "a": 50})]
+    assert [one_["op"] for one_ in one.history("d", "t", {"id": 1}, 15, 60)] == ["put", "delete", "put"]
+
+
+def test_a_dropped_table_can_be_read_before_its_end() -> None:
+    one = points([*BASE, table(20, 1, shape(100, "t", ["a"])), drop(40, 1, 100)], [change(30, 100, 1, v(5))])
+    assert rows(one, 39) == [{"id": 1, "a": 5}]
+    with pytest.raises(UnknownName):
+        rows(one, 40)
+    assert len(one.history("d", "t", {"id": 1}, 15, 60)) == 1
+    assert net(one.squash(low=35, high=60, ddl=False)) == [("delete", {"id": 1}, {"id": 1, "a": 5}, None)]
+
+
+def test_a_renamed_table_goes_on_in_a_squashed_pull() -> None:
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"])), table(40, 1, shape(100, "u", ["a"]))],
+        [change(30, 100, 1, v(5)), change(50, 100, 1, v(6), v(5))],
+    )
+    assert rows(one, 60, "u") == [{"id": 1, "a": 6}]
+    assert net(one.squash(low=35, high=60, ddl=False)) == [("put", {"id": 1}, {"id": 1, "a": 5}, {"id": 1, "a": 6})]
+    assert net(one.squash("d", "u", low=35, high=60, ddl=False)) == [("put", {"id": 1}, None, {"id": 1, "a": 6})]
+    assert net(one.squash("d", "t", low=35, high=60, ddl=False)) == [("delete", {"id": 1}, {"id": 1, "a": 5}, None)]
+
+
+def test_rows_end_before_one_that_cannot_be_decoded_and_the_next_answer_names_it() -> None:
+    bad = row_v2({2: b"\x01\x02\x03"})
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"]))],
+        [change(30, 100, 1, v(5)), change(31, 100, 2, bad), change(32, 100, 3, v(7))],
+    )
+    *found, end = map(json.loads, one.page("d", "t", 40).splitlines())
+    assert [line["row"]["id"] for line in found] == [1]
+    with pytest.raises(Undecodable) as caught:
+        one.page("d", "t", cursor=end["cursor"])
+    assert caught.value.extra["commit_ts"] == "31"
+    assert caught.value.extra["table"] == "d.t"
+    assert [
+        line["row"]["id"] for line in map(json.loads, one.page("d", "t", 40, from_key={"id": 3}).splitlines()[:-1])
+    ] == [3]
+    with pytest.raises(Undecodable):
+        one.history("d", "t", {"id": 2}, 15, 60)
+    with pytest.raises(Undecodable):
+        one.diff("d", "t", 30, 60)
+    assert len(one.diff("d", "t", 31, 60)) == 1
+
+
+def test_what_was_there_before_the_tenant_is_not_read_as_if_it_were_complete() -> None:
+    old = points([*BASE, table(10, 1, shape(90, "old", ["a"])), table(20, 1, shape(100, "t", ["a"]))], [])
+    check(old, "t", 60)
+    with pytest.raises(NotComplete, match=r"d\.old"):
+        check(old, "old", 60)
+
+
+def test_what_the_index_has_folded_is_gone() -> None:
+    one = points([*BASE, table(20, 1, shape(100, "t", ["a"]))], [change(30, 100, 1, v(5))], base_ts=50, indexed_ts=50)
+    check(one, "t", 50)
+    with pytest.raises(Gone) as caught:
+        check(one, "t", 49)
+    assert caught.value.extra == {"earliest_ts": "50"}
+
+
+def test_a_table_that_is_older_than_its_index_is_not_complete() -> None:
+    one = points([*BASE, table(20, 1, shape(100, "t", ["a"])), table(60, 1, shape(110, "u", ["a"]))], [], begins_ts=50)
+    check(one, "u", 80)
+    with pytest.raises(NotComplete):
+        check(one, "t", 80)
+
+
+def test_a_row_without_a_key_has_a_history_by_its_rowid() -> None:
+    one = points(
+        [*BASE, table(20, 1, table_info(100, "t", [column(2, "a")]))],
+        [change(30, 100, 1, v(5)), change(40, 100, 1, v(6), v(5)), change(41, 100, 2, v(7))],
+    )
+    versions = one.history("d", "t", {"_tidb_rowid": "1"}, 15, 60)
+    assert [(each["row"], each["old_row"]) for each in versions] == [({"a": 6}, {"a": 5}), ({"a": 5}, None)]
+    assert rows(one, 60) == [{"a": 6}, {"a": 7}]
+    got = one.lines("d", "t", 60, from_key={"_tidb_rowid": "2"})
+    assert [line["key"] for line in got] == [{"_tidb_rowid": "2"}]
+
+
+def test_a_range_goes_with_keys_that_are_stored_as_they_are() -> None:
+    key = column(1, "k", tp=15, flen=20, flag=NOT_NULL | PRIMARY)
+    unique = {"id": 1, "idx_name": {"O": "p", "L": "p"}, "idx_cols": [{"name": {"O": "k"}, "offset": 0}],
+              "is_primary": True, "is_unique": True, "state": 5}  # fmt: skip
+    one = points(
+        [*BASE, table(20, 1, table_info(100, "t", [key, column(2, "a")], index_info=[unique]))],
+        [change(30, 100, 1, row_v2({1: b"x", 2: b"\x05"}))],
+    )
+    with pytest.raises(InvalidRequest) as caught:
+        one.page("d", "t", 60, from_key={"k": "a"})
+    assert caught.value.extra == {"parameter": "from_key"}
+    assert [line["key"] for line in one.lines("d", "t", 60, key={"k": "x"})] == [{"k": "x"}]
+    assert one.lines("d", "t", 60, key={"k": "y"}) == []
+    assert [each["row"] for each in one.history("d", "t", {"k": "x"}, 15, 60)] == [{"k": "x", "a": 5}]
+    with pytest.raises(InvalidRequest) as caught:
+        one.page("d", "t", 60, columns=("a", "none"))
+    assert caught.value.extra == {"parameter": "columns"}

@@ -1,0 +1,1 @@
+"""`tistream rows|history|txn|diff`: reads at a point in time."""

@@ -1,0 +1,84 @@
+"""Pages of reads at a point in time, one after the other, as parsed lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from tistream.errors import TiStreamError
+from tistream_cli.client import ApiClient, tenant_path
+from tistream_cli.errors import CliError
+
+Line = dict[str, Any]
+PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A table of a tenant."""
+
+    cluster: str
+    tenant: str
+    database: str
+    table: str
+
+    def path(self, call: str) -> str:
+        """The URL path of a call about the table."""
+        return tenant_path(self.cluster, self.tenant, "databases", self.database, "tables", self.table, call)
+
+    @classmethod
+    def parse(cls, cluster: str, tenant: str, name: str) -> Named:
+        """A table from `database.table`; further points belong to the table's name. Raises CliError."""
+        database, point, table = name.partition(".")
+        if not (database and point and table):
+            raise CliError(f"{name!r} does not name a table: use DATABASE.TABLE, such as shop.orders")
+        return cls(cluster, tenant, database, table)
+
+
+def pages(
+    client: ApiClient, path: str, first: Mapping[str, str], always: Mapping[str, str], limit: int | None
+) -> Iterator[Line]:
+    """Every line of a read, of all its pages; of their ends only the last. `first` are the parameters of the first page
+    alone, which a cursor replaces; `always` go with each page. Raises CliError."""
+    sent, params = 0, dict(first)
+    while True:
+        left = PAGE if limit is None else min(PAGE, limit - sent)
+        end: Line | None = None
+        for line in answer_lines(client, path, {**params, **always, "limit": str(left)}):
+            end = line if line["type"] in ("end", "resolved", "continue") else None
+            if end is None:
+                sent += 1
+                yield line
+        if end is None:
+            raise CliError("the answer is truncated before its last line")
+        if end["type"] == "resolved" or end["cursor"] is None or (limit is not None and sent >= limit):
+            yield end
+            return
+        params = {"cursor": end["cursor"]}
+
+
+def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Iterator[Line]:
+    """The parsed lines of one answer. Raises CliError."""
+    try:
+        for line in client.lines(path, params):
+            yield orjson.loads(line)
+    except TiStreamError as error:
+        raise CliError(str(error)) from error
+
+
+def versions(client: ApiClient, named: Named, params: Mapping[str, str], limit: int) -> list[Line]:
+    """The newest `limit` versions of a row, of as many answers as it takes. Raises CliError."""
+    found: list[Line] = []
+    params = dict(params)
+    while len(found) < limit:
+        asked = {**params, "limit": str(min(limit - len(found), PAGE))}
+        answer = client.call("GET", f"{named.path('history')}?{urlencode(asked)}")
+        found += answer["versions"]
+        if answer["next_to"] is None:
+            break
+        params["to"] = answer["next_to"]
+    return found

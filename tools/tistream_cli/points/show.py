@@ -1,0 +1,121 @@
+"""Prints reads at a point in time: tables for people, lines of JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tistream_cli.points.reads import Line
+from tistream_cli.points.times import shown_time
+
+WIDTH_ROWS = 100  # rows from which a table takes the widths of its columns; the rest is printed in further tables
+_SIGNS = {"put": "~", "delete": "-"}
+
+
+def show_json(lines: Iterable[Line]) -> None:
+    """One JSON object a line."""
+    for line in lines:
+        sys.stdout.buffer.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def show_rows(lines: Iterable[Line]) -> None:
+    """Rows as a table, with the time of each row's last change; then the ts and, if there are more rows, the cursor."""
+    rest = iter(lines)
+    while True:
+        some = list(islice(rest, WIDTH_ROWS))
+        rows = [line for line in some if line["type"] == "row"]
+        if rows:
+            names = list(rows[0]["row"])
+            print_table([*names, "changed"], ([*map(cell, row["row"].values()), shown_time(row["commit_ts"])]
+                                              for row in rows))  # fmt: skip
+        for line in some:
+            if line["type"] == "end":
+                _end(line)
+                return
+
+
+def show_history(versions: Iterable[Line]) -> None:
+    """Versions of a row, newest first, with what each changed."""
+    print_table(
+        ["time", "commit_ts", "start_ts", "op", "change"],
+        ([shown_time(one["commit_ts"]), one["commit_ts"], one["start_ts"], _op(one), _change(one)] for one in versions),
+    )
+
+
+def show_events(lines: Iterable[Line]) -> None:
+    """Row events as a table: what was added (+), changed (~) and deleted (-)."""
+    rest = iter(lines)
+    while True:
+        some = list(islice(rest, WIDTH_ROWS))
+        rows = [line for line in some if line["type"] == "row"]
+        if rows:
+            print_table(
+                ["", "table", "key", "change"],
+                ([sign(row), f"{row['database']}.{row['table']}", _members(row["key"]), _change(row)] for row in rows),
+            )
+        for line in some:
+            if line["type"] == "end":
+                _end(line)
+                return
+        if not some:
+            return
+
+
+def sign(event: Line) -> str:
+    """+ for a new row, ~ for a changed one, - for a deleted one."""
+    return "+" if event["op"] == "put" and event["old_row"] is None else _SIGNS[event["op"]]
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table, as wide as the terminal or, without a terminal, as tab-separated lines."""
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        for row in chain([head], rows):
+            sys.stdout.write("\t".join(row) + "\n")
+        return
+    table = Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(one) for one in row))
+    console.print(table)
+
+
+def cell(value: Any) -> str:
+    """A value on one line, without characters that control a terminal."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def _op(version: Line) -> str:
+    return "insert" if version["op"] == "put" and version["old_row"] is None else version["op"].replace("put", "update")
+
+
+def _change(event: Line) -> str:
+    row, old = event["row"], event["old_row"]
+    if row is None:
+        return _members(old)
+    if old is None:
+        return _members(row)
+    return ", ".join(f"{cell(name)}: {cell(old.get(name))} -> {cell(value)}" for name, value in _changed(row, old))
+
+
+def _changed(row: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in row.items() if old.get(name) != value)
+
+
+def _members(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{cell(name)}={cell(value)}" for name, value in row.items())
+
+
+def _end(line: Line) -> None:
+    stamps = {name: line[name] for name in ("ts", "from", "to", "start_ts", "commit_ts") if name in line}
+    told = ", ".join(f"{name} {ts} ({shown_time(ts)})" for name, ts in stamps.items())
+    more = f"; more with --cursor {line['cursor']}" if line.get("cursor") else ""
+    sys.stderr.write(f"{told}{more}\n")

@@ -1,0 +1,27 @@
+"""`tistream pull --squash`: net changes as lines of JSON, page after page, up to a `resolved`."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import orjson
+
+from tistream_cli.client import ApiClient, changes_path
+from tistream_cli.points.reads import pages
+from tistream_cli.pull.format import PullRequest
+
+
+def run_squash(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
+    """Write every line to `out`. The last one is the end: after a `resolved`, a plain pull goes on from its cursor.
+    Raises CliError."""
+    path = changes_path(request.cluster, request.tenant, request.database, request.table)
+    if request.cursor is not None:
+        first = {"cursor": request.cursor}
+    else:
+        first = {"start_ts": request.start_ts or "0"}
+        if request.end_ts is not None:
+            first["end_ts"] = request.end_ts
+    always = {"squash": "true"} | ({} if request.events is None else {"events": request.events})
+    for line in pages(client, path, first, always, request.limit):
+        out.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+    out.flush()

@@ -323,6 +323,19 @@ def demo(
     run_demo(DemoOptions(golden, data_dir, port))
 
 
+@app.command("demo-restore")
+def demo_restore(
+    golden: Annotated[Path, typer.Option(help="The recorded change set `large`.")],
+    data_dir: Annotated[Path, typer.Option(help="The demo's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
+) -> None:
+    """Find an UPDATE that changed most of a recorded table, and undo it in a MariaDB; needs mariadbd."""
+    with importing():
+        from tistream_cli.platform.demo_restore import DemoRestoreOptions, run_demo_restore
+
+    run_demo_restore(DemoRestoreOptions(golden, data_dir, port))
+
+
 def load_commands() -> None:
     """Add the commands of installed services, which this library does not import."""
     for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):

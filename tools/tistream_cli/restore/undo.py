@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
 from tistream_cli.points.show import cell
-from tistream_cli.points.times import ts_text
+from tistream_cli.points.times import shown_time, ts_text
 from tistream_cli.restore.into import Into
 
-_CONFLICTS_SHOWN = 20
+_SHOWN_CAUSES = 20
+_SHOWN_ROWS = 3
 _VALUE_MAX = 40
 _COUNTS = ("insert", "update", "delete", "unchanged", "conflicts")
 
@@ -86,30 +87,44 @@ def _print(plan: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(plan, indent=2, ensure_ascii=False) + "\n")
         return
-    out = [f"as of {plan['ts']}", "  ".join(f"{plan['counts'][name]} {name}" for name in _COUNTS)]
-    out += map(_conflict_line, plan["conflicts"][:_CONFLICTS_SHOWN])
-    if (more := len(plan["conflicts"]) - _CONFLICTS_SHOWN) > 0:
-        out.append(f"… and {more} more conflicts: -o json shows them")
-    out += [
-        f"dropped: {TableNames(one['database'], one['table'])} {_text(one['key'])}: {_text(one['values'])} had columns "
-        "that do not exist any more"
-        for one in plan["dropped"][:_CONFLICTS_SHOWN]
-    ]
-    out.append(
-        f"applied: {plan['applied']} rows were changed"
-        if "applied" in plan
-        else "nothing was changed: --apply --into mysql://… runs it"
-    )
-    sys.stdout.write("\n".join(out) + "\n")
+    sys.stdout.write("\n".join(plan_lines(plan)) + "\n")
 
 
-def _conflict_line(one: Mapping[str, Any]) -> str:
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """An answer of UndoTransactions as text: the counts, and the conflicts by table and cause with some examples of
+    each. `applied`, which --apply adds, is the number of changed rows."""
+    yield f"as of {plan['ts']} ({shown_time(plan['ts'])})"
+    yield "  ".join(f"{plan['counts'][name]} {name}" for name in _COUNTS)
+    causes: dict[str, list[Mapping[str, Any]]] = {}
+    for one in plan["conflicts"]:
+        causes.setdefault(_cause(one), []).append(one)
+    for cause, conflicts in list(causes.items())[:_SHOWN_CAUSES]:
+        yield f"{_rows(len(conflicts), 'conflict')}: {cause}"
+        for one in conflicts[:_SHOWN_ROWS]:
+            yield f"    {_text(one['key'])}: left as {_differing(one['left'], one['now'])}"
+            yield f"    {' ' * len(_text(one['key']))}     now {_differing(one['now'], one['left'])}"
+    for one in plan["dropped"][:_SHOWN_CAUSES]:
+        yield f"dropped columns: {_name(one)} {_text(one['key'])}: {_text(one['values'])} cannot be written back"
+    if len(causes) > _SHOWN_CAUSES or any(len(one) > _SHOWN_ROWS for one in causes.values()):
+        yield "every conflict: -o json"
+    if "applied" in plan:
+        yield f"applied: {_rows(plan['applied'], 'row')} changed"
+    else:
+        yield "nothing was changed: --apply --into mysql://… runs it"
+
+
+def _rows(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return cell(str(TableNames(one["database"], one["table"])))
+
+
+def _cause(one: Mapping[str, Any]) -> str:
     by = one["by"]
-    who = f" (transaction {by['start_ts']}, committed at {by['commit_ts']})" if by else ""
-    row = f"conflict: {TableNames(one['database'], one['table'])} {_text(one['key'])}: {one['reason']}{who}"
-    return (
-        f"{row}\n    left as {_differing(one['left'], one['now'])}\n    now     {_differing(one['now'], one['left'])}"
-    )
+    who = f" (start_ts {by['start_ts']}, committed {shown_time(by['commit_ts'])})" if by else ""
+    return f"{_name(one)}: {one['reason']}{who}"
 
 
 def _differing(row: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:

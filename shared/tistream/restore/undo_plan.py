@@ -85,7 +85,7 @@ class Reversal:
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """A row that stays as it is. `left`: as the chosen transaction left it; `now`: as it is; `by`: (start_ts,
-    commit_ts) of the newest change of the row."""
+    commit_ts) of the newest change of the row; zeros if that is not known, or the table does not exist any more."""
 
     table_id: int
     row: str
@@ -124,7 +124,7 @@ def plan_undo(
     unchanged = 0
     for (table_id, row), chain in chains.items():
         if table_id not in columns:
-            conflicts.append(Conflict(table_id, row, Reason.NO_TABLE, chain[-1].after, None, _own(chain[-1])))
+            conflicts.append(Conflict(table_id, row, Reason.NO_TABLE, chain[-1].after, None, (0, 0)))
             continue
         found = _reversed(chain, standing[table_id, row], columns[table_id])
         if isinstance(found, Conflict):
@@ -168,10 +168,6 @@ def _difference(change: Change, state: Cells | None, columns: frozenset[int], ch
     if change.before is None and changed_since and not state.keys() <= change.after.keys():
         same = False
     return None if same else Reason.CHANGED
-
-
-def _own(change: Change) -> tuple[int, int]:
-    return change.start_ts, change.commit_ts
 
 
 def _executable(reversals: Iterable[Reversal]) -> list[Reversal]:

@@ -13,8 +13,10 @@ from simulation.api.test_row_history_golden import pulled
 from support.effort import FULL
 from support.points_world import PointWorld, point_world
 from support.undo_world import undo
-from tistream.restore.undo_plan import Reason
+from tistream.errors import InvalidRequest
+from tistream.restore.undo_plan import Reason, plan_undo
 from tistream.schema.tidb.create_table import Dialect
+from tistream_api.undo import changed_rows, row_cells
 
 Line = dict[str, Any]
 
@@ -96,3 +98,64 @@ def test_all_transactions_of_a_table_taken_back_leave_nothing_of_it() -> None:
     mine = [line for line in found["statements"] if (line["database"], line["table"]) == name]
     assert len(mine) == len(one.lines(*name, one.world.end_ts)) > 0
     assert {line["op"] for line in mine} == {"delete"}
+
+
+def through_ddl() -> tuple[str, list[tuple[int, int]]]:
+    """The id of the table with the most changes among those that were dropped, while DDL changed its columns; and
+    (commit_ts, start_ts) of its transactions."""
+    one = point_world("everything", 4)
+    found = defaultdict(set)
+    for event in pulled("everything"):
+        if not one.exists(event["database"], event["table"], one.world.end_ts):
+            found[event["table_id"]].add((int(event["commit_ts"]), int(event["start_ts"])))
+    table_id, when = max(found.items(), key=lambda item: len(item[1]))
+    return table_id, sorted(when)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_newest_changes_through_ddl_taken_back_give_the_rows_before_them(seed: int) -> None:
+    """Columns are compared by their ids: those that exist before and after. Rows that were inserted, and that DDL has
+    rewritten since with a new column, are conflicts, because that column may have been set."""
+    one = point_world("everything", 4)
+    table_id, when = through_ddl()
+    first = random.Random(seed).randrange(len(when) // 3, len(when) - 10)
+    before, last = when[first][0] - 1, when[-1][0]
+    found = undo(one, *(start for _, start in when[first:]), ts=last)
+    version = found.tables[int(table_id)]
+    columns = {int(table_id): frozenset(column.id for column in version.table.visible_columns)}
+    plan = plan_undo(found.changed.in_order(), found.standing, columns)
+    inserted = {change.row for change in found.changed.changes if change.before is None}
+    for conflict in plan.conflicts:
+        assert conflict.reason is Reason.CHANGED
+        assert conflict.row in inserted
+        assert conflict.now is not None
+        assert conflict.left is not None
+        assert not conflict.now.keys() <= conflict.left.keys()
+    stay = {conflict.row for conflict in plan.conflicts}
+    now = {row: state.cells for (_, row), state in found.standing.items()}
+    now.update({reversal.row: reversal.then for reversal in plan.reversals})
+    then = one.world.source.table_of([int(table_id)], int(table_id), before)
+    assert then is not None
+    kept = columns[int(table_id)] & {column.id for column in then.table.visible_columns}
+    rows = {
+        row_cells.identity(then.table, line["key"]): row_cells.cells_of(then.table.visible_columns, line["row"])
+        for line in one.lines(*then.name, before)
+    }
+    assert len(now) - len(stay) > 5
+    for row, cells in now.items():
+        if row in stay:
+            continue
+        wanted = rows.get(row)
+        assert (cells is None) == (wanted is None), row
+        if cells is not None and wanted is not None:
+            assert {one: cells[one] for one in kept} == {one: wanted[one] for one in kept}, row
+    dropped = {column for reversal in plan.reversals for column in reversal.dropped}
+    assert not dropped & columns[int(table_id)]
+
+
+def test_an_undo_that_is_too_large_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changed_rows, "ROWS_MAX", 3)
+    start = max(transactions("everything"), key=lambda start: len(transactions("everything")[start]))
+    assert len(transactions("everything")[start]) > 3
+    with pytest.raises(InvalidRequest, match=r"more than 3 changed rows.*restore the tables instead"):
+        undo(point_world("everything", 4), start)

@@ -24,6 +24,7 @@ class MySqlTables:
         """Raises TargetFailed."""
         self.dialect = target.dialect
         self._target = target
+        self._begun: dict[str, RestoredTables] = {}  # by restore_id
         if self.dialect is Dialect.TIDB:
             target.execute(EXPLICIT_RANDOM)
 
@@ -52,4 +53,6 @@ class MySqlTables:
         return total
 
     def _tables(self, table: RestoredTable) -> RestoredTables:
-        return RestoredTables(self._target, table.name[0], table.restore_id)
+        if table.restore_id not in self._begun:
+            self._begun[table.restore_id] = RestoredTables(self._target, table.name[0], table.restore_id)
+        return self._begun[table.restore_id]

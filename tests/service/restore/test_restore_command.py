@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -290,3 +292,55 @@ def test_hostile_input_is_refused_and_shows_no_password(
         assert "s3cretWrong" not in message
     assert (tmp_path / "other" / "file").read_text() == "x"
     assert not mariadb.run(f"SHOW TABLES FROM {into.rpartition('/')[2]} LIKE 'orders'")
+
+
+def test_a_tenant_goes_into_databases_of_its_names_with_foreign_keys(command: Consumer, mariadb: MariaDb) -> None:
+    for database in databases():
+        mariadb.run(f"DROP DATABASE IF EXISTS `{database.replace('`', '``')}`")
+    mariadb.run("CREATE OR REPLACE USER restorer@127.0.0.1 IDENTIFIED BY 'p@ss/w:rd'")
+    mariadb.run("GRANT ALL ON *.* TO restorer@127.0.0.1")
+    target = f"mysql://restorer:p%40ss%2Fw%3Ard@127.0.0.1:{mariadb.port}"
+    try:
+        message = wrong("*", "--at", str(EVERYTHING.end_ts), "--into", target)
+        assert "left out: " in message
+        assert "p@ss" not in message
+        keys = mariadb.run(
+            "SELECT constraint_schema, table_name, referenced_table_name FROM"
+            " information_schema.referential_constraints WHERE unique_constraint_schema = constraint_schema"
+        )
+        assert ("shop", "fk_c", "fk_p") in keys
+        counts = dict(
+            mariadb.run(
+                "SELECT table_schema, COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
+                " table_name <> 'tistream_restore' GROUP BY table_schema"
+            )
+        )
+        listed = list(past(command).tables(TableNames()))
+        restored = sum(counts.get(database, 0) for database in databases())
+        assert restored + message.count(": column") + message.count(": index") == len(listed)
+    finally:
+        for database in databases():
+            mariadb.run(f"DROP DATABASE IF EXISTS `{database.replace('`', '``')}`")
+        mariadb.run("DROP USER restorer@127.0.0.1")
+
+
+def test_killed_between_tables_the_same_command_restores_the_rest(
+    command: Consumer, mariadb: MariaDb, into: str
+) -> None:
+    words = [sys.executable, "-m", "tistream_cli", "restore", "shop", "--cluster", "7", "--tenant", "acme"]
+    words += ["--at", str(EVERYTHING.end_ts), "--into", into]
+    for lines in (1, 4, 9):
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert process.stdout is not None
+        for _ in range(lines):
+            assert process.stdout.readline().endswith("equal in the target\n")
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    message = wrong("shop", "--at", str(EVERYTHING.end_ts), "--into", into)
+    assert "left out: shop." in message
+    database = into.rpartition("/")[2]
+    for _, name in past(command).tables(TableNames("shop")):
+        if f"shop.{name}: " not in message:
+            ((count,),) = mariadb.run(f"SELECT COUNT(*) FROM `{database}`.`{name.replace('`', '``')}`")
+            assert count == len(point_world("everything").lines("shop", name, EVERYTHING.end_ts))

@@ -10,7 +10,7 @@ from tistream.targets.mysql import EXPLICIT_RANDOM, MySqlTarget
 from tistream.targets.restore_marks import MARKS, RestoredTables
 from tistream.targets.restored_table import Chunk, Mark, RestoredTable, TargetRefused
 
-CHUNK_ROWS = 10_000  # rows of a transaction; TiDB limits the bytes of one
+CHUNK_ROWS = 10_000  # rows of a transaction
 _SELECTED_ROWS = 10_000
 
 

@@ -25,7 +25,7 @@ from tistream.targets.files import write_whole
 from tistream.targets.mysql import EXPLICIT_RANDOM, STRICT
 from tistream.targets.restored_table import Chunk, Mark, RestoredTable
 
-CHUNK_ROWS = 50_000
+CHUNK_ROWS = 10_000  # rows of a transaction
 
 
 class SqlFiles:

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from tistream.targets.mysql_tables import MySqlTables
 from tistream.targets.parquet_tables import ParquetTables
 from tistream.targets.restored_table import Chunk, Mark, RestoredTable
 from tistream.targets.sql_files import SqlFiles
+from tistream.wire.problem import PeerBusy
 from tistream_cli.app import app
-from tistream_cli.client import ApiClient
+from tistream_cli.client import ApiClient, NoAnswer
 from tistream_cli.restore.into import parse_into
 from tistream_cli.restore.past import Past
 from tistream_cli.restore.restore import RestoreOptions, Restoring
@@ -322,6 +323,38 @@ def test_a_tenant_goes_into_databases_of_its_names_with_foreign_keys(command: Co
         for database in databases():
             mariadb.run(f"DROP DATABASE IF EXISTS `{database.replace('`', '``')}`")
         mariadb.run("DROP USER restorer@127.0.0.1")
+
+
+class Unsteady(ApiClient):
+    """Every second answer with rows breaks off, or is refused for the moment."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._calls = 0
+
+    def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        self._calls += 1
+        whole = b"".join(super().chunks(path, params))
+        if self._calls % 4 == 1:
+            raise PeerBusy("busy", retry_after_s=None if self._calls % 8 == 1 else 7.0)
+        if self._calls % 4 == 3:
+            yield whole[: len(whole) // 2]
+            raise NoAnswer("cut off")
+        yield whole[: len(whole) // 3]
+        yield whole[len(whole) // 3 :]
+
+
+def test_answers_that_break_off_are_asked_for_again(command: Consumer, mariadb: MariaDb, into: str) -> None:
+    parsed = parse_into(into, None)
+    options = RestoreOptions("shop.big", str(EVERYTHING.end_ts), parsed)
+    one = Past.at(Unsteady(command.url), "7", "acme", str(EVERYTHING.end_ts))
+    pauses: list[float] = []
+    restoring = Restoring(one, parsed.open(Dialect.TIDB), options, lambda _: None, pauses.append)
+    (table,) = restoring.run(TableNames("shop", "big")).tables
+    assert table[1].rows == len(point_world("everything").lines("shop", "big", EVERYTHING.end_ts)) > 4_000
+    assert pauses[:2] == [1.0, 1.0]
+    ((count, distinct),) = mariadb.run(f"SELECT COUNT(*), COUNT(DISTINCT id) FROM {into.rpartition('/')[2]}.big")
+    assert count == distinct == table[1].rows
 
 
 def test_killed_between_tables_the_same_command_restores_the_rest(

@@ -32,6 +32,7 @@ from tistream_cli.client import ApiClient, NoAnswer
 from tistream_cli.errors import CliError
 from tistream_cli.points.times import ts_text
 from tistream_cli.restore.into import Into
+from tistream_cli.restore.page_size import next_rows
 from tistream_cli.restore.past import Past
 
 _TRIES = 8  # of one chunk, while the API answers that it will be able to later
@@ -150,8 +151,10 @@ class Restoring:
         mark = self.target.begin(table, replace=self.options.replace)
         seen = Fingerprint()
         whole = mark.chunk == 0  # otherwise, an earlier run has written some chunks
+        page = (0, 0)
         while not mark.complete:
-            mark, written = self._chunk(table, mark)
+            mark, written, size = self._chunk(table, mark, next_rows(self.target.chunk_rows, *page))
+            page = (written.rows, size)
             seen += written
         there = self.target.fingerprint(table)
         before = seen if whole else self._at_ts(table)
@@ -163,25 +166,27 @@ class Restoring:
         self.say(f"{'.'.join(table.name)}: {before}{'' if there is None else ', equal in the target'}")
         return before
 
-    def _chunk(self, table: RestoredTable, mark: Mark) -> tuple[Mark, Fingerprint]:
+    def _chunk(self, table: RestoredTable, mark: Mark, rows: int) -> tuple[Mark, Fingerprint, int]:
+        """Write the next page, of at most `rows` rows. Returns the mark after it, its fingerprint and its bytes."""
         for tried in range(_TRIES):
-            taken = Fingerprint()
+            taken, size = Fingerprint(), 0
 
             def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                nonlocal taken
+                nonlocal taken, size
                 for batch in batches:
                     taken += of_rows(batch, table.columns, self.target.dialect)
+                    size += batch.nbytes
                     yield batch
 
-            page = self.past.rows(table.source, mark.cursor, self.target.chunk_rows)
+            page = self.past.rows(table.source, mark.cursor, rows)
             try:
                 after = self.target.write(table, mark, Chunk(counted(iter(page.batches)), page.end))
             except (RetryableError, NoAnswer) as error:
                 if tried == _TRIES - 1:
                     raise
-                self.sleep(max(getattr(error, "retry_after_s", 0.0), min(2.0**tried, _PAUSE_MAX_S)))
+                self.sleep(max(getattr(error, "retry_after_s", None) or 0.0, min(2.0**tried, _PAUSE_MAX_S)))
                 continue
-            return after, taken
+            return after, taken, size
         raise AssertionError("the last try returns or raises")
 
     def _at_ts(self, table: RestoredTable) -> Fingerprint:

@@ -1,4 +1,5 @@
-"""What holds for every test of real services: the limits of calls between them are long, and Java compiles little.
+"""What holds for every test of real services: the limits of calls between them are long, Java compiles little,
+and there is one MariaDB for all.
 
 A call that is given up too soon is made again by whoever needs its answer, or tells a user to come again. A thread that
 stalls for some seconds must not make a test see that; tests of a limit set it themselves.
@@ -6,7 +7,10 @@ stalls for some seconds must not make a test see that; tests of a limit set it t
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +19,30 @@ import tistream_api.auth.key_set
 import tistream_api.tenant.readiness
 import tistream_meta.database.engine
 import tistream_meta.tenants.token_board
+from support.mariadb import MariaDb, running
 from support.short_java import OPTIONS, VARIABLE
 from support.waiting import PATIENCE_S
 from tistream.service.http import peers
 from tistream.wire.clients import client, meta_client, sorter_client, token_client
+
+# MariaDB's data: what is tried is not the disk, so it is in memory where there is room for that.
+MEMORY = Path("/dev/shm")
+QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--skip-log-bin", "--innodb-log-file-size=8M")
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """A real server, one for all tests."""
+    where = MEMORY if os.access(MEMORY, os.W_OK) else None
+    scratch = tempfile.TemporaryDirectory(prefix="tistream-mariadb-", dir=where)
+    with scratch as directory, running(Path(directory), options=QUICK) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_url(mariadb: MariaDb) -> str:
+    """An empty database there."""
+    return mariadb.new_database()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,6 +24,7 @@ from tistream_cli.commands.token_app import token_app
 from tistream_cli.importing import importing
 from tistream_cli.points.points_app import add_commands
 from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check, check_squash
+from tistream_cli.restore.restore_app import add_restore_commands
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(tenant_app, name="tenant")
@@ -35,6 +36,7 @@ task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges,
 app.add_typer(task_app, name="task")
 app.add_typer(token_app, name="token")
 add_commands(app)
+add_restore_commands(app)
 
 
 def _version(wanted: bool) -> None:
@@ -323,6 +325,19 @@ def demo(
         from tistream_cli.platform.demo import DemoOptions, run_demo
 
     run_demo(DemoOptions(golden, data_dir, port))
+
+
+@app.command("demo-restore")
+def demo_restore(
+    golden: Annotated[Path, typer.Option(help="The recorded change set `large`.")],
+    data_dir: Annotated[Path, typer.Option(help="The demo's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
+) -> None:
+    """Find an UPDATE that changed most of a recorded table, and undo it in a MariaDB; needs mariadbd."""
+    with importing():
+        from tistream_cli.platform.demo_restore import DemoRestoreOptions, run_demo_restore
+
+    run_demo_restore(DemoRestoreOptions(golden, data_dir, port))
 
 
 def load_commands() -> None:

@@ -52,6 +52,7 @@ from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
 from tistream_api.points.point_reads import PointReads
+from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
 from tistream_api.pull.decode_slots import Working, at_once_of
 from tistream_api.pull.start import Pulls
@@ -68,6 +69,7 @@ from tistream_api.routes.openapi import schemas
 from tistream_api.routes.operator_routes import build_operator_router
 from tistream_api.routes.point_routes import build_point_router
 from tistream_api.routes.pull_routes import build_router
+from tistream_api.routes.restore_routes import build_restore_router
 from tistream_api.routes.source_routes import build_source_router
 from tistream_api.routes.store_routes import build_store_router
 from tistream_api.routes.tenant_end_routes import build_tenant_end_router
@@ -81,6 +83,7 @@ from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.readiness import Readiness
 from tistream_api.tenant.tenants import Tenants
 from tistream_api.tenant.times import Times
+from tistream_api.undo.undo_reads import Undos
 
 log = logging.getLogger(__name__)
 
@@ -177,6 +180,7 @@ def build_app(
     routers = [
         build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
         build_point_router(tenants, points, gate),
+        build_restore_router(tenants, Definitions(points.times), Undos(points), gate),
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
         build_token_router(tokens, callers, clock, new_secret),

@@ -39,6 +39,9 @@ class Database:
         return self.public and fold(self.name) not in SYSTEM_SCHEMAS
 
 
+_VOLATILE = ("update_timestamp", "revision", "auto_inc_id", "auto_rand_id", "auto_id_cache", "Lock", "tiflash_replica")
+
+
 class StoredTable:
     """One version of a table. The head is parsed at once, the rest at the first access."""
 
@@ -65,10 +68,18 @@ class StoredTable:
             self._shown_bytes = shown_bytes(self.table)
         return self._shown_bytes
 
+    def info(self) -> dict[str, Any]:
+        """The whole TableInfo JSON, parsed anew."""
+        return self._text.info()
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StoredTable) or self.head != other.head:
             return False
-        return self._text == other._text or self.table == other.table
+        return self._text == other._text or (self.table == other.table and self._definition() == other._definition())
+
+    def _definition(self) -> dict[str, Any]:
+        """What CREATE TABLE depends on: TableInfo without the members that change while the definition does not."""
+        return {name: value for name, value in self.info().items() if name not in _VOLATILE}
 
     def __hash__(self) -> int:
         return hash(self.head)

@@ -28,7 +28,7 @@ from tistream_cli.app import app as command
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 AUTH_ON = {"CreateToken"}  # a server that asks nobody makes none: tests/service/api/test_token_rules.py
-CHANGES_NOTHING = {"Notify"}
+CHANGES_NOTHING = {"Notify", "UndoTransactions"}
 ASKS_SORTERS = {"RetireStore"}  # first; what the log has of it: tests/unit/meta/test_audited.py
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream_cli.pull.directory import directory_of
+from tistream.targets.files import directory_of
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=64)
 

@@ -4,12 +4,7 @@ receives."""
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +12,16 @@ from rich.console import Console
 
 from tistream.clock import Clock, SystemClock
 from tistream.errors import TiStreamError
-from tistream.service.lifetime import PARENT_VARIABLE
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream_cli.client import ApiClient, changes_path, tenant_path
 from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
+from tistream_cli.platform.demo_platform import empty_data_dir, notification, platform_of
 from tistream_cli.platform.demo_report import Seen, excerpt, lags_ms, percentile
 from tistream_cli.platform.recorded import Recorded, load_recorded
 
-_READY_SECONDS = 180
 _CATCH_UP_SECONDS = 120
-_STOP_SECONDS = 15
 _EXCERPT_DDLS = 5
 
 
@@ -46,9 +39,9 @@ def run_demo(options: DemoOptions) -> None:
     console = Console(highlight=False, soft_wrap=True)
     recorded = load_recorded(options.golden)
     os.umask(OWN_UMASK)  # this process writes into the platform's directory
-    _empty(options.data_dir)
+    empty_data_dir(options.data_dir)
     console.print(f"starting TiStream in {options.data_dir} …")
-    with _platform(options) as url:
+    with platform_of(options.data_dir, options.port) as url:
         console.print(f"ready at {url}")
         client = ApiClient(url)
         tenant = recorded.tenant
@@ -62,47 +55,6 @@ def run_demo(options: DemoOptions) -> None:
         seen, arrived = _push_and_follow(url, recorded, options.data_dir, SystemClock())
     _print_report(console, recorded, seen, arrived)
     _check(recorded, seen)
-
-
-def _empty(data_dir: Path) -> None:
-    """Empty the data directory. Raises CliError if it has files but is not a data directory."""
-    if data_dir.exists():
-        if any(data_dir.iterdir()) and not (data_dir / "lock").exists():
-            raise CliError(f"{data_dir} is not empty, and is not a data directory of tistream")
-        shutil.rmtree(data_dir)
-
-
-@contextmanager
-def _platform(options: DemoOptions) -> Iterator[str]:
-    """Run `tistream up` as a child process: yield its URL when it is ready, and stop it at the end."""
-    command = [sys.executable, "-m", "tistream_cli", "up", "--data-dir", str(options.data_dir)]
-    process = subprocess.Popen(
-        [*command, "--port", str(options.port)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-        start_new_session=True,
-    )
-    late = threading.Timer(_READY_SECONDS, process.terminate)
-    late.start()
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        late.cancel()
-        if not line.startswith("ready "):
-            raise CliError(f"the platform did not start; see {options.data_dir / 'logs'}")
-        yield line.split()[1]
-    finally:
-        late.cancel()
-        process.terminate()
-        try:
-            status = process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise CliError("the platform did not stop in time") from None
-    if status != 0:
-        raise CliError(f"the platform ended with status {status}")
 
 
 def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[Seen, dict[str, int]]:
@@ -121,7 +73,7 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
         pause.wait(max(0.0, (started_ms + arrival.at_ms - clock.monotonic_ms()) / 1000))
         objects.put(arrival.key, body)
         arrived[arrival.key] = clock.monotonic_ms()
-        client.call("POST", "/v1/notifications", _notification(recorded, arrival.store_id, arrival.ts))
+        client.call("POST", "/v1/notifications", notification(recorded, arrival.store_id, arrival.ts))
     consumer.join(_CATCH_UP_SECONDS)
     if seen.failure is not None:
         raise CliError(seen.failure)
@@ -130,16 +82,6 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
         status = client.call("GET", tenant_path(tenant.cluster_id, tenant.tenant_id, "status"))
         raise CliError(f"not all events were received in {_CATCH_UP_SECONDS} s; status: {status}")
     return seen, arrived
-
-
-def _notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
-    tenant = recorded.tenant
-    return {
-        "cluster_id": tenant.cluster_id,
-        "tenant_id": tenant.tenant_id,
-        "store_id": str(store_id),
-        "ts": str(ts),
-    }
 
 
 def _follow(client: ApiClient, recorded: Recorded, seen: Seen, clock: Clock) -> None:

@@ -9,19 +9,17 @@ A page is complete once end.json counts it. The files of an incomplete page are 
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
 import re
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 import pyarrow.parquet as pq
 
+from tistream.targets.files import directory_of, put_whole
 from tistream_cli.errors import CliError
 from tistream_cli.pull.format import PullFormat, PullRequest
 
@@ -29,22 +27,7 @@ _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
 _FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
-_NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 255 bytes for both
 _ASKED = ("cluster", "tenant", "database", "table", "events")
-
-
-def directory_of(database: str, table: str) -> str:
-    """The directory name of a table's rows. In both names, all characters but ASCII letters, digits, `_` and `-` are
-    percent-encoded. A longer name than _NAME_BYTES_MAX is cut, and ends with `~` and a digest of the name."""
-    return f"{_encoded(database)}.{_encoded(table)}"
-
-
-def _encoded(name: str) -> str:
-    text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
-    if len(text) <= _NAME_BYTES_MAX:
-        return text
-    digest = hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
-    return f"{text[: _NAME_BYTES_MAX - len(digest) - 1]}~{digest}"
 
 
 class ToFiles:
@@ -125,12 +108,7 @@ class ToFiles:
 
     def _write(self, told: dict[str, Any]) -> None:
         body = orjson.dumps({**told, "page": self._page, "asked": self._asked}, option=orjson.OPT_APPEND_NEWLINE)
-        draft = self._directory / f".{_END}.part"
-        with draft.open("wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._directory / _END)
+        put_whole(self._directory / _END, body)
 
 
 def _place(metadata: dict[bytes, bytes]) -> str:

@@ -57,7 +57,7 @@ class PointReads:
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             at = self._rows_start(view, scope, ask)
             version = table_at(view.source, scope, at.high_ts)
-            reads = self._reads(view, at.high_ts)
+            reads = self.pool_reads(view, at.high_ts)
             check_complete(view.source, reads, [version], at.high_ts)
             shape = shape_of(view.source, version, at.high_ts, ask.columns)
             ranges, only = ranges_asked(version, ask.key, ask.from_key, ask.to_key)
@@ -103,7 +103,9 @@ class PointReads:
 
         return admitted.answer(self.working.each(admitted.tenant, held(), asking.alive))
 
-    def _reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
+    def pool_reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
+        """Reads of the tenant's pool that end with Gone once `lowest_ts` is below retention."""
+
         def replan() -> None:
             view.replan()
             view.check_retained(lowest_ts)
@@ -120,7 +122,7 @@ class PointReads:
             low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)
             _check_between(low, high, "to")
             admitted.room.take()
-            found = RowHistory(scope, ask.key, Window(low, high), ask.limit, view.source, self._reads(view, low))
+            found = RowHistory(scope, ask.key, Window(low, high), ask.limit, view.source, self.pool_reads(view, low))
             steps = (one.answer() for one in [found])  # made inside a working step
             answer = next(self.working.each(admitted.tenant, steps, asking.alive))
             admitted.count(len(answer["versions"]), len(answer["versions"]), 0)
@@ -133,20 +135,24 @@ class PointReads:
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             view.check_known()
-            found = Transaction(
-                Scope(view.tenant),
-                start_ts,
-                view.earliest_ts(),
-                view.resolved_ts(),
-                view.source,
-                CachedReader(self.objects, self.cache, self.footers),
-                self.budget,
-                admitted.count,
-                view.met,
-            )
+            found = self.transaction_of(view, Scope(view.tenant), start_ts, admitted)
             return found.pieces()
 
         return self._answer(view, "GetTransaction", asking, coding, pieces)
+
+    def transaction_of(self, view: TenantView, scope: Scope, start_ts: int, admitted: Admitted) -> Transaction:
+        """A transaction's changes of the tables in the scope."""
+        return Transaction(
+            scope,
+            start_ts,
+            view.earliest_ts(),
+            view.resolved_ts(),
+            view.source,
+            CachedReader(self.objects, self.cache, self.footers),
+            self.budget,
+            admitted.count,
+            view.met,
+        )
 
     def diff(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: Asking, coding: str | None) -> Answer:
         """The answer of DiffTable. Raises as `rows`."""
@@ -159,7 +165,7 @@ class PointReads:
             if before is None and after is None:
                 raise UnknownName(f"no table {scope.database}.{scope.table} at {at.low_ts} or at {at.high_ts}")
             found = [one for one in (before, after) if one is not None]
-            check_complete(view.source, self._reads(view, at.low_ts), found, at.low_ts)
+            check_complete(view.source, self.pool_reads(view, at.low_ts), found, at.low_ts)
             return diff_parts(parts_between(before, after, self._versions(view, at), at.low_ts, at.high_ts))
 
         return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
@@ -169,7 +175,7 @@ class PointReads:
 
         def parts(at: PointPosition) -> list[NetPart]:
             before, after = (view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts))
-            check_complete(view.source, self._reads(view, at.low_ts), [*before, *after], at.low_ts)
+            check_complete(view.source, self.pool_reads(view, at.low_ts), [*before, *after], at.low_ts)
             if not before and not after and not view.source.bears(scope, at.low_ts, at.high_ts):
                 raise UnknownName(f"nothing has this name between {at.low_ts} and {at.high_ts}")
             versions = self._versions(view, at)
@@ -201,7 +207,7 @@ class PointReads:
                 at,
                 ask.limit,
                 view.source,
-                self._reads(view, at.low_ts),
+                self.pool_reads(view, at.low_ts),
                 encoder,
                 admitted.count,
                 view.met,

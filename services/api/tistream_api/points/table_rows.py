@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,14 +91,18 @@ def decoded(shape: Shape, versions: pa.Table) -> tuple[DecodedRows, Barrier | No
 
 def with_key(rows: DecodedRows, text: str) -> DecodedRows:
     """The rows whose key is `text`, as handle_bytes.key_text makes it."""
-    columns = rows.shape.version.table.key_columns
-    if columns:
-        fields = [pa.field(str(at), one.type) for at, one in enumerate(rows.keys)]
-        shown = render_objects(columns, pa.RecordBatch.from_arrays(list(rows.keys), schema=pa.schema(fields)))
-    else:
-        shown = pc.binary_join_element_wise('{"_tidb_rowid":"', rows.keys[0].cast(pa.string()), '"}', "")
+    shown = key_texts(rows)
     hit = pc.equal(shown, pa.scalar(text, shown.type)).to_numpy(zero_copy_only=False)
     return rows if hit.all() else rows.take(np.flatnonzero(hit))
+
+
+def key_texts(rows: DecodedRows) -> Any:
+    """The keys of the rows as handle_bytes.key_text makes them, as a string array."""
+    columns = rows.shape.version.table.key_columns
+    if not columns:
+        return pc.binary_join_element_wise('{"_tidb_rowid":"', rows.keys[0].cast(pa.string()), '"}', "")
+    fields = [pa.field(str(at), one.type) for at, one in enumerate(rows.keys)]
+    return render_objects(columns, pa.RecordBatch.from_arrays(list(rows.keys), schema=pa.schema(fields)))
 
 
 def pages(shape: Shape, found: Iterator[pa.Table], only: str | None) -> Iterator[tuple[DecodedRows, Barrier | None]]:

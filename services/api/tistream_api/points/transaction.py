@@ -18,6 +18,7 @@ from tistream_api.points.list_rows import undecodable
 from tistream_api.points.pool_reads import REPLANS
 from tistream_api.read import plan
 from tistream_api.read.cursor import Place, Position, Scope
+from tistream_api.read.events import Events
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.scan import Budget, Scan
 from tistream_api.read.source import TenantSource
@@ -43,8 +44,18 @@ class Transaction:
     def pieces(self) -> Iterator[Piece]:
         """Yield the answer's bytes: row events, and an `end` line. Raises UnknownName, Gone, Undecodable, Unavailable
         before the first of them."""
-        commit_ts = self._commit_ts()
+        commit_ts = self.commit_ts()
         encoder, sent = NdjsonEncoder(), 0
+        for events in self.events(commit_ts):
+            self.count(len(events), len(events), 0)
+            sent += len(events)
+            yield from self._counted(encoder.events(events))
+        end = {"type": "end", "start_ts": str(self.start_ts), "commit_ts": str(commit_ts), "rows": sent}
+        yield from self._counted(iter([orjson.dumps(end, option=orjson.OPT_APPEND_NEWLINE)]))
+
+    def events(self, commit_ts: int) -> Iterator[Events]:
+        """Yield its row events; none is empty. `commit_ts` is that of the transaction. Raises Undecodable, Unavailable,
+        Gone."""
         scan = Scan(self.source, self.scope, Position(commit_ts - 1), commit_ts, self.budget)
         for batch in scan.batches():
             if batch.barrier is not None:
@@ -53,19 +64,16 @@ class Transaction:
             mine = (batch.events.place == int(Place.ROW)) & (batch.events.start_ts == self.start_ts)
             events = batch.events.chosen(np.flatnonzero(mine))
             if len(events):
-                self.count(len(events), len(events), 0)
-                sent += len(events)
-                yield from self._counted(encoder.events(events))
-        end = {"type": "end", "start_ts": str(self.start_ts), "commit_ts": str(commit_ts), "rows": sent}
-        yield from self._counted(iter([orjson.dumps(end, option=orjson.OPT_APPEND_NEWLINE)]))
+                yield events
 
     def _counted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         for piece in pieces:
             self.count(0, 0, len(piece))
             yield piece
 
-    def _commit_ts(self) -> int:
-        """The commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start."""
+    def commit_ts(self) -> int:
+        """The commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start. Raises
+        UnknownName, Gone, Unavailable."""
         last = min(self.high_ts, from_physical_ms(physical_ms(self.start_ts) + LONGEST_MS), MAX_TS)
         low = max(self.start_ts, self.low_ts)
         if low < last:

@@ -154,6 +154,13 @@ class TenantSource:
             found = self._history().visible_tables(ts, database)
             return next((version for version in found if version.folded == name), None)
 
+    def table_of(self, physical_ids: Iterable[int], table_id: int, ts: int) -> TableVersion | None:
+        """The table with this logical id that has rows under one of the physical ids at `ts`; None without one."""
+        with self._lock:
+            history = self._history()
+            found = (history.table_at(one, ts + 1) for one in physical_ids)
+            return next((one for one in found if one is not None and one.head.id == table_id), None)
+
     def bearers(self, scope: Scope, window: Window) -> list[Bearer]:
         """The tables that have the scope's name at any ts of the window, with their physical ids. The scope must name a
         database."""

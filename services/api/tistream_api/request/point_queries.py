@@ -124,7 +124,7 @@ class DiffAsk:
 
 def rows_ask(query: bytes) -> RowsAsk:
     """The parameters of ListRows. Raises InvalidRequest, naming the parameter."""
-    given = _given(query, RowsQuery)
+    given = given_in(query, RowsQuery)
     if ("ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either ts or cursor, and not both", {"parameter": "ts"})
     for name in ("from_key", "to_key"):
@@ -147,7 +147,7 @@ def rows_ask(query: bytes) -> RowsAsk:
 
 def history_ask(query: bytes) -> HistoryAsk:
     """The parameters of RowHistory. Raises InvalidRequest, naming the parameter."""
-    given = _given(query, HistoryQuery)
+    given = given_in(query, HistoryQuery)
     key = _key(given, "key")
     if key is None:
         raise _bad("key", 'is required: the key of a row as in events, such as {"id":"1"}')
@@ -159,7 +159,7 @@ def history_ask(query: bytes) -> HistoryAsk:
 
 def diff_ask(query: bytes) -> DiffAsk:
     """The parameters of DiffTable. Raises InvalidRequest, naming the parameter."""
-    given = _given(query, DiffQuery)
+    given = given_in(query, DiffQuery)
     return _between(given, "from", "to")
 
 
@@ -254,7 +254,8 @@ def _format(given: dict[str, str]) -> str:
     return found
 
 
-def _given(query: bytes, model: type[BaseModel]) -> dict[str, str]:
+def given_in(query: bytes, model: type[BaseModel]) -> dict[str, str]:
+    """The parameters of a model in a query. Raises InvalidRequest, naming the parameter."""
     return _taken(query, [field.alias or name for name, field in model.model_fields.items()])
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,12 +211,17 @@ def parse_head(info: dict[str, Any]) -> TableHead:
 _ACTION_DROP_PARTITION = 20
 
 
-def _visible_partitions(partition: dict[str, Any]) -> tuple[int, ...]:
-    """The ids of `definitions`, without those that DROP PARTITION has hidden in its first step (upstream-formats 7)."""
+def visible_definitions(partition: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`definitions` of PartitionInfo, without those that DROP PARTITION has hidden in its first step (upstream-formats
+    7)."""
     hidden: set[int] = set()
     if partition.get("ddl_action") == _ACTION_DROP_PARTITION:
         hidden = {definition["id"] for definition in partition.get("dropping_definitions") or ()}
-    return tuple(d["id"] for d in partition.get("definitions") or () if d["id"] not in hidden)
+    return [definition for definition in partition.get("definitions") or () if definition["id"] not in hidden]
+
+
+def _visible_partitions(partition: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(definition["id"] for definition in visible_definitions(partition))
 
 
 def _column(info: dict[str, Any]) -> Column:

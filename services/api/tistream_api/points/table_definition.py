@@ -1,0 +1,34 @@
+"""The answer of TableDefinition: what TiDB knew about a table at a ts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tistream_api.points.named_table import table_at
+from tistream_api.read.cursor import Scope
+from tistream_api.request.point_queries import When
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.tenant.times import Times
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Definitions of tables. Thread-safe."""
+
+    times: Times
+
+    def definition(self, view: TenantView, scope: Scope, ts: When) -> dict[str, Any]:
+        """The definition of the base table that has the scope's name at `ts`. Raises UnknownName, Gone, InvalidRequest,
+        Unavailable."""
+        view.wait_fresh()
+        at = self.times.readable(view, "ts", ts)
+        version = table_at(view.source, scope, at)
+        return {
+            "ts": str(at),
+            "database": version.database,
+            "table": version.head.name,
+            "table_id": str(version.head.id),
+            "schema_version": str(view.source.schema_version(at)),
+            "info": version.stored.info(),
+        }

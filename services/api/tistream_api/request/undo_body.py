@@ -1,0 +1,125 @@
+"""The body of an undo (docs/restore.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tistream.errors import InvalidRequest
+from tistream.model.ts import MAX_TS
+from tistream.restore.table_names import TableNames, distinct, parse_names
+from tistream.schema.tidb.create_table import Dialect
+from tistream_api.request.bodies import read
+from tistream_api.request.point_queries import NOW, When, when
+
+TRANSACTIONS_MAX = 100
+TABLES_MAX = 100
+NAME_MAX = 64  # characters of a database's name
+_TEXT_MAX = 600
+
+Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+
+
+class _Between(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+
+    low: Text = Field(alias="from")
+    high: Text | None = Field(default=None, alias="to")
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    start_ts: Annotated[list[Text], Field(min_length=1, max_length=TRANSACTIONS_MAX)] | None = None
+    window: _Between | None = None
+    tables: Annotated[list[Text], Field(min_length=1, max_length=TABLES_MAX)] | None = None
+    mode: Literal["plan", "sql"] | None = None
+    dialect: Literal["tidb", "mysql", "mariadb"] | None = None
+    into_database: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] | None = None
+
+
+SCHEMA: dict[str, Any] = {
+    "start_ts": {
+        "type": ["array", "null"],
+        "minItems": 1,
+        "maxItems": TRANSACTIONS_MAX,
+        "items": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+        "description": "transactions, by their start_ts; either this or window",
+    },
+    "window": {
+        "type": ["object", "null"],
+        "required": ["from"],
+        "properties": {"from": {"type": "string"}, "to": {"type": "string", "description": "default: now"}},
+        "additionalProperties": False,
+        "description": "every transaction with from < commit_ts <= to",
+    },
+    "tables": {
+        "type": ["array", "null"],
+        "minItems": 1,
+        "maxItems": TABLES_MAX,
+        "items": {"type": "string"},
+        "description": "only changes of these: shop.orders, shop.*; default: all",
+    },
+    "mode": {"type": ["string", "null"], "enum": ["plan", "sql", None], "description": "sql adds the statements"},
+    "dialect": {
+        "type": ["string", "null"],
+        "enum": [*(one.value for one in Dialect), None],
+        "description": "the server that runs the statements; default: tidb",
+    },
+    "into_database": {
+        "type": ["string", "null"],
+        "maxLength": NAME_MAX,
+        "description": "the database that the statements name; default: each table's own",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UndoAsk:
+    """What to undo. Either `start_ts` is not empty, or `window` (exclusive, inclusive) is set. `dialect` None: no
+    statements are wanted."""
+
+    start_ts: tuple[int, ...]
+    window: tuple[When, When] | None
+    names: tuple[TableNames, ...]
+    dialect: Dialect | None
+    into_database: str | None
+
+
+def undo_ask(body: bytes) -> UndoAsk:
+    """Parse a body. Raises InvalidRequest, naming the member."""
+    found = read(_Body, body)
+    if (found.start_ts is None) == (found.window is None):
+        raise InvalidRequest("give either start_ts or window, and not both", {"parameter": "start_ts"})
+    dialect = Dialect(found.dialect or Dialect.TIDB.value) if found.mode == "sql" else None
+    if dialect is None and (found.dialect is not None or found.into_database is not None):
+        raise InvalidRequest("dialect and into_database go with mode sql", {"parameter": "mode"})
+    return UndoAsk(
+        tuple(sorted({_start_ts(one) for one in found.start_ts or ()})),
+        None if found.window is None else _window(found.window),
+        tuple(_names(found.tables)),
+        dialect,
+        found.into_database,
+    )
+
+
+def _start_ts(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > MAX_TS:
+        raise InvalidRequest(f"start_ts {text[:40]!r} is not a timestamp (TSO)", {"parameter": "start_ts"})
+    return int(text)
+
+
+def _window(given: _Between) -> tuple[When, When]:
+    low, high = when("window.from", given.low), when("window.to", given.high or NOW)
+    if isinstance(low, int) and isinstance(high, int) and high < low:
+        raise InvalidRequest(f"window.to {high} lies below window.from {low}", {"parameter": "window"})
+    return low, high
+
+
+def _names(given: list[str] | None) -> list[TableNames]:
+    try:
+        return distinct(parse_names(one) for one in given or ["*"])
+    except ValueError as error:
+        raise InvalidRequest(f"tables: {error}", {"parameter": "tables"}) from error

@@ -1,0 +1,84 @@
+"""The row events of the transactions that an undo takes back, as changes of undo_plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tistream.errors import InvalidRequest
+from tistream.restore.undo_plan import Change
+from tistream.schema.tidb.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_api.encode.ndjson import NdjsonEncoder
+from tistream_api.read.events import Events, Rows
+from tistream_api.undo import row_cells
+
+ROWS_MAX = 100_000
+BYTES_MAX = 128 << 20  # of the events as JSON; in memory they take a few times more
+
+Place = tuple[int, str]
+"""A row of a table: (logical table id, row_cells.identity)."""
+
+
+@dataclass(slots=True)
+class ChangedRow:
+    """One changed row: the versions of the table that its events had, its raw keys in the order of its events, and its
+    key by column id."""
+
+    version: TableVersion
+    key: Mapping[int, Any]
+    raw: dict[bytes, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ChangedRows:
+    """All changes, and what was changed."""
+
+    changes: list[Change] = field(default_factory=list)
+    rows: dict[Place, ChangedRow] = field(default_factory=dict)
+    columns: dict[int, dict[int, Column]] = field(default_factory=dict)  # by table id and column id, as of the events
+    _bytes: int = 0
+
+    def add(self, events: Events) -> None:
+        """Add row events. Raises InvalidRequest above ROWS_MAX or BYTES_MAX."""
+        pieces = b"".join(NdjsonEncoder().events(events))
+        self._bytes += len(pieces)
+        if len(self.changes) + len(events) > ROWS_MAX or self._bytes > BYTES_MAX:
+            raise InvalidRequest(
+                f"the undo has more than {ROWS_MAX} changed rows, or more than {BYTES_MAX >> 20} MiB of them: name "
+                "fewer transactions, a shorter window, or single tables; or restore the tables instead",
+                {"parameter": "tables"},
+            )
+        places = zip(events.source.tolist(), events.at.tolist(), pieces.splitlines(), strict=True)
+        for source, at, line in places:
+            rows = events.sets[source]
+            assert isinstance(rows, Rows)  # the caller has chosen row events
+            self._add(rows.version, rows.raw[at].as_py(), orjson.loads(line))
+
+    def in_order(self) -> list[Change]:
+        """The changes by (commit_ts, start_ts), deletes before puts."""
+        return sorted(self.changes, key=lambda one: (one.commit_ts, one.start_ts, one.after is not None))
+
+    def by_table(self) -> dict[int, dict[str, ChangedRow]]:
+        """The rows of each table, by identity."""
+        found: dict[int, dict[str, ChangedRow]] = {}
+        for (table_id, name), row in self.rows.items():
+            found.setdefault(table_id, {})[name] = row
+        return found
+
+    def _add(self, version: TableVersion, raw: bytes, event: Mapping[str, Any]) -> None:
+        table = version.table
+        columns = table.visible_columns
+        row = row_cells.identity(table, event["key"])
+        place = (table.id, row)
+        if place not in self.rows:
+            self.rows[place] = ChangedRow(version, row_cells.key_cells(table, event["key"]))
+        self.rows[place].raw[raw] = None
+        self.columns.setdefault(table.id, {}).update((column.id, column) for column in (*columns, *table.key_columns))
+        before, after = (
+            None if event[name] is None else row_cells.cells_of(columns, event[name]) for name in ("old_row", "row")
+        )
+        self.changes.append(Change(*place, int(event["commit_ts"]), int(event["start_ts"]), before, after))

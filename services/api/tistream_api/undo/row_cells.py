@@ -1,0 +1,63 @@
+"""Values of rows by column id, as tistream.restore.undo_plan compares them, and back to the form of events. Pure.
+
+Values keep the form of events, except integers: those of BIGINT columns are strings in events, and a column may have
+become a BIGINT since. Here every integer is an int.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tistream.decode.handle_bytes import ROWID
+from tistream.restore.undo_plan import Cells
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column, Table
+
+ROWID_COLUMN = -1  # stands for _tidb_rowid, which is no column
+
+
+def cells_of(columns: Sequence[Column], row: Mapping[str, Any]) -> dict[int, Any]:
+    """The cells of `row` of an event. `columns` are the visible ones of the event's table version."""
+    return {column.id: _compared(column, row[column.name]) for column in columns}
+
+
+def shown_row(cells: Cells | None, columns: Mapping[int, Column]) -> dict[str, Any] | None:
+    """The cells as `row` of an event, by the columns' names in `columns`."""
+    if cells is None:
+        return None
+    return {columns[one].name: _shown(columns[one], value) for one, value in cells.items()}
+
+
+def identity(table: Table, key: Mapping[str, Any]) -> str:
+    """The key of an event by column id, as text: equal for one row of a table, whatever its columns are called."""
+    return orjson.dumps(list(key_cells(table, key).items())).decode()
+
+
+def key_cells(table: Table, key: Mapping[str, Any]) -> dict[int, Any]:
+    """The key of an event by column id. `_tidb_rowid` has the id ROWID_COLUMN."""
+    if not table.key_columns:
+        return {ROWID_COLUMN: int(key[ROWID])}
+    return {column.id: _compared(column, key[column.name]) for column in table.key_columns}
+
+
+def shown_key(table: Table, cells: Cells) -> dict[str, Any]:
+    """The way back of key_cells. Raises KeyError if the table's key has other columns."""
+    if not table.key_columns:
+        return {ROWID: str(cells[ROWID_COLUMN])}
+    return {column.name: _shown(column, cells[column.id]) for column in table.key_columns}
+
+
+def same_key_columns(tables: Iterable[Table]) -> bool:
+    """Whether the keys of these versions of a table have the same columns."""
+    return len({tuple(column.id for column in table.key_columns) for table in tables}) <= 1
+
+
+def _compared(column: Column, value: Any) -> Any:
+    return int(value) if isinstance(value, str) and column.tp in t.INTEGERS else value
+
+
+def _shown(column: Column, value: Any) -> Any:
+    return str(value) if isinstance(value, int) and column.tp in (t.LONGLONG, t.BIT) else value

@@ -1,0 +1,100 @@
+"""Begins the answer of UndoTransactions: checks, admission, and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tistream import trace
+from tistream.errors import InvalidRequest, UnknownName
+from tistream_api.points.list_rows import undecodable
+from tistream_api.points.point_reads import PointReads
+from tistream_api.pull.admitted import Admitted, Asking
+from tistream_api.read.cursor import Place as Order
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.events import Events
+from tistream_api.read.scan import Scan
+from tistream_api.request.undo_body import UndoAsk
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.undo.changed_rows import ChangedRows
+from tistream_api.undo.undo_state import undo_at
+
+
+@dataclass(frozen=True, slots=True)
+class Undos:
+    """Undos of every tenant. Thread-safe. They are reads, under the limits of reads at a point in time."""
+
+    points: PointReads
+
+    def undo(self, view: TenantView, ask: UndoAsk, asking: Asking) -> dict[str, Any]:
+        """The answer of UndoTransactions.
+
+        Raises:
+            UnknownName: a transaction or a name does not exist.
+            Gone: it lies below retention.
+            InvalidRequest, Undecodable, Unavailable, TooManyRequests.
+        """
+        admitted = self.points.admission.begin(view, "UndoTransactions", asking, trace.here())
+        try:
+            asking.counted()
+            view.wait_fresh()
+            view.check_known()
+            admitted.room.take()
+            steps = (one.answer() for one in [_Undo(self.points, view, ask, admitted)])  # made inside a working step
+            return next(self.points.working.each(admitted.tenant, steps, asking.alive))
+        finally:
+            admitted.release()
+
+
+@dataclass(slots=True)
+class _Undo:
+    """One request."""
+
+    points: PointReads
+    view: TenantView
+    ask: UndoAsk
+    admitted: Admitted
+
+    def answer(self) -> dict[str, Any]:
+        scopes = list(self._scopes())
+        changed = ChangedRows()
+        for events in self._in_window(scopes) if self.ask.window is not None else self._of_transactions(scopes):
+            self.admitted.count(len(events), len(events), 0)
+            changed.add(events)
+        ts = self.view.resolved_ts()
+        found = undo_at(self.view.source, self.points.pool_reads(self.view, ts), changed, ts)
+        return found.answer(self.ask.dialect, self.ask.into_database)
+
+    def _scopes(self) -> Iterator[Scope]:
+        """What the names mean. Raises UnknownName for one that nothing ever had."""
+        low, high = self.view.earliest_ts(), self.view.resolved_ts()
+        for name in self.ask.names:
+            scope = Scope(self.view.tenant, name.database, name.table)
+            if not self.view.source.bears(scope, low, high):
+                raise UnknownName(f"tables: nothing has had the name {name} between {low} and {high}")
+            yield scope
+
+    def _in_window(self, scopes: Sequence[Scope]) -> Iterator[Events]:
+        assert self.ask.window is not None
+        low, high = (self.points.times.readable(self.view, f"window.{name}", ts)
+                     for name, ts in zip(("from", "to"), self.ask.window, strict=True))  # fmt: skip
+        if high < low:
+            raise InvalidRequest(f"window.to {high} lies below window.from {low}", {"parameter": "window"})
+        for scope in scopes:
+            for batch in Scan(self.view.source, scope, Position(low), high, self.points.budget).batches():
+                if batch.barrier is not None:
+                    self.view.met(batch.barrier)
+                    raise undecodable(batch.barrier)
+                events = batch.events.chosen(np.flatnonzero(batch.events.place == int(Order.ROW)))
+                if len(events):
+                    yield events
+
+    def _of_transactions(self, scopes: Sequence[Scope]) -> Iterator[Events]:
+        for start_ts in self.ask.start_ts:
+            parts = [self.points.transaction_of(self.view, scope, start_ts, self.admitted) for scope in scopes]
+            commit_ts = parts[0].commit_ts()
+            for part in parts:
+                yield from part.events(commit_ts)

@@ -1,0 +1,118 @@
+"""Fingerprints of a table's rows: a count, and a sum of 64-bit hashes that does not depend on their order.
+
+The rows at a ts, as Arrow, and the rows that a server returns for `select_list` have equal fingerprints if and only if
+every value is the same. The hash is that of this process's polars: compare fingerprints in one process, store none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.create_table import Dialect
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.schema.tidb.table import Column
+
+_MODULUS = 1 << 64
+_WHOLE = (*t.INTEGERS, t.YEAR, t.BIT)
+_FLOATS = (t.FLOAT, t.DOUBLE)
+_NULL = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Rows that were counted, and the sum of their hashes modulo 2^64."""
+
+    rows: int = 0
+    total: int = 0
+
+    def __add__(self, other: Fingerprint) -> Fingerprint:
+        return Fingerprint(self.rows + other.rows, (self.total + other.total) % _MODULUS)
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows, checksum {self.total:016x}"
+
+
+def select_list(columns: Sequence[Column]) -> str:
+    """The expressions that a SELECT returns for `of_selected`: integers as such, binary strings in hexadecimal, and
+    everything else as text of utf8mb4."""
+    return ", ".join(map(_selected, columns)) or "1"
+
+
+def of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column], dialect: Dialect) -> Fingerprint:
+    """The fingerprint of rows that a server has returned for `select_list`."""
+    if not columns:
+        return Fingerprint(len(rows), 0)
+    values = zip(*rows, strict=True) if rows else ([] for _ in columns)
+    return _of(len(rows), (_of_server(*one, dialect) for one in zip(columns, values, strict=True)))
+
+
+def of_rows(batch: pa.RecordBatch, columns: Sequence[Column], dialect: Dialect) -> Fingerprint:
+    """The fingerprint of decoded rows (tistream.decode.rows). `columns` are the fields of the batch, in order."""
+    return _of(batch.num_rows, (_of_arrow(*one, dialect) for one in zip(columns, batch.columns, strict=True)))
+
+
+def _selected(column: Column) -> str:
+    name = quoted_name(column.name)
+    if column.binary:
+        return f"LOWER(HEX({name}))"
+    if column.tp == t.FLOAT:
+        return f"CONVERT({name} + 0e0 USING utf8mb4)"  # a FLOAT alone is shown with six digits
+    if column.tp == t.DECIMAL:
+        return f"CONVERT({name} + 0 USING utf8mb4)"  # without the zeros of ZEROFILL
+    if column.tp in _WHOLE:
+        return f"{name} + 0" if column.tp == t.BIT else name
+    return f"CAST({name} AS CHAR)" if column.tp == t.VECTOR else f"CONVERT({name} USING utf8mb4)"
+
+
+def _of_server(column: Column, values: Iterable[Any], dialect: Dialect) -> pl.Series:
+    if column.tp in _WHOLE:
+        unsigned = column.unsigned or column.tp == t.BIT
+        return pl.Series(
+            [None if one is None else int(one) for one in values], dtype=pl.UInt64 if unsigned else pl.Int64
+        )
+    texts = pl.Series(list(values), dtype=pl.String)
+    return texts.cast(pl.Float64) if column.tp in _FLOATS else _comparable(column, texts, dialect)
+
+
+def _of_arrow(column: Column, array: pa.Array, dialect: Dialect) -> pl.Series:
+    series = pl.Series(pl.from_arrow(array))
+    if series.dtype == pl.Binary:
+        return series.bin.encode("hex")
+    return series if column.tp in (*_WHOLE, *_FLOATS) else _comparable(column, series, dialect)
+
+
+def _comparable(column: Column, texts: pl.Series, dialect: Dialect) -> pl.Series:
+    """MySQL and TiDB write documents in a form of their own; MariaDB keeps the text."""
+    if column.tp != t.JSON or dialect is Dialect.MARIADB:
+        return texts
+    one_form = [None if one is None else _document(one) for one in texts]
+    return pl.Series(one_form, dtype=pl.String)
+
+
+def _document(text: str) -> str:
+    return orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _of(count: int, columns: Iterable[pl.Series]) -> Fingerprint:
+    """The sum over rows of the hash of their cells, each with its length before it, so that no two rows look alike."""
+    cells = [_cells(one).alias(str(place)) for place, one in enumerate(columns)]
+    if not cells or not count:
+        return Fingerprint(count, 0)
+    rows = pl.DataFrame(cells).select(pl.concat_str(pl.all())).to_series()
+    return Fingerprint(count, int(rows.hash(0).to_numpy().sum(dtype=np.uint64)))
+
+
+def _cells(values: pl.Series) -> pl.Series:
+    if values.dtype == pl.Float32:
+        values = values.cast(pl.Float64)
+    text = values.cast(pl.String).to_frame("text")
+    cell = pl.concat_str(pl.col("text").str.len_bytes().cast(pl.String), pl.lit(":"), pl.col("text"))
+    return text.select(cell.fill_null(_NULL)).to_series()

@@ -1,0 +1,179 @@
+"""The undo of transactions: which rows change back to what, and which cannot, because others changed them since.
+
+An undo takes back *changes*, not the time: of each row that the chosen transactions changed, the changed columns get
+their values before; everything that other transactions did to other rows and columns stays. A row is taken back only if
+its changed columns still are as the chosen transactions left them. Otherwise it is a conflict, which names the
+transaction that came after. What later transactions read from the row and wrote elsewhere is out of reach.
+
+The chosen changes of one row are undone newest first, and the result is one statement a row. Columns are matched by
+their ids, since DDL may have renamed, added and dropped some in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+Cells = Mapping[int, Any]  # values by column id
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row event of a chosen transaction. `row`: the row `key` of physical or logical table `table_id`, as its
+    visible key's JSON text. `before` and `after` are None where the row did not exist."""
+
+    table_id: int
+    row: str
+    commit_ts: int
+    start_ts: int
+    before: Cells | None
+    after: Cells | None
+
+    @property
+    def changed(self) -> frozenset[int]:
+        """Ids of the columns that the change has set."""
+        if self.before is None or self.after is None:
+            return frozenset(self.before or self.after or ())
+        return frozenset(
+            column
+            for column in {*self.before, *self.after}
+            if self.before.get(column) != self.after.get(column) or (column in self.before) != (column in self.after)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A row as it is now. `cells` None: it does not exist. The timestamps are those of its newest change, 0 if there
+    is no change that could be read."""
+
+    cells: Cells | None
+    commit_ts: int = 0
+    start_ts: int = 0
+
+
+class Reason(Enum):
+    """Why a row is not taken back."""
+
+    CHANGED = "another transaction has changed the same columns since"
+    GONE = "another transaction has deleted the row since"
+    EXISTS = "another transaction has inserted the row again since"
+    NO_TABLE = "the table does not exist any more, or was truncated: restore it instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """What brings one row back: from `now` to `then`. None stands for a row that does not exist. `dropped`: values
+    that had columns which do not exist any more, by column id; they are reported and not written."""
+
+    table_id: int
+    row: str
+    commit_ts: int
+    now: Cells | None
+    then: Cells | None
+    dropped: Cells
+
+    @property
+    def changed(self) -> frozenset[int]:
+        """Ids of the columns that the reversal sets; all columns of a row that it inserts or deletes."""
+        if self.now is None or self.then is None:
+            return frozenset(self.now or self.then or ())
+        return frozenset(column for column in self.now if self.now[column] != self.then.get(column))
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A row that stays as it is. `left`: as the chosen transaction left it; `now`: as it is; `by`: (start_ts,
+    commit_ts) of the newest change of the row; zeros if that is not known, or the table does not exist any more."""
+
+    table_id: int
+    row: str
+    reason: Reason
+    left: Cells | None
+    now: Cells | None
+    by: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """Reversals in the order in which they can be executed, and conflicts. `unchanged`: rows that already are as they
+    were before."""
+
+    reversals: tuple[Reversal, ...]
+    conflicts: tuple[Conflict, ...]
+    unchanged: int
+
+
+def plan_undo(
+    changes: Iterable[Change], standing: Mapping[tuple[int, str], Standing], columns: Mapping[int, frozenset[int]]
+) -> UndoPlan:
+    """Plan the undo of all given changes.
+
+    Args:
+        changes: every row event of the chosen transactions, in (commit_ts, start_ts) order; of one transaction and
+            table, deletes before puts.
+        standing: for each changed row (table_id, row) its state now, read at one ts at or above every change.
+        columns: for each table that still exists the ids of its visible columns now.
+    """
+    chains: dict[tuple[int, str], list[Change]] = {}
+    for change in changes:
+        chains.setdefault((change.table_id, change.row), []).append(change)
+    reversals: list[Reversal] = []
+    conflicts: list[Conflict] = []
+    unchanged = 0
+    for (table_id, row), chain in chains.items():
+        if table_id not in columns:
+            conflicts.append(Conflict(table_id, row, Reason.NO_TABLE, chain[-1].after, None, (0, 0)))
+            continue
+        found = _reversed(chain, standing[table_id, row], columns[table_id])
+        if isinstance(found, Conflict):
+            conflicts.append(found)
+        elif found.now == found.then:
+            unchanged += 1
+        else:
+            reversals.append(found)
+    return UndoPlan(tuple(_executable(reversals)), tuple(conflicts), unchanged)
+
+
+def _reversed(chain: Sequence[Change], standing: Standing, columns: frozenset[int]) -> Reversal | Conflict:
+    """The row's way back through its changes, newest first."""
+    state = standing.cells
+    dropped: dict[int, Any] = {}
+    changed_since = standing.commit_ts > chain[-1].commit_ts
+    for change in reversed(chain):
+        reason = _difference(change, state, columns, changed_since)
+        if reason is not None:
+            by = (standing.start_ts, standing.commit_ts)
+            return Conflict(change.table_id, change.row, reason, change.after, standing.cells, by)
+        if change.before is None:
+            state, dropped = None, {}
+            continue
+        lost = {column: value for column, value in change.before.items() if column not in columns}
+        dropped.update({column: value for column, value in lost.items() if column in change.changed})
+        kept = {column: value for column, value in change.before.items() if column in columns}
+        state = kept if state is None else {**state, **{one: kept[one] for one in change.changed if one in kept}}
+    newest = chain[-1]
+    return Reversal(newest.table_id, newest.row, newest.commit_ts, standing.cells, state, dropped)
+
+
+def _difference(change: Change, state: Cells | None, columns: frozenset[int], changed_since: bool) -> Reason | None:
+    """Why the state is not the one that the change has left; None if it is, in every column that it changed. A row
+    that the change inserted is deleted whole, so that values of columns added since would be lost with it."""
+    if change.after is None:
+        return None if state is None else Reason.EXISTS
+    if state is None:
+        return Reason.GONE
+    same = all(state.get(column) == change.after.get(column) for column in change.changed & columns)
+    if change.before is None and changed_since and not state.keys() <= change.after.keys():
+        same = False
+    return None if same else Reason.CHANGED
+
+
+def _executable(reversals: Iterable[Reversal]) -> list[Reversal]:
+    """Deletes, then updates, then inserts, so that no unique value is needed twice; each newest first."""
+    return sorted(reversals, key=lambda one: (_rank(one), -one.commit_ts))
+
+
+def _rank(reversal: Reversal) -> int:
+    return 0 if reversal.then is None else 2 if reversal.now is None else 1

@@ -1,0 +1,67 @@
+"""SQL of an undo. Each statement names the row by its key and repeats what it expects to find, so that a row that has
+changed since the plan was made is not touched: such a statement affects no row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tistream.restore.sql_values import equals, literal
+from tistream.restore.undo_plan import Reversal
+from tistream.schema.tidb.create_table import Dialect
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.schema.tidb.table import Column
+
+# A session that runs the statements sets these first. Foreign keys are not checked, because a cascade would change rows
+# a second time: what the undone transaction cascaded to is part of the plan.
+SESSION = (
+    "SET SESSION time_zone = '+00:00'",
+    "SET SESSION foreign_key_checks = 0",
+    "SET NAMES utf8mb4",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that the statements change: its name and its visible columns now, by id. `key`: ids of the columns of
+    the visible key; empty if rows have no key, so that a row is named by all of its values."""
+
+    name: tuple[str, str]
+    columns: Mapping[int, Column]
+    key: tuple[int, ...]
+
+
+def statement(reversal: Reversal, target: Target, dialect: Dialect) -> str:
+    """The statement of one reversal. It must affect exactly one row; otherwise the row has changed since the plan."""
+    place = ".".join(map(quoted_name, target.name))
+    if reversal.now is None:
+        assert reversal.then is not None
+        written = _written(target, reversal.then)
+        names = ", ".join(quoted_name(target.columns[column].name) for column in written)
+        values = ", ".join(literal(target.columns[column], value) for column, value in written.items())
+        return f"INSERT INTO {place} ({names}) VALUES ({values})"
+    where = _where(reversal, target, dialect)
+    if reversal.then is None:
+        return f"DELETE FROM {place} WHERE {where} LIMIT 1"
+    changed = {column: reversal.then.get(column) for column in sorted(reversal.changed)}
+    sets = ", ".join(
+        f"{quoted_name(target.columns[column].name)} = {literal(target.columns[column], value)}"
+        for column, value in _written(target, changed).items()
+    )
+    return f"UPDATE {place} SET {sets} WHERE {where} LIMIT 1"
+
+
+def _written(target: Target, cells: Mapping[int, Any]) -> dict[int, Any]:
+    """Without generated columns, which the server computes."""
+    return {column: value for column, value in cells.items() if not target.columns[column].generated}
+
+
+def _where(reversal: Reversal, target: Target, dialect: Dialect) -> str:
+    assert reversal.now is not None
+    expected = set(target.key) | reversal.changed if target.key else set(reversal.now)
+    return " AND ".join(
+        equals(target.columns[column], reversal.now.get(column), dialect)
+        for column in target.columns
+        if column in expected
+    )

@@ -1,0 +1,15 @@
+"""Identifiers and string literals of MySQL's SQL."""
+
+from __future__ import annotations
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "''", "\x00": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"})
+
+
+def quoted_name(name: str) -> str:
+    """An identifier in backticks, whatever it contains."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_text(text: str) -> str:
+    """A string literal. It needs a session without NO_BACKSLASH_ESCAPES."""
+    return "'" + text.translate(_ESCAPES) + "'"

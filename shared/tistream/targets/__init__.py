@@ -1,0 +1,1 @@
+"""Systems outside the platform that rows are written into."""

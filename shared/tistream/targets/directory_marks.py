@@ -1,0 +1,109 @@
+"""How far a restore into a directory is: `restore.json`, which is replaced as a whole after each chunk.
+
+A file of a chunk is written before the marker that counts it. A restore that was killed in between writes the same rows
+to the same file again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from tistream.targets.files import put_whole
+from tistream.targets.restored_table import Mark, RestoredTable, TableExists, TargetRefused
+
+MARKS = "restore.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableMark:
+    """The mark of one table, and the names of the files that it counts, relative to the directory."""
+
+    restore_id: str
+    mark: Mark
+    files: tuple[str, ...]
+
+
+class DirectoryMarks:
+    """The marks of one directory, which belongs to restores alone."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read the marks; make the directory if it does not exist. Raises TargetRefused."""
+        self._directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if not (directory / MARKS).exists() and any(
+                not (one.name.startswith(".") and one.name.endswith(".part")) for one in directory.iterdir()
+            ):
+                raise TargetRefused(f"{directory} has files but no {MARKS} of a restore: use an empty directory")
+            self._tables = _parsed((directory / MARKS).read_bytes())
+        except FileNotFoundError:
+            self._tables = {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise TargetRefused(f"{directory / MARKS} was not written by a restore: use an empty directory") from error
+        except OSError as error:
+            raise TargetRefused(f"{directory} cannot be used: {error.strerror or error}") from error
+
+    def begin(self, table: RestoredTable, *, replace: bool) -> TableMark | None:
+        """The table's mark; None if this restore has not begun it. With `replace`, the files of another restore of the
+        table are removed. Raises TableExists."""
+        found = self._tables.get(_key(table))
+        if found is None or found.restore_id == table.restore_id:
+            return found
+        if not replace:
+            raise TableExists(f"{'.'.join(table.name)} in {self._directory}")
+        del self._tables[_key(table)]
+        self._write()
+        for name in found.files:
+            (self._directory / name).unlink(missing_ok=True)
+        return None
+
+    def set(self, table: RestoredTable, mark: Mark, files: tuple[str, ...]) -> None:
+        """Store the table's mark."""
+        self._tables[_key(table)] = TableMark(table.restore_id, mark, files)
+        self._write()
+
+    def of(self, table: RestoredTable) -> TableMark:
+        """The mark of a table that was begun."""
+        return self._tables[_key(table)]
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that is counted."""
+        return [name for one in self._tables.values() for name in one.files]
+
+    def _write(self) -> None:
+        told = {
+            name: {
+                "restore_id": one.restore_id,
+                "chunks": one.mark.chunk,
+                "rows": one.mark.rows,
+                "cursor": one.mark.cursor,
+                "files": one.files,
+            }
+            for name, one in self._tables.items()
+        }
+        body = orjson.dumps({"version": _VERSION, "tables": told}, option=orjson.OPT_INDENT_2)
+        put_whole(self._directory / MARKS, body)
+
+
+def _key(table: RestoredTable) -> str:
+    return orjson.dumps(table.name).decode()
+
+
+def _parsed(body: bytes) -> dict[str, TableMark]:
+    found = orjson.loads(body)
+    if found["version"] != _VERSION:
+        raise ValueError("unknown version")
+    tables = {}
+    for name, one in found["tables"].items():
+        files = tuple(map(str, one["files"]))
+        if any(Path(file).is_absolute() or ".." in Path(file).parts for file in files):
+            raise ValueError("a file outside of the directory")
+        tables[name] = TableMark(
+            str(one["restore_id"]), Mark(int(one["chunks"]), int(one["rows"]), one["cursor"]), files
+        )
+    return tables

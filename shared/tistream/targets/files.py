@@ -1,0 +1,50 @@
+"""Files that are there whole or not at all, and names of directories for tables."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+_NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 255 bytes for both
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file beside its place, sync it, and rename it into place. Raises OSError."""
+    draft = path.with_name(f".{path.name}.part")
+    with draft.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def put_whole(path: Path, body: bytes) -> None:
+    """Write a file with this content as `write_whole` does. Raises OSError."""
+
+    def write(file: IO[bytes]) -> None:
+        file.write(body)
+
+    write_whole(path, write)
+
+
+def directory_of(database: str, table: str) -> str:
+    """The directory name of a table's rows. In both names, all characters but ASCII letters, digits, `_` and `-` are
+    percent-encoded. A longer name than _NAME_BYTES_MAX is cut, and ends with `~` and a digest of the name."""
+    return f"{_encoded(database)}.{_encoded(table)}"
+
+
+def _encoded(name: str) -> str:
+    text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    if len(text) <= _NAME_BYTES_MAX:
+        return text
+    digest = hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
+    return f"{text[: _NAME_BYTES_MAX - len(digest) - 1]}~{digest}"

@@ -1,0 +1,141 @@
+"""A connection to a MySQL, MariaDB or TiDB server that a restore or an undo writes into.
+
+Every write is one transaction. An answer that was lost leaves open whether it was committed: writers put a marker row
+into the same transaction, and look for it before they write again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+
+from tistream.restore.undo_sql import SESSION
+from tistream.schema.tidb.create_table import Dialect
+from tistream.targets.mysql_url import MySqlUrl
+
+CONNECT_S = 10
+ANSWER_S = 600  # for one statement; an ALTER TABLE that checks foreign keys reads whole tables
+STRICT = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'"
+EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"  # TiDB; else it refuses values of AUTO_RANDOM
+
+
+class TargetFailed(Exception):
+    """The server cannot be reached, or refused a statement. The text names the server and says why; it contains no
+    password and no values of rows."""
+
+
+class MySqlTarget:
+    """One connection. Not thread-safe. Use it as a context manager."""
+
+    def __init__(self, url: MySqlUrl) -> None:
+        """Connect. Raises TargetFailed."""
+        self._url = url
+        tls = dict(url.options)
+        try:
+            self._connection: pymysql.Connection[Any] = pymysql.connect(
+                host=url.host,
+                port=url.port,
+                user=url.user,
+                password=url.password,
+                database=url.database,
+                charset="utf8mb4",
+                autocommit=True,  # writers begin transactions themselves; a SELECT sees what is there now
+                connect_timeout=CONNECT_S,
+                read_timeout=ANSWER_S,
+                write_timeout=ANSWER_S,
+                client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
+                ssl={name.removeprefix("ssl_"): value for name, value in tls.items()} or None,
+            )
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise TargetFailed(f"{url}: {_reason(error)}") from error
+        for line in (*SESSION, STRICT):
+            self.execute(line)
+
+    def __enter__(self) -> MySqlTarget:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.open:
+            self._connection.close()
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which server it is, by its version text."""
+        version = str(self.rows("SELECT VERSION()")[0][0])
+        if "TiDB" in version:
+            return Dialect.TIDB
+        return Dialect.MARIADB if "MariaDB" in version else Dialect.MYSQL
+
+    def execute(self, sql: str) -> int:
+        """Run a statement, and return the number of rows that it found or affected. Raises TargetFailed."""
+        try:
+            with self._connection.cursor() as cursor:
+                return int(cursor.execute(sql))
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise TargetFailed(f"{self._url}: {_reason(error)}") from error
+
+    def rows(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a small query. Raises TargetFailed."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql, values)
+                return list(cursor.fetchall())
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise TargetFailed(f"{self._url}: {_reason(error)}") from error
+
+    def batches(self, sql: str, size: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query in batches of `size`, as they arrive. Raises TargetFailed."""
+        try:
+            with self._connection.cursor(pymysql.cursors.SSCursor) as cursor:
+                cursor.execute(sql)
+                while batch := cursor.fetchmany(size):
+                    yield list(batch)
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise TargetFailed(f"{self._url}: {_reason(error)}") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what the block has executed, or roll it back if it raises. Raises TargetFailed."""
+        self.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            if self._connection.open:
+                self._rolled_back()
+            raise
+        self.execute("COMMIT")
+
+    def _rolled_back(self) -> None:
+        try:
+            self._connection.rollback()
+        except (pymysql.err.MySQLError, OSError):
+            self._connection.close()  # the server rolls back what a closed connection has left open
+
+    def execute_all(self, statements: Iterable[str]) -> None:
+        """Run statements one after the other. Raises TargetFailed."""
+        for sql in statements:
+            self.execute(sql)
+
+
+def _reason(error: Exception) -> str:
+    """The server's words, without values of rows."""
+    if isinstance(error, pymysql.err.MySQLError) and len(error.args) == 2:
+        code, text = error.args
+        if code in _QUOTED:
+            return f"error {code} ({_QUOTED[code]})"
+        return f"error {code}: {text}"
+    return str(error) or type(error).__name__
+
+
+# Errors whose text quotes values of rows.
+_QUOTED = {
+    1062: "duplicate entry for a unique key",
+    1264: "value out of range for a column",
+    1265: "value truncated for a column",
+    1292: "incorrect value for a column",
+    1366: "incorrect value for a column",
+    1406: "value too long for a column",
+}

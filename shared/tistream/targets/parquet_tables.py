@@ -1,0 +1,83 @@
+"""Restored tables as Parquet files: one directory a table, one file a chunk, and CREATE TABLE beside them.
+
+    DIR/shop.orders/schema.sql
+    DIR/shop.orders/000001.parquet
+    DIR/restore.json
+
+A file has one column for each visible column of the table, in the form of Arrow pulls: integers, floats, binary
+strings, and text for every other type, which IMPORT INTO converts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+import pyarrow.parquet as pq
+
+from tistream.restore.fingerprint import Fingerprint, of_rows
+from tistream.schema.tidb.create_table import Dialect
+from tistream.targets.directory_marks import DirectoryMarks
+from tistream.targets.files import directory_of, put_whole, write_whole
+from tistream.targets.restored_table import Chunk, Mark, RestoredTable
+
+CHUNK_ROWS = 100_000
+_SCHEMA = "schema.sql"
+
+
+class ParquetTables:
+    """A RestoreTarget."""
+
+    chunk_rows = CHUNK_ROWS
+
+    def __init__(self, directory: Path, dialect: Dialect) -> None:
+        """`dialect`: of schema.sql. Raises TargetRefused."""
+        self.dialect = dialect
+        self._directory = directory
+        self._marks = DirectoryMarks(directory)
+
+    def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
+        """See RestoreTarget."""
+        found = self._marks.begin(table, replace=replace)
+        if found is not None:
+            return found.mark
+        place = directory_of(*table.name)
+        (self._directory / place).mkdir(exist_ok=True)
+        text = ";\n\n".join(filter(None, (table.statements.create, table.statements.foreign_keys))) + ";\n"
+        put_whole(self._directory / place / _SCHEMA, text.encode())
+        begun = Mark(0, 0, None)
+        self._marks.set(table, begun, (f"{place}/{_SCHEMA}",))
+        return begun
+
+    def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
+        """See RestoreTarget."""
+        name = f"{directory_of(*table.name)}/{before.chunk + 1:06d}.parquet"
+        write_whole(self._directory / name, lambda file: _write_batches(file, chunk))
+        after = before.after(*chunk.end())
+        self._marks.set(table, after, (*self._marks.of(table).files, name))
+        return after
+
+    def add_foreign_keys(self, table: RestoredTable) -> None:
+        """See RestoreTarget: schema.sql has them."""
+
+    def fingerprint(self, table: RestoredTable) -> Fingerprint:
+        """See RestoreTarget."""
+        total = Fingerprint()
+        for name in self._marks.of(table).files:
+            if name.endswith(".parquet"):
+                with pq.ParquetFile(self._directory / name) as file:
+                    for batch in file.iter_batches():
+                        total += of_rows(batch, table.columns, self.dialect)
+        return total
+
+
+def _write_batches(file: IO[bytes], chunk: Chunk) -> None:
+    writer: pq.ParquetWriter | None = None
+    try:
+        for batch in chunk.batches:
+            if writer is None:
+                writer = pq.ParquetWriter(file, batch.schema, compression="zstd", compression_level=1)
+            writer.write_batch(batch)
+    finally:
+        if writer is not None:
+            writer.close()

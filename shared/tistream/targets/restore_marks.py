@@ -1,0 +1,112 @@
+"""Restored tables in a target, each chunk of rows with a marker row in the same transaction.
+
+Table `tistream_restore` of the target's database has one row for the beginning of each restored table (chunk 0), and
+one for each chunk of rows (1, 2, …), with the cursor at which the next chunk begins. A restore that was killed reads
+the newest marker and goes on there: no row is missing and none is there twice, also in tables without a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tistream.schema.tidb.create_table import TableStatements
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.targets.mysql import MySqlTarget
+from tistream.targets.restored_table import Mark, TableExists
+
+MARKS = "tistream_restore"
+_COLUMNS = """(
+  restore_id varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  table_name varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  chunk bigint NOT NULL,
+  row_count bigint NOT NULL,
+  next_cursor text CHARACTER SET ascii COLLATE ascii_bin,
+  PRIMARY KEY (restore_id, table_name, chunk)
+)"""
+
+
+class RestoredTables:
+    """The tables of one restore in one database of a target."""
+
+    def __init__(self, target: MySqlTarget, database: str, restore_id: str) -> None:
+        """Create the database and the marker table if they do not exist. Raises TargetFailed."""
+        self._target, self._database, self._id = target, database, restore_id
+        self._marks = f"{quoted_name(database)}.{quoted_name(MARKS)}"
+        target.execute(f"CREATE DATABASE IF NOT EXISTS {quoted_name(database)}")
+        target.execute(f"CREATE TABLE IF NOT EXISTS {self._marks} {_COLUMNS}")
+
+    def mark(self, table: str) -> Mark | None:
+        """How far the table is; None if this restore has not begun it. Raises TargetFailed."""
+        found = self._target.rows(
+            f"SELECT chunk, row_count, next_cursor FROM {self._marks} WHERE restore_id = %s AND table_name = %s"
+            " ORDER BY chunk",
+            (self._id, table),
+        )
+        if not found:
+            return None
+        chunk, _, cursor = found[-1]
+        return Mark(int(chunk), sum(int(rows) for _, rows, _ in found), cursor)
+
+    def begin(self, table: str, statements: TableStatements, *, replace: bool) -> Mark:
+        """Create the table, or find it as this restore has left it.
+
+        Raises:
+            TableExists: the target has the table already, and `replace` is false.
+            TargetFailed: the server refused a statement.
+        """
+        begun = self.mark(table)
+        place = f"{quoted_name(self._database)}.{quoted_name(table)}"
+        if begun is not None and begun.chunk > 0 and not self._exists(table):
+            self._forget(table)  # the table was dropped after this restore
+            begun = None
+        if begun is None:
+            if self._exists(table):
+                if not replace:
+                    raise TableExists(f"{self._database}.{table}")
+                self._target.execute(f"DROP TABLE {place}")
+            with self._target.transaction():
+                self._add(table, 0, 0, None)
+            begun = Mark(0, 0, None)
+        if begun.chunk == 0 and not self._exists(table):
+            self._target.execute(statements.create)
+        return begun
+
+    def write(
+        self, table: str, before: Mark, inserts: Iterable[str], end: Callable[[], tuple[int, str | None]]
+    ) -> Mark:
+        """Write the next chunk and its marker in one transaction. `end` is called after the inserts, and returns the
+        number of rows and the cursor after them (None: it was the last chunk). Raises TargetFailed; the chunk then is
+        there whole or not at all."""
+        with self._target.transaction():
+            self._target.execute_all(inserts)
+            rows, cursor = end()
+            after = before.after(rows, cursor)
+            self._add(table, after.chunk, rows, cursor)
+        return after
+
+    def add_foreign_keys(self, table: str, statement: str) -> None:
+        """Add the foreign keys, unless they are there. Raises TargetFailed."""
+        found = self._target.rows(
+            "SELECT COUNT(*) FROM information_schema.referential_constraints"
+            " WHERE constraint_schema = %s AND table_name = %s",
+            (self._database, table),
+        )
+        if not found[0][0]:
+            self._target.execute(statement)
+
+    def _exists(self, table: str) -> bool:
+        found = self._target.rows(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            (self._database, table),
+        )
+        return bool(found[0][0])
+
+    def _forget(self, table: str) -> None:
+        self._target.rows(f"DELETE FROM {self._marks} WHERE restore_id = %s AND table_name = %s", (self._id, table))
+
+    def _add(self, table: str, chunk: int, rows: int, cursor: str | None) -> None:
+        self._target.rows(
+            f"INSERT INTO {self._marks} (restore_id, table_name, chunk, row_count, next_cursor)"
+            " VALUES (%s, %s, %s, %s, %s)",
+            (self._id, table, chunk, rows, cursor),
+        )

@@ -1,0 +1,90 @@
+"""A table that a restore makes, and what every target of a restore can do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+import pyarrow as pa
+
+from tistream.restore.fingerprint import Fingerprint
+from tistream.schema.tidb.create_table import Dialect, TableStatements
+from tistream.schema.tidb.table import Column
+
+Name = tuple[str, str]
+"""(database, table)"""
+
+
+class TableExists(Exception):
+    """The target has a table of that name that this restore has not begun. The text is the name."""
+
+
+class TargetRefused(Exception):
+    """The target cannot take the restore. The text names the place and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTable:
+    """One table of a restore. `columns` are its visible columns, which are the fields of the rows, in order."""
+
+    source: Name
+    name: Name
+    columns: tuple[Column, ...]
+    statements: TableStatements
+    restore_id: str
+
+
+def restore_id(cluster_id: str, tenant_id: str, ts: int, source: Name, name: Name) -> str:
+    """Identifies the restore of one table, so that the same command goes on where it was."""
+    what = orjson.dumps([cluster_id, tenant_id, str(ts), source, name])
+    return hashlib.blake2b(what, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a table is restored: `chunk` chunks with `rows` rows together. `cursor`: where the next chunk begins;
+    None before the first chunk and, if `chunk` is above 0, after the last one."""
+
+    chunk: int
+    rows: int
+    cursor: str | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are there."""
+        return self.chunk > 0 and self.cursor is None
+
+    def after(self, rows: int, cursor: str | None) -> Mark:
+        """The mark after one more chunk."""
+        return Mark(self.chunk + 1, self.rows + rows, cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One page of rows. `end` returns its number of rows and the cursor after it (None: it was the last one), once all
+    batches have been taken."""
+
+    batches: Iterable[pa.RecordBatch]
+    end: Callable[[], tuple[int, str | None]]
+
+
+class RestoreTarget(Protocol):
+    """Where tables are restored. Each call is atomic: it has happened whole or not at all."""
+
+    dialect: Dialect
+    chunk_rows: int  # rows of a chunk
+
+    def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
+        """Make the table, or find it as this restore has left it. Raises TableExists, unless `replace`."""
+
+    def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
+        """Write the next chunk."""
+
+    def add_foreign_keys(self, table: RestoredTable) -> None:
+        """Add the table's foreign keys, unless they are there."""
+
+    def fingerprint(self, table: RestoredTable) -> Fingerprint | None:
+        """What the target has, read back from it; None if it cannot be read back."""

@@ -1,0 +1,71 @@
+"""The platform that a demo runs, and how recorded change files are announced to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tistream.service.lifetime import PARENT_VARIABLE
+from tistream_cli.errors import CliError
+from tistream_cli.platform.recorded import Recorded
+
+_READY_SECONDS = 180
+_STOP_SECONDS = 15
+
+
+def empty_data_dir(data_dir: Path) -> None:
+    """Empty the data directory. Raises CliError if it has files but is not a data directory."""
+    if data_dir.exists():
+        if any(data_dir.iterdir()) and not (data_dir / "lock").exists():
+            raise CliError(f"{data_dir} is not empty, and is not a data directory of tistream")
+        shutil.rmtree(data_dir)
+
+
+@contextmanager
+def platform_of(data_dir: Path, port: int) -> Iterator[str]:
+    """Run `tistream up` as a child process: yield its URL when it is ready, and stop it at the end."""
+    command = [sys.executable, "-m", "tistream_cli", "up", "--data-dir", str(data_dir)]
+    process = subprocess.Popen(
+        [*command, "--port", str(port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+        start_new_session=True,
+    )
+    late = threading.Timer(_READY_SECONDS, process.terminate)
+    late.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        late.cancel()
+        if not line.startswith("ready "):
+            raise CliError(f"the platform did not start; see {data_dir / 'logs'}")
+        yield line.split()[1]
+    finally:
+        late.cancel()
+        process.terminate()
+        try:
+            status = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise CliError("the platform did not stop in time") from None
+    if status != 0:
+        raise CliError(f"the platform ended with status {status}")
+
+
+def notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
+    """The announcement that a store has pushed its files up to `ts`."""
+    tenant = recorded.tenant
+    return {
+        "cluster_id": tenant.cluster_id,
+        "tenant_id": tenant.tenant_id,
+        "store_id": str(store_id),
+        "ts": str(ts),
+    }

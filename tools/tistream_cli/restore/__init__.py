@@ -1,0 +1,1 @@
+"""`tistream restore` and `tistream undo`."""

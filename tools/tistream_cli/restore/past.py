@@ -1,0 +1,118 @@
+"""A tenant's databases, tables and rows as of one ts, from the API."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+
+from tistream.restore.table_names import TableNames
+from tistream.targets.restored_table import Chunk, Name
+from tistream_cli.client import ApiClient, NoAnswer, tenant_path
+
+_NOW = "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Reads of one tenant at one ts."""
+
+    client: ApiClient
+    cluster: str
+    tenant: str
+    ts: int
+
+    @classmethod
+    def at(cls, client: ApiClient, cluster: str, tenant: str, ts: str) -> Past:
+        """The tenant at `ts` (a TSO, or now: the newest ts that can be read). Raises CliError."""
+        path = tenant_path(cluster, tenant, "databases")
+        found = client.call("GET", path if ts == _NOW else f"{path}?ts={ts}")
+        return cls(client, cluster, tenant, int(found["ts"]))
+
+    def tables(self, names: TableNames) -> Iterator[Name]:
+        """The base tables that have these names. Raises CliError, also if there is no table of a given name."""
+        if names.database is not None and names.table is not None:
+            found = self.definition((names.database, names.table))
+            yield found["database"], found["table"]
+            return
+        databases: list[str] = self._get("databases")["databases"] if names.database is None else [names.database]
+        for database in databases:
+            listed = self._get("databases", database, "tables")
+            yield from ((listed["database"], one["name"]) for one in listed["tables"])
+
+    def definition(self, name: Name) -> dict[str, Any]:
+        """The answer of TableDefinition. Raises CliError."""
+        return self._get("databases", name[0], "tables", name[1], "definition")
+
+    def rows(self, name: Name, cursor: str | None, limit: int) -> Chunk:
+        """A page of rows: batches of the visible columns, at least one. Taking them raises TiStreamError, NoAnswer."""
+        asked = {"cursor": cursor} if cursor is not None else {"ts": str(self.ts)}
+        path = tenant_path(self.cluster, self.tenant, "databases", name[0], "tables", name[1], "rows")
+        page = _Page(self.client.chunks(path, {**asked, "limit": str(limit), "format": "arrow"}))
+        return Chunk(page.batches(), page.end)
+
+    def _get(self, *names: str) -> dict[str, Any]:
+        path = f"{tenant_path(self.cluster, self.tenant, *names)}?{urlencode({'ts': self.ts})}"
+        found: dict[str, Any] = self.client.call("GET", path)
+        return found
+
+
+class _Page:
+    """An answer of ListRows as Arrow, as it arrives."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rows = 0
+        self._end: dict[str, str] | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the page. Raises NoAnswer if the answer is truncated."""
+        try:
+            with pa.ipc.open_stream(io.BufferedReader(_Stream(self._chunks))) as stream:
+                for found in stream.iter_batches_with_custom_metadata():
+                    told = {} if found.custom_metadata is None else found.custom_metadata.to_dict()
+                    self._end = {name.decode(): value.decode() for name, value in told.items()} or None
+                    if found.batch.num_rows or (self._end is not None and not self._rows):
+                        self._rows += found.batch.num_rows
+                        yield _visible(found.batch)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise NoAnswer(f"the answer is truncated: {error}") from error
+        if self._end is None or self._end.get("tistream.type") != "end":
+            raise NoAnswer("the answer is truncated before its end")
+
+    def end(self) -> tuple[int, str | None]:
+        """The number of rows, and the cursor of the next page."""
+        assert self._end is not None  # the caller has taken all batches
+        return self._rows, self._end.get("tistream.cursor")
+
+
+def _visible(batch: pa.RecordBatch) -> pa.RecordBatch:
+    row = batch.column(batch.schema.get_field_index("row"))
+    return pa.RecordBatch.from_arrays(row.flatten(), schema=pa.schema(list(row.type)))
+
+
+class _Stream(io.RawIOBase):
+    """The chunks of an answer as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        super().__init__()
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = chunk
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size

@@ -1,0 +1,110 @@
+"""The commands `tistream restore` and `tistream undo` and their options."""
+
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tistream_cli.base_url import DEFAULT_URL
+from tistream_cli.commands.tenant_app import Cluster, Tenant, Url
+from tistream_cli.importing import importing
+
+IntoFile = Annotated[
+    Path | None, typer.Option(help="A file with the text of --into, so that no password is in the list of processes.")
+]
+
+
+class IfExists(StrEnum):
+    """What happens to a table of the target that the restore has not made."""
+
+    FAIL = "fail"
+    REPLACE = "replace"
+
+
+class Server(StrEnum):
+    """Servers for which SQL is written."""
+
+    TIDB = "tidb"
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
+
+
+class Output(StrEnum):
+    """Forms of a plan."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def restore(
+    cluster: Cluster,
+    tenant: Tenant,
+    names: Annotated[str, typer.Argument(help="shop.orders, shop (its tables), or * (all tables).")] = "*",
+    at: Annotated[str, typer.Option(help="A TSO, an RFC 3339 time, now, or 10m (ten minutes ago).")] = "now",
+    into: Annotated[
+        str | None, typer.Option(help="mysql://user:password@host:port/database, parquet:DIR, or sql:DIR.")
+    ] = None,
+    into_file: IntoFile = None,
+    as_name: Annotated[str | None, typer.Option("--as", help="Another name for the one restored table.")] = None,
+    if_exists: Annotated[IfExists, typer.Option(help="When the target has the table.")] = IfExists.FAIL,
+    dialect: Annotated[Server, typer.Option(help="The server that files are written for.")] = Server.TIDB,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Restore tables as they were, into a MySQL-like server or files, and compare them with what they were.
+
+    The same command goes on where an earlier one was interrupted.
+    """
+    with importing():
+        from tistream.schema.tidb.create_table import Dialect
+        from tistream_cli.client import ApiClient
+        from tistream_cli.restore.into import parse_into
+        from tistream_cli.restore.restore import RestoreOptions, run_restore
+
+    target = parse_into(into, into_file)
+    options = RestoreOptions(names, at, target, as_name, if_exists is IfExists.REPLACE, Dialect(dialect.value))
+    run_restore(ApiClient(url), cluster, tenant, options)
+
+
+def undo(
+    cluster: Cluster,
+    tenant: Tenant,
+    txn: Annotated[list[str] | None, typer.Option(help="start_ts of a transaction; may be repeated.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Every transaction committed after this time.")] = None,
+    to: Annotated[str, typer.Option(help="And at or before this one.")] = "now",
+    tables: Annotated[
+        list[str] | None, typer.Option(help="Only changes of these: shop.orders, shop.*; may be repeated.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Run it on the server of --into.")] = False,
+    into: Annotated[str | None, typer.Option(help="mysql://user:password@host:port/database.")] = None,
+    into_file: IntoFile = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the plan.")] = Output.TEXT,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show what the undo of transactions would change and what stands in its way; with --apply, run it.
+
+    It runs in one transaction. If any row of the server is not as planned, nothing changes.
+    """
+    if bool(txn) == (from_ is not None):
+        raise typer.BadParameter("give either --txn or --from", param_hint="--txn")
+    if apply != (into is not None or into_file is not None):
+        raise typer.BadParameter("--apply goes with --into or --into-file", param_hint="--apply")
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.restore.into import parse_into
+        from tistream_cli.restore.undo import UndoOptions, run_undo
+
+    window = None if from_ is None else (from_, to)
+    target = parse_into(into, into_file) if apply else None
+    options = UndoOptions(txn or (), window, tables or (), target, output is Output.JSON)
+    run_undo(ApiClient(url, read_seconds=600), cluster, tenant, options)
+
+
+def add_restore_commands(app: typer.Typer) -> None:
+    """Add both commands."""
+    app.command()(restore)
+    app.command()(undo)

@@ -1,0 +1,141 @@
+"""`tistream undo`: shows what the undo of transactions would change, and with --apply runs it, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tistream.clock import SystemClock
+from tistream.restore.table_names import TableNames
+from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream_cli.client import ApiClient, tenant_path
+from tistream_cli.errors import CliError
+from tistream_cli.points.show import cell
+from tistream_cli.points.times import shown_time, ts_text
+from tistream_cli.restore.into import Into
+
+_SHOWN_CAUSES = 20
+_SHOWN_ROWS = 3
+_VALUE_MAX = 40
+_COUNTS = ("insert", "update", "delete", "unchanged", "conflicts")
+
+
+@dataclass(frozen=True, slots=True)
+class UndoOptions:
+    """The arguments of the command. Either `transactions` or `window` (from, to)."""
+
+    transactions: Sequence[str]
+    window: tuple[str, str] | None
+    tables: Sequence[str]
+    into: Into | None  # of --apply
+    as_json: bool
+
+
+def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions) -> None:
+    """Plan, print the plan, and apply it if `into` is given. Raises CliError."""
+    path = tenant_path(cluster, tenant, "undos")
+    asked: dict[str, object] = {"start_ts": list(options.transactions) or None, "tables": list(options.tables) or None}
+    if options.window is not None:
+        now_ms = SystemClock().now_ms()
+        asked["window"] = {"from": ts_text(options.window[0], now_ms), "to": ts_text(options.window[1], now_ms)}
+    if options.into is None:
+        _print(client.call("POST", path, {**asked, "mode": "plan"}), as_json=options.as_json)
+        return
+    with options.into.connect() as target:
+        told = {**asked, "mode": "sql", "dialect": _dialect(target), "into_database": options.into.database}
+        plan = client.call("POST", path, told)
+        changed = apply(target, plan["statements"])
+        _print({**plan, "applied": changed}, as_json=options.as_json)
+
+
+def _dialect(target: MySqlTarget) -> str:
+    try:
+        return target.dialect.value
+    except TargetFailed as error:
+        raise CliError(str(error)) from error
+
+
+def apply(target: MySqlTarget, statements: Sequence[Mapping[str, Any]]) -> int:
+    """Run the statements in one transaction, each of which must change one row. Returns their number. Raises CliError,
+    which names the row; then nothing has changed."""
+    try:
+        with target.transaction():
+            for one in statements:
+                _run(target, one)
+    except TargetFailed as error:  # BEGIN, COMMIT
+        raise CliError(f"the undo was not applied: {error}") from error
+    return len(statements)
+
+
+def _run(target: MySqlTarget, one: Mapping[str, Any]) -> None:
+    row = f"the {one['op']} of row {_text(one['key'])} of {TableNames(one['database'], one['table'])}"
+    try:
+        changed = target.execute(one["sql"])
+    except TargetFailed as error:
+        raise CliError(f"nothing was changed: {row} was refused: {error}") from error
+    if changed != 1:
+        raise CliError(
+            f"nothing was changed: {row} found no row in the target that is as it was planned with. The row there "
+            "differs from TiDB's, or has changed since: look at it, and plan again"
+        )
+
+
+def _print(plan: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(plan, indent=2, ensure_ascii=False) + "\n")
+        return
+    sys.stdout.write("\n".join(plan_lines(plan)) + "\n")
+
+
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """An answer of UndoTransactions as text: the counts, and the conflicts by table and cause with some examples of
+    each. `applied`, which --apply adds, is the number of changed rows."""
+    yield f"as of {plan['ts']} ({shown_time(plan['ts'])})"
+    yield "  ".join(f"{plan['counts'][name]} {name}" for name in _COUNTS)
+    causes: dict[str, list[Mapping[str, Any]]] = {}
+    for one in plan["conflicts"]:
+        causes.setdefault(_cause(one), []).append(one)
+    for cause, conflicts in list(causes.items())[:_SHOWN_CAUSES]:
+        yield f"{_rows(len(conflicts), 'conflict')}: {cause}"
+        for one in conflicts[:_SHOWN_ROWS]:
+            yield f"    {_text(one['key'])}: left as {_differing(one['left'], one['now'])}"
+            yield f"    {' ' * len(_text(one['key']))}     now {_differing(one['now'], one['left'])}"
+    for one in plan["dropped"][:_SHOWN_CAUSES]:
+        yield f"dropped columns: {_name(one)} {_text(one['key'])}: {_text(one['values'])} cannot be written back"
+    if len(causes) > _SHOWN_CAUSES or any(len(one) > _SHOWN_ROWS for one in causes.values()):
+        yield "every conflict: -o json"
+    if "applied" in plan:
+        yield f"applied: {_rows(plan['applied'], 'row')} changed"
+    else:
+        yield "nothing was changed: --apply --into mysql://… runs it"
+
+
+def _rows(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return cell(str(TableNames(one["database"], one["table"])))
+
+
+def _cause(one: Mapping[str, Any]) -> str:
+    by = one["by"]
+    who = f" (start_ts {by['start_ts']}, committed {shown_time(by['commit_ts'])})" if by else ""
+    return f"{_name(one)}: {one['reason']}{who}"
+
+
+def _differing(row: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
+    """The members in which the rows differ; all of them if there is only one row."""
+    if row is None:
+        return "no row"
+    return _text({name: value for name, value in row.items() if other is None or other.get(name) != value})
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    """Names and values on one line. Long values are cut."""
+    shown = ((cell(name), cell(value)) for name, value in values.items())
+    cut = (f"{name}={text if len(text) <= _VALUE_MAX else text[:_VALUE_MAX] + '…'}" for name, text in shown)
+    return " ".join(cut)

@@ -26,7 +26,12 @@ class Target:
     table: str
     token_id: str
     others: Mapping[str, str] = field(
-        default_factory=lambda: {"node_id": "no-such-node", "task_id": "999999999", "store_id": "999999999"}
+        default_factory=lambda: {
+            "node_id": "no-such-node",
+            "task_id": "999999999",
+            "store_id": "999999999",
+            "start_ts": "470597720332304384",
+        }
     )
 
     def parameter(self, name: str) -> str:
@@ -43,6 +48,10 @@ class Target:
         """For what is named down to `scope`."""
         names = (self.cluster, self.tenant, self.database, self.table)
         return {"actions": actions, **dict(zip(LEVELS[1:], names[: LEVELS.index(scope)], strict=False))}
+
+
+# What calls need besides a path
+_QUERIES = {"ListRows": "?ts=now", "RowHistory": "?key=%7B%22id%22:%221%22%7D", "DiffTable": "?from=0"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Call:
         path = self.template
         for name in self.parameters:
             path = path.replace(f"{{{name}}}", instead.get(name) or quote(target.parameter(name), safe=""))
-        return f"{path}?start_ts=0" if self.name.startswith("Pull") else path
+        return path + ("?start_ts=0" if self.name.startswith("Pull") else _QUERIES.get(self.name, ""))
 
     def content(self, target: Target) -> bytes | None:
         """A body that the call takes."""

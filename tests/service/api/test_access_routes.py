@@ -201,7 +201,12 @@ def test_the_right_token_opens_it(world: Guarded, narrow: dict[str, str], name: 
         answer = send(world.url, call.method, call.path(world.other), header, call.content(world.other))
         assert answer.status not in (401, 403, 429, 500, 502), answer
         if call.method == "GET" and call.scope != "platform":
-            assert answer.status == (410 if call.name.startswith("Pull") else 200), answer
+            opened = {410} if call.name.startswith("Pull") else OPENED.get(name, {200})
+            assert answer.status in opened, answer
+
+
+# Reads that the token opens, and that then find nothing of what the call names
+OPENED = {"DiffTable": {410}, "GetTransaction": {404, 410}, "RowHistory": {200, 400}}
 
 
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.parameters])

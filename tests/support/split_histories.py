@@ -4,6 +4,7 @@ older one wakes, orders are taken back and readers read."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import polars as pl
 from polars.testing import assert_frame_equal
@@ -12,18 +13,39 @@ from support import simulated
 from support.pending_rules import any_rules
 from support.sim.audit import ObservedStore
 from support.simulated import arrival
+from support.sorter_world import InlineRunner
 from support.split_world import PoolReader, SplitWorld
+from tistream.storage.object_store import ObjectStore
+from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import CollectRules
+from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_upstream.config import ClusterConfig
 
 SECOND = 1_000 << 18
 
 
+def any_index_rules(rng: random.Random) -> IndexRules:
+    """Rules by which runs are made and merged within seconds."""
+    return IndexRules(
+        age_ms=rng.choice([0, 50, 1_000]),
+        run_bytes=rng.choice([1, 1 << 10]),
+        rows_max=rng.choice([10, 1 << 20]),
+        unpacked_max=rng.choice([1 << 12, 128 << 20]),
+        factor=rng.choice([2, 4]),
+    )
+
+
 class History:
     """One cluster's files, and what happens to tasks and sorters while they arrive."""
 
-    def __init__(self, config: ClusterConfig, seed: int, ms: int = 4_000) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        seed: int,
+        ms: int = 4_000,
+        new_runner: Callable[[ObjectStore], Runner] = InlineRunner,
+    ) -> None:
         self.upstream = simulated.run(config, seed, ms)
         self.truth = self.upstream.cluster.truth.rows
         self.keys = sorted(set(self.truth["key"]))
@@ -38,6 +60,8 @@ class History:
             objects=self.objects,
             collect=CollectRules(few.choice([0, 20, 20_000]), 10),
             compact=CompactRules(fan_in=few.choice([2, 3, 16]), small_bytes=few.choice([1 << 14, 8 << 20])),
+            index=any_index_rules(random.Random(seed + 5)),
+            new_runner=new_runner,
         )
         self.readers = [PoolReader(self.world, self.world.route())]
 

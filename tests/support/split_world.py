@@ -39,6 +39,7 @@ from tistream_sorter.task.task import Task, TickLimits
 from tistream_sorter.task.tick import TaskFile
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.shards import CutRules
 
 RULES = TaskRules(keep_index_keys=False, checkpoint_every=5)
@@ -108,6 +109,7 @@ class SplitWorld:
         objects: ObjectStore | None = None,
         collect: CollectRules = COLLECT_DEFAULT,
         compact: CompactRules | None = None,
+        index: IndexRules | None = None,
         checkpoint_every: int = RULES.checkpoint_every,
         idle_manifest_ms: int = 10_000,
         new_runner: Callable[[ObjectStore], Runner] = InlineRunner,
@@ -122,6 +124,7 @@ class SplitWorld:
             cut or CutRules(1, 1 << 30),
             collect=collect,
             compact=compact or CompactRules(),
+            index=index,
         )
         self.keep_ms: int | None = None
         self._new_runner = new_runner

@@ -11,12 +11,14 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.sim.index_audit import IndexAudit
 from support.sim.sources import Sources
 from tistream.clock import Clock
 from tistream.format import floor as floor_format
 from tistream.format import manifest as manifest_format
 from tistream.format import served as served_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
+from tistream.format.run import runs_of
 from tistream.format.source_file import SourceFile
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -98,6 +100,9 @@ class Audit:
     served_ts: int = 0  # what an API server has recorded that readers were told
     recorded: int = 0  # how often
 
+    def __post_init__(self) -> None:
+        self.index = IndexAudit(self._require)
+
     @property
     def heirs(self) -> int:
         """Tasks that have begun with the state of others."""
@@ -132,6 +137,7 @@ class Audit:
         for task_id in self.last:
             goes_on = self.last[task_id].kind != KIND_SEAL or not self._heirs_have_begun(task_id)
             named = key in self.live.get(task_id, ()) or key in self.pending.get(task_id, ())
+            named |= self.index.names(task_id, key)
             self._require(12, not (goes_on and named), f"{key} is gone, and task {task_id} names it")
 
     def _below_floor(self, task_id: int, number: int) -> bool:
@@ -183,6 +189,7 @@ class Audit:
         self._require(3, new.flushed_ts >= new.low_ts, f"task {task_id}: flushed_ts falls to {new.flushed_ts}")
         if self.objects is not None:
             self._named_objects(self.objects, task_id, new)
+            self.index.manifest(self.objects.peek, new)
         self._windows(task_id, new)
         self.last[task_id] = new
         self.files.noted(new)
@@ -209,7 +216,7 @@ class Audit:
         self.total[task_id] = total
 
     def _named_objects(self, objects: ObservedStore, task_id: int, new: Manifest) -> None:
-        for named in (*new.segments, *new.pending, *(new.live_segments or ())):
+        for named in (*new.segments, *new.pending, *(new.live_segments or ()), *runs_of(new.index or ())):
             body = objects.peek(named.key)
             there = body is not None and len(body) == named.size and f"{zlib.crc32(body):08x}" == named.checksum
             self._require(10, there, f"task {task_id}: manifest {new.number} names {named.key}, which is not so")

@@ -45,7 +45,7 @@ from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
-from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
+from tistream_sorter.settings import CollectSettings, CompactSettings, IndexSettings, SorterSettings, TickSettings
 
 PATIENCE_S = 2.0  # for every answer; longer ones of production would let most of a seed's time pass in waiting
 
@@ -366,7 +366,11 @@ class SimPlatform:
                 settled = DispatcherSettings(**common, collect=collect)
                 return build_dispatcher(settled, objects, clock, new_http, self._nonce, end)
             case "sorter":
-                space = {"collect": self._collect_settings(), "compact": self._compact_settings()}
+                space = {
+                    "collect": self._collect_settings(),
+                    "compact": self._compact_settings(),
+                    "index": self._index_settings(),
+                }
                 settings = SorterSettings(**common, tick=self._tick_settings(), **space)
                 objects_there = self._objects_of(self._executor)
                 runner = SimRunner(self.scheduler, self._executor, objects_there, self.faults, self._note_large_job)
@@ -398,6 +402,16 @@ class SimPlatform:
         # Where rows are kept for seconds, who follows must be able to read what a stall brings at once.
         graces = [0, 1_000, 5_000] if self.retention_ms is None else [2_000, 3_000, 5_000]
         return CollectSettings(grace_ms=self.scheduler.rng.choice(graces), every_ms=500)
+
+    def _index_settings(self) -> IndexSettings:
+        """Runs within seconds, large and small, in one piece or in shards."""
+        rng = random.Random(self.scheduler.rng.randrange(1 << 30))
+        return IndexSettings(
+            age_ms=rng.choice([0, 500, 3_000]),
+            wait_ms=rng.choice([0, 1_000, 5_000]),
+            run_bytes=rng.choice([1 << 10, 16 << 20]),
+            shard_bytes_max=rng.choice([1 << 14, 128 << 20]),
+        )
 
     def _compact_settings(self) -> CompactSettings:
         choose = self.scheduler.rng.choice

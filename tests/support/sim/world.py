@@ -163,6 +163,8 @@ class World:
                 "records of what was served": audit.recorded,
                 "objects of tasks deleted": audit.deletes,
                 "segments put together": audit.compacted,
+                "runs of the version index": audit.index.runs,
+                "base runs": audit.index.folds,
                 "source files deleted": audit.files.deleted,
                 "large jobs": self.platform.large_jobs,
                 "requests between processes": self.platform.network.requests,

@@ -12,7 +12,7 @@ from tistream.format.manifest import PendingPart
 from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
-from tistream.model.span import KeySpan
+from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.lineage import Lineage
 from tistream.schema import log_format
 from tistream.storage import layout
@@ -98,7 +98,9 @@ class Collector:
             return False
         view = TaskObjects(self._objects, tenant, ancestor).follow()
         assert view.last is not None, "an ancestor was sealed, and its seal stays"
-        covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, view.last.span), None)
+        # All descendants, not only those with keys of the ancestor: a task that was merged and split again hands all
+        # of its segments to each child.
+        covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, WHOLE), None)
         logs = {cover.log.task_id: cover.log for cover in covers}
         if min(logs) != state.identity.task_id:
             return False

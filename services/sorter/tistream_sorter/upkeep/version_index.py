@@ -12,7 +12,7 @@ from tistream_sorter.jobs.index_unit import IndexUnit
 from tistream_sorter.state.task_state import TaskState
 
 # Counters of a task: bytes of segments that runs were made of, and bytes of run objects that were written.
-BYTES_IN, BYTES_OUT = "index_bytes_in", "index_bytes_out"
+BYTES_IN, BYTES_OUT = "indexed_bytes", "run_bytes"
 
 
 def index_of(state: TaskState) -> Index:

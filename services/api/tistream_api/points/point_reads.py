@@ -98,10 +98,11 @@ class PointReads:
             raise
 
         def held() -> Iterator[Piece]:
-            admitted.room.take()
-            yield from compressed_pieces(pieces, coding)
+            admitted.room.take()  # outside of a step: what waits for memory must not keep others from working
+            steps = compressed_pieces(pieces, coding)
+            yield from self.working.each(admitted.tenant, steps, asking.alive)
 
-        return admitted.answer(self.working.each(admitted.tenant, held(), asking.alive))
+        return admitted.answer(held())
 
     def pool_reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
         """Reads of the tenant's pool that end with Gone once `lowest_ts` is below retention."""

@@ -24,7 +24,8 @@ from tistream.pool.versions.reader import Reader
 from tistream.pool.versions.tail import Stamps
 
 FILL_ROWS = 1 << 15  # of a run, read at once
-FILL_BYTES = 8 << 20  # the same, in bytes of the object
+FILL_BYTES = 8 << 20  # the same, in unpacked bytes
+HELD_BYTES = 32 << 20  # of all runs of a shard together, about; but each holds a row group
 _VALUES = ("table_id", "value", "txn_source")
 
 
@@ -140,6 +141,7 @@ class _Merge:
     def __init__(self, shard: Shard, reader: Reader, window: Window, wanted: TableRange, *, every: bool) -> None:
         self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
         runs = plan.runs_of(shard, window, wanted.span)
+        self._fill_bytes = min(FILL_BYTES, HELD_BYTES // max(1, len(runs)))
         parts = plan.parts_of(shard, window, [wanted.table_id])
         self._sources = [_Source(chain.from_iterable(map(self._run_pieces, objects))) for objects in runs]
         if parts:
@@ -195,7 +197,7 @@ class _Merge:
         while chosen:
             some: list[int] = []
             rows = size = 0
-            while chosen and (not some or (rows < FILL_ROWS and size < FILL_BYTES)):
+            while chosen and (not some or (rows < FILL_ROWS and size < self._fill_bytes)):
                 at = chosen.pop(0)
                 some.append(at)
                 rows, size = rows + int(groups.rows[at]), size + int(groups.bytes[at])

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from support import golden
 from support.api_world import Platform, platform
+from support.effort import FULL
 from support.mariadb import MariaDb
 from support.points_world import commits, point_world
 from support.pull import Consumer
@@ -102,7 +103,7 @@ def test_every_table_that_mariadb_can_hold_has_the_same_rows(command: Consumer, 
 
 def test_tables_at_other_times_become_parquet_files_that_polars_reads(command: Consumer, tmp_path: Path) -> None:
     one = point_world("everything")
-    for number, (ts, database, table) in enumerate(sampled(6, 5)):
+    for number, (ts, database, table) in enumerate(sampled(150 if FULL else 6, 5)):
         rows = one.lines(database, table, ts)
         directory = tmp_path / str(number)
         found = run(str(TableNames(database, table)), "--at", str(ts), "--into", f"parquet:{directory}")

@@ -17,7 +17,7 @@ from tistream_api.read.events import Events, Rows
 from tistream_api.undo import row_cells
 
 ROWS_MAX = 100_000
-BYTES_MAX = 128 << 20  # of the events as JSON; in memory they take a few times more
+BYTES_MAX = 32 << 20  # of the events as JSON; in memory they take a few times more
 
 Place = tuple[int, str]
 """A row of a table: (logical table id, row_cells.identity)."""
@@ -44,14 +44,12 @@ class ChangedRows:
 
     def add(self, events: Events) -> None:
         """Add row events. Raises InvalidRequest above ROWS_MAX or BYTES_MAX."""
+        if len(self.changes) + len(events) > ROWS_MAX:
+            raise _too_large()
         pieces = b"".join(NdjsonEncoder().events(events))
         self._bytes += len(pieces)
-        if len(self.changes) + len(events) > ROWS_MAX or self._bytes > BYTES_MAX:
-            raise InvalidRequest(
-                f"the undo has more than {ROWS_MAX} changed rows, or more than {BYTES_MAX >> 20} MiB of them: name "
-                "fewer transactions, a shorter window, or single tables; or restore the tables instead",
-                {"parameter": "tables"},
-            )
+        if self._bytes > BYTES_MAX:
+            raise _too_large()
         places = zip(events.source.tolist(), events.at.tolist(), pieces.splitlines(), strict=True)
         for source, at, line in places:
             rows = events.sets[source]
@@ -82,3 +80,11 @@ class ChangedRows:
             None if event[name] is None else row_cells.cells_of(columns, event[name]) for name in ("old_row", "row")
         )
         self.changes.append(Change(*place, int(event["commit_ts"]), int(event["start_ts"]), before, after))
+
+
+def _too_large() -> InvalidRequest:
+    return InvalidRequest(
+        f"the undo has more than {ROWS_MAX} changed rows, or more than {BYTES_MAX >> 20} MiB of them: name fewer "
+        "transactions, a shorter window, or single tables; or restore the tables instead",
+        {"parameter": "tables"},
+    )

@@ -1,8 +1,10 @@
 """Every hand-written mutant."""
 
-from mutants.catalog import access, dispatching, manifests, matching, meta, schema, serving, slices, ticks
+from mutants.catalog import access, dispatching, indexing, manifests, matching, meta, schema, serving, slices, ticks
 from mutants.mutant import REGISTERED
 
-_MODULES = {one.__name__ for one in (access, dispatching, manifests, matching, meta, schema, serving, slices, ticks)}
+_MODULES = {
+    one.__name__ for one in (access, dispatching, indexing, manifests, matching, meta, schema, serving, slices, ticks)
+}
 
 MUTANTS = tuple(mutant for mutant in REGISTERED if mutant.make.__module__ in _MODULES)

@@ -361,7 +361,7 @@ def test_a_seal_in_the_meantime_makes_it_come_to_nothing() -> None:
     task = world.task(1)
     world.split(1, M)
     world.node.tick()
-    world.node._upkeep[0].work([task])
+    world.node._upkeep.work(lambda: [task], lambda: None)
     world.tick()
     assert rows(world) == before
     written = data(world, 1) - named(world, [2, 3])

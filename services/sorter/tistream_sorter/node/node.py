@@ -17,11 +17,10 @@ from tistream.wire.meta import SealOrder, TaskReport
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.claims import Claims, Ended, Held
 from tistream_sorter.node.collector import Collector
-from tistream_sorter.node.compactor import Compactor
-from tistream_sorter.node.index_merger import IndexMerger
 from tistream_sorter.node.reports import reports
 from tistream_sorter.node.tick_jobs import Runner, TickJobs
 from tistream_sorter.node.tick_trace import TickTrace
+from tistream_sorter.node.upkeep import Upkeep
 from tistream_sorter.state.task_state import TaskIdentity, TaskState
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task, TickLimits
@@ -56,11 +55,7 @@ class SorterNode:
         self._large_work = limits.large_work
         self._jobs = TickJobs(objects, runner, clock, metrics, self._trouble, self._stop)
         self._collector = Collector(objects, limits.collect, clock, metrics)
-        self._upkeep: list[Compactor | IndexMerger] = []
-        if limits.compact is not None:
-            self._upkeep.append(Compactor(objects, runner, limits.compact, clock, new_nonce, metrics))
-        if limits.index is not None:
-            self._upkeep.append(IndexMerger(objects, runner, limits.index, clock, new_nonce, metrics))
+        self._upkeep = Upkeep(objects, runner, limits, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._sealed: dict[int, Ended] = {}  # sealed tasks that are still routed here
@@ -159,14 +154,7 @@ class SorterNode:
     def compact(self) -> bool:
         """Compact small segments, then merge the version index, with one job of each for all tasks, in a thread of its
         own. Return whether there was anything to do."""
-        worked = False
-        for upkeep in self._upkeep:
-            with self._lock:
-                held = [one.task for one in self._held.values() if one.task.stopped is None]
-            if upkeep.work(held):
-                worked = True
-                self.wake()
-        return worked
+        return self._upkeep.work(lambda: [task for task in self.tasks() if task.stopped is None], self.wake)
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from support.sim.scheduler import Process
 MS = 1_000
 AT_WORK_MS = 8_000  # strikes begin once something was committed, or after this
 
+TASK_ACTS = (Operator.move, Operator.split, Operator.split, Operator.merge, Operator.drain)
+ACTS = (*TASK_ACTS, Operator.retire)
 Script = Sequence[tuple[float, Callable[["Chaos"], None]]]  # ms since the platform was at work, and what happens then
 
 
@@ -25,6 +27,7 @@ class Chaos:
     rng: random.Random
     every_ms: int = 3_000
     script: Script | None = None
+    acts: Sequence[Callable[[Operator], None]] = ACTS
     told: list[str] = field(default_factory=list)
     going: bool = True
     replaced: list[Process] = field(default_factory=list)  # they hung, and do not know of their successors
@@ -192,8 +195,7 @@ class Chaos:
 
     def _operate(self) -> None:
         """An operator's command, from outside; what cannot be done just now is not done."""
-        acts = (Operator.move, Operator.split, Operator.split, Operator.merge, Operator.drain, Operator.retire)
-        act = self.rng.choice(acts)
+        act = self.rng.choice(self.acts)
         operator = Operator(self.platform, random.Random(self.rng.random()))
         self._tell(act.__name__)
         self.platform.scheduler.start(self.platform.outside, "operator", lambda: act(operator))

@@ -1,4 +1,4 @@
-"""The whole platform in one interpreter: the five services' real apps, each process with its own memory, sharing only
+"""The whole platform in one interpreter: the services' real apps, each process with its own memory, sharing only
 the network, the object store and the meta database. Only Spark is left out: shards run in fibers of an executor."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from sqlalchemy import event
@@ -23,6 +23,7 @@ from support.sim.network import Network, SimTransport
 from support.sim.object_store import SimObjectStore, StoreFaults
 from support.sim.scheduler import Killed, Process, Scheduler
 from tistream.errors import Unavailable
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream_api.app import build_app as build_api
@@ -30,6 +31,13 @@ from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import CollectSettings as SourceSettings
 from tistream_dispatcher.settings import DispatcherSettings
+from tistream_ingest.app import Outside as IngestOutside
+from tistream_ingest.app import build_app as build_ingest
+from tistream_ingest.jobs.local import LocalRunner
+from tistream_ingest.jobs.work import Failed, Job, Surveyed, Written
+from tistream_ingest.jobs.work import Shard as LogShard
+from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.settings import IngestSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.database.engine import open_engine
 from tistream_meta.database.repository import Repository
@@ -46,6 +54,8 @@ from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.settings import CollectSettings, CompactSettings, IndexSettings, SorterSettings, TickSettings
+
+T = TypeVar("T")
 
 PATIENCE_S = 2.0  # for every answer; longer ones of production would let most of a seed's time pass in waiting
 
@@ -100,6 +110,11 @@ class SimRepository:
     def ends(self) -> SimRepository:
         """How tenants and stores end, likewise."""
         return SimRepository(self._inner.ends, self._scheduler, self._faults, self._may_die)
+
+    @property
+    def sources(self) -> SimRepository:
+        """The sources of tenants, likewise."""
+        return SimRepository(self._inner.sources, self._scheduler, self._faults, self._may_die)
 
     @property
     def audit(self) -> SimRepository:
@@ -187,6 +202,36 @@ class SimRunner:
         return [process_guarded(self._objects, shard) for shard in bundle]
 
 
+class SimIngestRunner:
+    """In Spark's place for the ingest service: a job runs in a fiber of the executor, which outlives its driver."""
+
+    slots = 2
+
+    def __init__(
+        self, scheduler: Scheduler, executor: Process, logs: ObjectStore, objects: ObjectStore, faults: Faults
+    ) -> None:
+        self._scheduler, self._executor, self._faults = scheduler, executor, faults
+        self._inner = LocalRunner(lambda _url: logs, objects, slots=self.slots)
+
+    def survey(self, log_url: str, shards: Sequence[LogShard], limits: Limits) -> list[Surveyed]:
+        return self._job(lambda: self._inner.survey(log_url, shards, limits))
+
+    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+        return self._job(lambda: self._inner.run(log_url, job))
+
+    def _job(self, work: Callable[[], list[T]]) -> list[T]:
+        rng = self._scheduler.rng
+        self._scheduler.sleep(rng.randrange(5_000, 40_000))
+        lost = rng.random() < self._faults.job_lost
+        found: list[T] = []
+        fiber = self._scheduler.start(self._executor, "release", lambda: found.extend(work()))
+        if lost:
+            self._scheduler.sleep(rng.randrange(60_000))
+            raise Unavailable("the executor was lost")
+        fiber.join()
+        return found
+
+
 @dataclass
 class Member:
     """One place in the deployment, and the process that fills it now."""
@@ -215,12 +260,14 @@ class SimPlatform:
         apis: int = 1,
         dispatchers: int = 1,
         metas: int = 1,
+        ingests: int = 0,
         skew_ms: int = 0,
         retention_ms: int | None = None,
     ) -> None:
         self.retention_ms = retention_ms
         self.scheduler = scheduler
         self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
+        self.logs = MemoryObjectStore()  # somebody else's bucket, with a log backup
         self.faults = Faults()
         self.network = Network(scheduler, may_die=self.may_die)
         self.ranges = ranges
@@ -230,7 +277,7 @@ class SimPlatform:
         self._executor = Process("executors")
         # Those that there may be several of come last: the names of the others are the same in every world.
         roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, *["api"] * apis]
-        roles += [*["dispatcher"] * (dispatchers - 1), *["meta"] * (metas - 1)]
+        roles += [*["dispatcher"] * (dispatchers - 1), *["meta"] * (metas - 1), *["ingest"] * ingests]
         self.members = {
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }
@@ -355,7 +402,8 @@ class SimPlatform:
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
                 meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)
-                return build_meta(meta, objects, clock, repository, partial(self.client, process), self._nonce)
+                new_client = partial(self.client, process)
+                return build_meta(meta, objects, clock, repository, new_client, self._nonce, self._open_log(process))
             case "schema":
                 keeping = (
                     {} if self.retention_ms is None else {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}
@@ -376,6 +424,14 @@ class SimPlatform:
                 runner = SimRunner(self.scheduler, self._executor, objects_there, self.faults, self._note_large_job)
                 outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
+            case "ingest":
+                quick = {"poll_ms": 200, "sources_ms": 300, "file_rows": self.scheduler.rng.choice((50, 1_000))}
+                there = self._open_log(self._executor)(""), self._objects_of(self._executor)
+                releases = SimIngestRunner(self.scheduler, self._executor, *there, self.faults)
+                around = IngestOutside(
+                    releases, open_log=self._open_log(process), new_http=new_http, new_instance=self._nonce, end=end
+                )
+                return build_ingest(IngestSettings(**common, **quick), objects, clock, around)
             case _:
                 return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http, self._nonce, end)
 
@@ -419,9 +475,13 @@ class SimPlatform:
             fan_in=choose([2, 4, 16]), small_bytes=choose([1 << 14, 8 << 20]), every_ms=choose([100, 1_000])
         )
 
-    def _objects_of(self, process: Process) -> SimObjectStore:
+    def _objects_of(self, process: Process, store: MemoryObjectStore | None = None) -> SimObjectStore:
         faults, alone = self.faults.store, self.network.alone
-        return SimObjectStore(self.objects, self.scheduler, process, faults, self.may_die, alone)
+        return SimObjectStore(store or self.objects, self.scheduler, process, faults, self.may_die, alone)
+
+    def _open_log(self, process: Process) -> Callable[[str], SimObjectStore]:
+        """Opens the bucket of the log backup, whatever its URL."""
+        return lambda _url: self._objects_of(process, self.logs)
 
     def _nonce(self) -> str:
         return f"{self._nonces.getrandbits(64):016x}"

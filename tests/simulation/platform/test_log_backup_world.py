@@ -1,0 +1,15 @@
+"""Seeds of a platform whose tenant reads a recorded log backup, with two ingest processes, under faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import log_backup
+from support.effort import seeds
+from support.sim import log_world
+
+
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_a_log_backup_is_read_exactly_once_whatever_happens(seed: int) -> None:
+    world = log_world.run(seed, log_backup.load("everything"))
+    assert world.chaos.told, "something has befallen it"

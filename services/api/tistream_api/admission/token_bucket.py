@@ -12,7 +12,8 @@ ROUNDING_S = 1e-12  # rounding error of sums of fractions, which must not cause 
 
 @dataclass(frozen=True, slots=True)
 class EnforcedLimits:
-    """Limits of one tenant at one API server; 0: unlimited."""
+    """Limits of one tenant at one API server: n servers allow n times as much. 0: unlimited; of pulls_at_once: half of
+    the server's PULLS_MAX."""
 
     requests_per_second: float = 0
     pulls_at_once: int = 0

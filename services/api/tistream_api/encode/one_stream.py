@@ -94,7 +94,7 @@ class OneStreamEncoder:
         self._open = False
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """The schema before the first batch, then batches."""
+        """Encode the events as record batches of Arrow IPC. The schema message comes once, before the first batch."""
         for batch in batches(events, self._seq):
             yield from self._begin(batch.schema)
             yield memoryview(batch.serialize())

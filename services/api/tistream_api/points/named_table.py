@@ -25,7 +25,8 @@ def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
     if version is None:
         raise UnknownName(f"no table {scope.database}.{scope.table} at {ts}")
     if version.head.kind != "table":
-        raise UnknownName(f"{scope.database}.{scope.table} is a {version.head.kind} at {ts}: it has no rows of its own")
+        what = f"{scope.database}.{scope.table} is a {version.head.kind} at {ts}"
+        raise UnknownName(f"{what}, which has no rows of its own: name a base table")
     return version
 
 

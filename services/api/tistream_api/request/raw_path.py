@@ -27,4 +27,6 @@ def name_of(segment: str) -> str:
     try:
         return unquote_to_bytes(segment.encode("latin-1")).decode()
     except UnicodeError as error:
-        raise UnknownName(f"the name {segment[:80]!r} in the path is not UTF-8") from error
+        raise UnknownName(
+            f"the name {segment[:80]!r} in the path is not UTF-8: percent-encode its UTF-8 bytes"
+        ) from error

@@ -22,7 +22,7 @@ LIMIT: dict[str, Any] = {
     "type": ["integer", "null"],
     "minimum": 0,
     "maximum": QUOTA_MAX,
-    "description": "null: as the settings have it; 0: as much as it likes",
+    "description": "null: the default of the settings; 0: no limit (pulls_at_once: half of what a server allows)",
 }
 
 RETENTION: dict[str, Any] = {

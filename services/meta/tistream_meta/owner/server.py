@@ -92,7 +92,7 @@ class MetaServer:
         """A client of the other meta server that is the owner. Raises Unavailable if none is known."""
         found = self._ownership.other
         if found is None:
-            raise Unavailable("no meta server is the owner")
+            raise Unavailable("no meta server is the owner: an election may be under way; try again")
         return found
 
     def not_ready(self) -> str | None:

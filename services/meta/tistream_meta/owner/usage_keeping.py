@@ -55,9 +55,8 @@ class UsageKeeping:
         )
 
     def step(self) -> None:
-        """Loop body of the owner: delete old hours, and log the tenants that store more than their quota. Raises
-        Unavailable.
-        """
+        """Loop body: delete the rows of usage that are older than keep_ms, and log the tenants that began to store more
+        than their quota. Does nothing on a server that is not the owner. Raises Unavailable."""
         if not self._server.is_owner():
             self._over = frozenset()
             self._metrics.over_stored.set(0)

@@ -263,7 +263,7 @@ def routes(
         _server(request).routes().publish(owner.routes(fresh=True))
     table = _server(request).routes().wait(Mark(known_rev, known_version), wait_ms, node_id)
     if table is None:
-        raise Unavailable("no routes yet")
+        raise Unavailable("this meta server has no routes yet: it has not reached the owner; try again")
     return table
 
 

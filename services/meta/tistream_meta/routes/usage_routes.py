@@ -47,7 +47,7 @@ def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From 
         raise InvalidRequest(f"from ({from_ms}) lies above to ({to_ms})", {"parameter": "from"})
     if to_ms - from_ms > RANGE_MAX_MS:
         days = RANGE_MAX_MS // _DAY_MS
-        raise InvalidRequest(f"from to to is more than {days} days: ask for less at a time", {"parameter": "from"})
+        raise InvalidRequest(f"from..to spans more than {days} days: ask for less at a time", {"parameter": "from"})
     return keeping.book.of_tenant(key, from_ms, to_ms)
 
 
@@ -66,7 +66,9 @@ def set_quotas(request: Request, cluster_id: str, tenant_id: str, body: SetQuota
 
 def _ms(text: str, name: str) -> int:
     if not _MS.fullmatch(text):
-        raise InvalidRequest(f"{name} {text[:40]!r} is no number of milliseconds", {"parameter": name})
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is not a time in Unix milliseconds, such as 1760000000000", {"parameter": name}
+        )
     return int(text)
 
 

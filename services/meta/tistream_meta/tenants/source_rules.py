@@ -91,7 +91,7 @@ class SourceRules:
                 '{"kind": "none"}'
             )
         if wanted.snapshot.kind == "none" and wanted.snapshot.url is not None:
-            raise InvalidRequest("snapshot none has no url", {"parameter": "snapshot"})
+            raise InvalidRequest("snapshot of kind none takes no url: leave it out", {"parameter": "snapshot"})
 
     def _schema(self, key: TenantKey, wanted: AddSource) -> tuple[int, bytes] | None:
         """The snapshot_ts and the schema_snap of the full backup that the request names; None without one."""

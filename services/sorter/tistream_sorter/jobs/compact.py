@@ -55,8 +55,12 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
             unit.task_id, (taken[0].key,), failed="its rows are too large to merge with those of another segment"
         )
     rows = _in_order(pa.concat_tables([table.cast(wide(SCHEMA)) for table in tables]))
-    if rows.num_rows != sum(segment.rows for segment in taken):
-        raise InvariantBroken(7, f"{unit.key}: {rows.num_rows} rows were read from segments that state another number")
+    stated = sum(segment.rows for segment in taken)
+    if rows.num_rows != stated:
+        inputs = ", ".join(segment.key for segment in taken)
+        raise InvariantBroken(
+            7, f"{rows.num_rows} rows were read from {inputs}, which state {stated}; nothing is written"
+        )
     body, output = write_segment(rows, unit.key, PACKED_ROWS, LEVEL)
     objects.put(unit.key, body)
     return Rewritten(unit.task_id, tuple(segment.key for segment in taken), output)

@@ -23,8 +23,9 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The result of a Rewrite. `output` has the rows of `inputs` (at least two segments). failed: the reason if there
-    is no output; `inputs` then names the segments that caused it, and is empty after an error that may pass."""
+    """The result of a Rewrite. Success: `output` holds the rows of the segments `inputs`, at least two. Failure:
+    `failed` is the reason, and `inputs` names the segments to leave out from now on; it is empty if a retry may
+    succeed."""
 
     task_id: int
     inputs: tuple[str, ...] = ()

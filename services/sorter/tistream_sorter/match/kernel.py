@@ -28,12 +28,12 @@ class Matched:
 
     committed: rows with commit_ts inside the window; segment.SCHEMA's columns (binary ones may be views) in
     segment.ORDER.
-    pointed: contracts.POINTED_WIDE: settled rows, inside the window or above it, whose values are still in change
-    files.
-    ready, unmatched: the new pending parts, with new entries and those of consumed parts. `ready_parts`,
-    `unmatched_parts`: positions of the consumed parts in the given lists.
-    repeats: (key, start_ts, commit_ts) of new entries at or below the window's low or served_ts. The caller looks them
-    up in the pool.
+    pointed: contracts.POINTED_WIDE: committed rows, inside the window or above it, whose values stay in change files.
+    ready: committed rows above the window. unmatched: prewrites without a commit, and commits without a prewrite. Both
+    become new pending parts, and hold the rows of the old parts that they replace; `ready_parts`, `unmatched_parts`
+    are the positions of those in the arguments of `match`.
+    repeats: (key, start_ts, commit_ts) of entries of this tick's files at or below the window's low or served_ts. The
+    caller looks them up in the pool.
     stranded: other commits inside the window without a prewrite (invariant 6).
     """
 

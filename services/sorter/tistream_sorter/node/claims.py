@@ -123,7 +123,8 @@ class Claims:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
     def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
-        """The claimed task, or its end, or None; and whether this answer is final for the epoch."""
+        """Try to claim a task: (Held, True) if this process has it; (Ended, True) if it is sealed; (None, True) if a
+        newer epoch holds it; (None, False) if nothing was learned, so that the caller has to try again."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())

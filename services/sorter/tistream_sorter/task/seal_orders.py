@@ -131,9 +131,11 @@ def _span(child: ChildTask) -> KeySpan:
 
 
 def next_step(state: TaskState, order: Order | None, heard: Others | None = None) -> Step | None:
-    """The manifest that the order asks for now, or None. Only a holder with a current route may call this.
+    """What the next manifest has to state for the order: another stop_at, or the seal. None: nothing. Only a holder with
+    a current route may call this. order: None withdraws a stop.
 
-    `heard`: the result of `others` if `must_read`; None if the logs could not be read.
+    The last argument is what the logs of the other parents state (`others()`). It is needed if `must_read()` is true;
+    None if they could not be read, and then nothing is done.
     """
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None

@@ -60,8 +60,8 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 def unnamed(
     keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
 ) -> list[str]:
-    """Objects of a sealed task that none of its children (`carrying_on`) names. None of them ever will: a child task
-    inherits objects from a seal only."""
+    """The objects of a sealed task that can be deleted: no state of its children refers to them. A child takes over
+    objects from the seal only, when it begins, so none will refer to them later. carrying_on: what each child has."""
     named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 

@@ -11,7 +11,8 @@ of the region's log, and resolved_ts is the watermark that counts. A WATERMARK r
 
 In steady state each row covers exactly one slice of the same region, version and span. These rows are applied as
 arrays, and so are rows that are alone on one slice, as the first rows of a tenant are. The others are applied one by
-one.
+one. The rules are therefore in five places, which change together: `_connects` for one row, `_apply_steady` and
+`_apply_alone` for arrays of new rows, `_promising` and `_able` for rows that wait.
 
 Many rows are applied one by one only if the rows of a store overlap. A reader refuses overlaps that no store can have
 (format.change_rows). The rest may still take seconds, so `applying` yields in between, to let other tasks continue. A

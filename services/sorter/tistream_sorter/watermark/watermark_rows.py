@@ -177,7 +177,7 @@ class Waiting:
         return Waiting(self._frame.filter(pl.Series(keep)))
 
     def and_also(self, *others: Waiting) -> Waiting:
-        """The concatenation of several, not merged."""
+        """These rows, then those of the others. Rows that continue one another stay apart; `joined` merges them."""
         return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
 
     def joined(self) -> Waiting:

@@ -55,7 +55,7 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
             raise BadKeys(f"the key of line {number} has {len(key)} bytes, and needs {KEY_BYTES_MIN}")
         keys.append(key)
     if not keys:
-        raise BadKeys("it holds no key")
+        raise BadKeys("it holds no key: write one key a line")
     return tuple(keys)
 
 

@@ -16,7 +16,8 @@ class TokenClient:
         self._meta = meta
 
     def known(self, version: int, wait_ms: int) -> KnownTokens:
-        """The valid tokens; waits up to wait_ms while their version is this one. Raises Unavailable."""
+        """The valid tokens. If their version is `version`, the call returns once it changes, or after wait_ms. Raises
+        Unavailable."""
         path = f"/upcall/v1/tokens?known_version={version}&wait_ms={wait_ms}"
         answer = self._meta.request("GET", path, deadline_s=DEADLINE_S + wait_ms / 1000)
         return parse(path, answer, KnownTokens)

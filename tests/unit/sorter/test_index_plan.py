@@ -19,7 +19,7 @@ from tistream_sorter.jobs.index_unit import IndexUnit
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.upkeep.index_plan import IndexRules, index_unit
 from tistream_sorter.upkeep.retention import retained
-from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, inherited, merged
+from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, inherited, merged, united
 
 IDENTITY = TaskIdentity(TenantKey("7", "acme"), 3, WHOLE, from_physical_ms(1), 4)
 SECOND, MINUTE, HOUR, MIB = 1_000, 60_000, 3_600_000, 1 << 20
@@ -248,11 +248,11 @@ def test_a_child_takes_the_index_of_its_parents_and_one_without_an_index_counts_
 
 def test_parts_stay_apart_while_an_object_reaches_over_their_bound() -> None:
     shared, own = run(0, 2, MIB, b"a", b"z"), run(0, 2, MIB, b"n", b"o")
-    found = parted((shared,), (own,))
-    unit = IndexUnit(IDENTITY.tenant, 3, 4, "n", RIGHT, at(2), at(3))
-    after = merged(found, unit, [])
-    assert after is not None
-    assert len(after.index) == 2
+    assert len(united(parted((shared,), (own,)).index)) == 2, "its keys above the bound are another task's"
+    (whole,) = united(parted((shared,), (shared, own)).index)
+    assert whole.runs == (shared, own), "both parts had its keys"
+    (whole,) = united(parted((run(0, 2, MIB, b"a", b"b"),), (own,)).index)
+    assert whole.span == WHOLE
 
 
 def test_the_result_of_a_merge_whose_inputs_are_gone_is_dropped() -> None:

@@ -131,8 +131,8 @@ def _span(child: ChildTask) -> KeySpan:
 
 
 def next_step(state: TaskState, order: Order | None, heard: Others | None = None) -> Step | None:
-    """What the next manifest has to state for the order: another stop_at, or the seal. None: nothing. Only a holder with
-    a current route may call this. order: None withdraws a stop.
+    """What the next manifest has to state for the order: another stop_at, or the seal. None: nothing. Only a holder
+    with a current route may call this. order: None withdraws a stop.
 
     The last argument is what the logs of the other parents state (`others()`). It is needed if `must_read()` is true;
     None if they could not be read, and then nothing is done.

@@ -2,7 +2,8 @@
 and there is one MariaDB for all.
 
 A call that is given up too soon is made again by whoever needs its answer, or tells a user to come again. A thread that
-stalls for some seconds must not make a test see that; tests of a limit set it themselves.
+stalls for some seconds must not make a test see that; tests of a limit set it themselves. All of it ends with the
+module, so that tests of another tier may run after it in the same process.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def mysql_url(mariadb: MariaDb) -> str:
     return mariadb.new_database()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def patient_calls() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for makes in (client.HttpClient.__init__, peers.Peers.new_http):
@@ -64,7 +65,7 @@ def patient_calls() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def short_lived_java() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if OPTIONS:

@@ -20,7 +20,7 @@ import pytest
 from support.waiting import PATIENCE_S, eventually
 
 _SERVICE = """
-import os, sys, time
+import asyncio, os, sys, time
 from fastapi import Request
 from tistream.service.http.app import new_app
 from tistream.service.observe.metrics import new_registry
@@ -49,6 +49,11 @@ def build(settings):
     def hang():
         print("asked", file=sys.stderr, flush=True)
         time.sleep(1000)
+
+    @app.get("/wait")
+    async def wait():
+        print("asked", file=sys.stderr, flush=True)
+        await asyncio.sleep(1000)
 
     @app.get("/cut")
     def cut():
@@ -107,7 +112,8 @@ class Service:
 
     def _read(self, connection: http.client.HTTPConnection) -> None:
         try:
-            self.answer = connection.getresponse().read()
+            response = connection.getresponse()
+            self.status, self.answer = response.status, response.read()
         except OSError as error:
             self.answer = repr(error).encode()
 
@@ -152,6 +158,16 @@ def test_what_hangs_does_not_outlive_the_limit(tmp_path: Path) -> None:
         service.get_in_background("/hang")
         assert service.stop() == 0
         assert "ended by force" in service.log.read_text()
+
+
+def test_what_is_open_when_the_grace_period_ends_is_told_to_ask_again(tmp_path: Path) -> None:
+    with _service(tmp_path / "log", SHUTDOWN_GRACE_SECONDS="1", SHUTDOWN_LIMIT_SECONDS="600") as service:
+        thread = service.get_in_background("/wait")
+        service.process.send_signal(signal.SIGTERM)
+        thread.join(PATIENCE_S)
+        assert (service.status, b"ask again" in service.answer) == (503, True)
+        assert service.process.wait(PATIENCE_S) == 0
+        assert "Traceback" not in service.log.read_text()
 
 
 def test_stream_that_fails_is_cut_and_not_ended(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -95,6 +96,7 @@ def new_app(
         new_id=new_id,
         body_bytes_max=body_bytes_max,
         spans=RequestSpans(guard, public=not guarded),
+        stopping=app.state.stopping.is_set,
     )
     _add_probes(app, ready, registry)
     return app
@@ -122,7 +124,7 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
 class _Shell:
     """Counts requests, sets the cause of what is done for them, rejects bodies that are too large, and answers
-    unexpected exceptions with a problem without internals. A request that names its cause keeps it; every answer names
+    unexpected exceptions with a problem without internals, and requests that outlast the process with 503. A request that names its cause keeps it; every answer names
     its cause."""
 
     def __init__(
@@ -134,8 +136,10 @@ class _Shell:
         new_id: Callable[[], str],
         body_bytes_max: int,
         spans: RequestSpans,
+        stopping: Callable[[], bool],
     ) -> None:
         self._app = app
+        self._stopping = stopping
         self._metrics = metrics
         self._clock = clock
         self._new_id = new_id
@@ -167,6 +171,12 @@ class _Shell:
             await self._app(scope, _limited(receive, self._body_bytes_max), watched_send)
         except ClientDisconnect:
             log.debug("client went away", extra={"path": scope["path"]})
+        except asyncio.CancelledError:
+            # uvicorn cancels what is open when the grace period is over. It would answer 500 and log a traceback.
+            if status or not self._stopping():
+                raise
+            stops = problems.problem_response(503, "unavailable", "this process is stopping: ask again")
+            await stops(scope, receive, watched_send)
         except Exception as error:
             response = self._unexpected(scope, error, cause_id)
             if status:

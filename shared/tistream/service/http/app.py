@@ -124,8 +124,8 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
 class _Shell:
     """Counts requests, sets the cause of what is done for them, rejects bodies that are too large, and answers
-    unexpected exceptions with a problem without internals, and requests that outlast the process with 503. A request that names its cause keeps it; every answer names
-    its cause."""
+    unexpected exceptions with a problem without internals, and requests that outlast the process with 503. A request
+    that names its cause keeps it; every answer names its cause."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from tistream_meta.app import build_app as build_meta
 from tistream_meta.settings import MetaSettings
 from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
-from tistream_sorter.app import Outside
+from tistream_sorter.app import ProcessEnvironment
 from tistream_sorter.app import build_app as build_sorter
 from tistream_sorter.settings import SorterSettings
 
@@ -60,7 +60,7 @@ def apps(clock: Clock, **settings: Any) -> Mapping[str, Callable[[], FastAPI]]:
         "meta": lambda: build_meta(MetaSettings(database_url="sqlite://", **settings), objects, clock),
         "schema": lambda: build_schema(SchemaSettings(**settings), objects, None, clock),
         "sorter": lambda: build_sorter(
-            SorterSettings(**settings), objects, clock, Outside(new_runner=lambda _settings: _NoSpark())
+            SorterSettings(**settings), objects, clock, ProcessEnvironment(new_runner=lambda _settings: _NoSpark())
         ),
     }
 

@@ -26,7 +26,7 @@ from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
-from tistream_api.pull.decode_slots import Working
+from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Scope
 from tistream_api.read.group_cache import GroupCache
@@ -70,7 +70,7 @@ class Readers:
         )
         limits = TenantLimits(clock, lambda _: EnforcedLimits(), 8)
         self._pulls = Pulls(
-            clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8, clock), Memory(0, clock)
+            clock, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, clock), Memory(0, clock)
         )
         self._scope = Scope(tenant)
         self._start_ts = upstream.snapshot_ts

@@ -54,7 +54,7 @@ from tistream_api.auth.key_set import reader
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
-from tistream_api.pull.decode_slots import Working, at_once_of
+from tistream_api.pull.decode_slots import DecodeSlots, at_once_of
 from tistream_api.pull.start import Pulls
 from tistream_api.read.group_cache import GroupCache, Keeping
 from tistream_api.read.scan import Budget
@@ -223,8 +223,8 @@ def _budget(settings: ApiSettings) -> Budget:
     return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
 
 
-def _working(clock: Clock) -> Working:
-    return Working(at_once_of(os.cpu_count() or 1, memory_limit()), clock)
+def _working(clock: Clock) -> DecodeSlots:
+    return DecodeSlots(at_once_of(os.cpu_count() or 1, memory_limit()), clock)
 
 
 def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> Memory:

@@ -12,7 +12,7 @@ from tistream.service import java
 from tistream.service.http.serve import run_service
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.open import open_objects
-from tistream_ingest.app import Outside, build_app
+from tistream_ingest.app import ProcessEnvironment, build_app
 from tistream_ingest.jobs.lazy import LazyRunner
 from tistream_ingest.settings import IngestSettings
 
@@ -40,7 +40,7 @@ def _build(settings: IngestSettings) -> FastAPI:
         return SparkRunner(session, settings.objects_url, keys_of(objects))
 
     runner = LazyRunner(new_runner, _no_jvm)
-    return build_app(settings, objects, SystemClock(), Outside(runner, runner.close))
+    return build_app(settings, objects, SystemClock(), ProcessEnvironment(runner, runner.close))
 
 
 def _no_jvm() -> None:

@@ -58,7 +58,7 @@ def list_sources(
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ProcessEnvironment:
     """The environment of the process besides its store and its clock; a simulation replaces it."""
 
     runner: Runner
@@ -69,7 +69,7 @@ class Outside:
     end: Callable[[], None] = end_in_order
 
 
-def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
+def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
     """Build the app. Its loops run while it serves."""
     peers = Peers(settings, clock)
     registry = new_registry()

@@ -45,12 +45,12 @@ def _build(settings: SorterSettings, session: Future[SparkSession]) -> FastAPI:
     from tistream.clock import SystemClock
     from tistream.storage.backends.tenant_keys import keys_of
     from tistream.storage.open import open_objects
-    from tistream_sorter.app import Outside, build_app
+    from tistream_sorter.app import ProcessEnvironment, build_app
     from tistream_sorter.jobs.run import SparkRunner
 
     objects = open_objects(settings.objects_url)
     keys = keys_of(objects)
-    outside = Outside(new_runner=lambda own: SparkRunner(session.result(), own.objects_url, keys))
+    outside = ProcessEnvironment(new_runner=lambda own: SparkRunner(session.result(), own.objects_url, keys))
     return build_app(settings, objects, SystemClock(), outside)
 
 

@@ -110,7 +110,7 @@ def index_rules(index: IndexSettings) -> IndexRules | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ProcessEnvironment:
     """The environment of the process besides its store and its clock; a simulation replaces it."""
 
     new_runner: Callable[[SorterSettings], JobRunner]
@@ -130,7 +130,7 @@ class _Running:
         keys: TenantKeys,
         clock: Clock,
         metrics: SorterMetrics,
-        outside: Outside,
+        outside: ProcessEnvironment,
         peers: Peers,
     ) -> None:
         self._settings, self._keys, self._clock = settings, keys, clock
@@ -235,7 +235,7 @@ class _Running:
         self._runner.close()
 
 
-def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
+def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
     """The app of one sorter process."""
     peers = Peers(settings, clock)
     registry = new_registry()

@@ -37,7 +37,7 @@ class ListedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Bearer:
+class NamedInterval:
     """A table that had a name during `from_ts < t <= to_ts`, with its rows under these physical ids."""
 
     from_ts: int
@@ -294,7 +294,7 @@ class History:
                     return True
         return False
 
-    def bearers(self, database: str, table: str | None, low: int, high: int) -> list[Bearer]:
+    def bearers(self, database: str, table: str | None, low: int, high: int) -> list[NamedInterval]:
         """The tables that had a name (with `table` None: any name of the database) at any t in `low < t <= high`.
 
         A table whose physical ids changed within the window has one entry for each set of ids. Views and sequences are
@@ -309,14 +309,14 @@ class History:
                 out += self._physical_runs(tenure.table_id, tenure.from_ts, tenure.to_ts)
         return sorted(out, key=lambda bearer: (bearer.from_ts, bearer.table_id))
 
-    def _physical_runs(self, table_id: int, low: int, high: int) -> list[Bearer]:
-        out: list[Bearer] = []
+    def _physical_runs(self, table_id: int, low: int, high: int) -> list[NamedInterval]:
+        out: list[NamedInterval] = []
         for from_ts, to_ts, version in self._versions[table_id].runs(low, high):
             ids = version.head.physical_ids if version else ()
             if out and out[-1].physical_ids == ids:
                 out[-1] = replace(out[-1], to_ts=to_ts)
             else:
-                out.append(Bearer(from_ts, to_ts, table_id, ids))
+                out.append(NamedInterval(from_ts, to_ts, table_id, ids))
         return out
 
     # ---- reading: DDL

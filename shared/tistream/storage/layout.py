@@ -105,7 +105,7 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
 
 
 def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
-    """The prefixes of a task's segments, pending parts and runs."""
+    """The key prefixes of a task's data: segments, pending parts, and runs of the version index."""
     prefix = task_prefix(tenant, task_id)
     return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/"
 

@@ -36,7 +36,8 @@ class ReleaseLog:
         return self.read(low) if low else None
 
     def read(self, number: int) -> Release:
-        """One record. Raises NotFoundYet, Unavailable, CorruptObject."""
+        """The record of release `number`. Raises NotFoundYet; CorruptObject if it is damaged or has another number;
+        Unavailable."""
         key = layout.log_release(self.tenant, number)
         found = records.decode(key, self.objects.get(key))
         if found.number != number:

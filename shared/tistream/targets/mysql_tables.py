@@ -40,7 +40,7 @@ class MySqlTables:
         return self._tables(table).write(table.name[1], before, inserts, chunk.end)
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """See RestoreTarget. Raises TargetFailed."""
+        """Add the table's foreign keys once all rows are written. Raises TargetFailed."""
         if table.statements.foreign_keys is not None:
             self._tables(table).add_foreign_keys(table.name[1], table.statements.foreign_keys)
 

@@ -16,13 +16,13 @@ KMS_KEY_ID_PATTERN = "^[A-Za-z0-9][A-Za-z0-9:/_.+=@-]{0,511}$"
 KmsKeyId = Annotated[str, Field(pattern=KMS_KEY_ID_PATTERN)]
 
 
-class Door(Wire):
+class StrictRequest(Wire):
     """Base of requests from outside: unknown members and other types are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Notification(Door):
+class Notification(StrictRequest):
     """`POST /v1/notifications`: a writer announces a file. All members are strings (design.md 2)."""
 
     cluster_id: str
@@ -55,7 +55,7 @@ class Accepted(Wire):
     status: str = "accepted"
 
 
-class CreateTenant(Door):
+class CreateTenant(StrictRequest):
     """`POST /v1/clusters/{cluster_id}/tenants`: 201, also if the same tenant exists already; 409 if it differs.
 
     `retention_ms` (decimal) is how long rows are kept after their commit; null: forever. If it is left out, a new
@@ -71,25 +71,25 @@ class CreateTenant(Door):
     index_keys: bool | None = None
 
 
-class SetRetention(Door):
+class SetRetention(StrictRequest):
     """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/retention`, see CreateTenant."""
 
     retention_ms: str | None
 
 
-class SetEncryption(Door):
+class SetEncryption(StrictRequest):
     """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption`, see CreateTenant."""
 
     kms_key_id: KmsKeyId | None
 
 
-class PauseTenant(Door):
+class PauseTenant(StrictRequest):
     """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/pause`: stop reading input; false: resume."""
 
     paused: bool
 
 
-class DeleteTenant(Door):
+class DeleteTenant(StrictRequest):
     """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion`: delete the tenant and all its data `grace_ms`
     (decimal) from now. `confirm` repeats the tenant_id."""
 
@@ -97,14 +97,14 @@ class DeleteTenant(Door):
     grace_ms: str = str(DELETE_GRACE_MS)
 
 
-class RetireOrder(Door):
+class RetireOrder(StrictRequest):
     """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`. `discard`: delete files that were
     never read, too."""
 
     discard: bool = False
 
 
-class RetireStore(Door):
+class RetireStore(StrictRequest):
     """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: every task has the
     store's files up to `taken_ts` (decimal) in its manifests, and needs none of them. `discard`: later files, which
     were never read, are deleted too."""
@@ -280,19 +280,19 @@ class TaskInfoList(Wire):
     tasks: list[TaskInfo]
 
 
-class MoveTask(Door):
+class MoveTask(StrictRequest):
     """`POST /v1/tasks/{task_id}/move`: move it to this sorter, which prepares first."""
 
     node_id: str
 
 
-class SplitTask(Door):
+class SplitTask(StrictRequest):
     """`POST /v1/tasks/{task_id}/split`: split at this key (hex), or, if null, where it halves the load."""
 
     key: str | None = None
 
 
-class MergeTasks(Door):
+class MergeTasks(StrictRequest):
     """`POST /v1/tasks/{task_id}/merge`: merge with this adjacent task."""
 
     neighbour: int = Field(ge=1, lt=1 << 62)
@@ -304,7 +304,7 @@ class Children(Wire):
     children: list[int]
 
 
-class DrainNode(Door):
+class DrainNode(StrictRequest):
     """`POST /v1/nodes/{node_id}/drain`: move everything off the node; false ends that."""
 
     draining: bool = True

@@ -4,14 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from tistream.wire.meta import Door
+from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Hold, Wire
 
 URL_MAX = 1_024
 State = Literal["starting", "running", "waiting", "stopped"]
 
 
-class SnapshotSource(Door):
+class SnapshotSource(StrictRequest):
     """Where the schema at the tenant's beginning comes from: `br-full`, a full backup of BR at `url`; `none`, a
     schema_snap that was pushed."""
 
@@ -19,7 +19,7 @@ class SnapshotSource(Door):
     url: str | None = Field(default=None, max_length=URL_MAX)
 
 
-class AddSource(Door):
+class AddSource(StrictRequest):
     """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/sources`: 201, also if this source is there already; 409 if
     another one is; 422 if it cannot be read, with the reason."""
 

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream.wire.meta import Door
+from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
 ANY = "*"
@@ -30,7 +30,7 @@ _TOKEN = re.compile(r"tst_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 Action = Literal["read", "push", "operate"]
 
 
-class Grant(Door):
+class Grant(StrictRequest):
     """Actions, and the objects that they are allowed on: `*` is every name of its level. A level may be named only if
     all levels above it are."""
 
@@ -77,7 +77,7 @@ def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
 EVERYTHING = Grant(actions=["read", "push", "operate"])
 
 
-class NewToken(Door):
+class NewToken(StrictRequest):
     """`POST /v1/tokens` at the API: create a token. `expires_in_s` null: it does not expire."""
 
     label: str = Field(default="", max_length=LABEL_MAX)
@@ -97,7 +97,7 @@ class NewToken(Door):
         return label
 
 
-class StoreToken(Door):
+class StoreToken(StrictRequest):
     """`POST /v1/tokens` at the meta server: store a token that the API has created. `secret_hash` is hexadecimal."""
 
     token_id: str = Field(pattern="^[0-9a-f]{16}$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tistream.wire.limits import Limits
-from tistream.wire.meta import Door
+from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
 HOUR_MS = 3_600_000
@@ -93,7 +93,7 @@ class Usage(Wire):
 class SetQuotas(Limits):
     """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas`: all limits; a member that is left out is null."""
 
-    model_config = Door.model_config
+    model_config = StrictRequest.model_config
 
 
 class QuotasInfo(Limits):

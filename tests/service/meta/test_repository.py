@@ -15,8 +15,8 @@ from tistream_meta.database.engine import open_engine
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import FOR_EVER, Encryption, Retention
-from tistream_meta.decide.placement import Step
-from tistream_meta.decide.policies import Command
+from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.task_policy import Command
 from tistream_meta.migrations import NewerDatabase, files, migrate
 
 ACME = TenantKey("7", "acme")

@@ -13,9 +13,9 @@ from tistream.model.ts import MAX_TS
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Seal, Store
-from tistream_meta.decide.placement import Step
-from tistream_meta.decide.policies import Command
 from tistream_meta.decide.split_merge import CarryOn, Order, halves
+from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.task_policy import Command
 
 LONGEST = "A" + "z" * 62
 ACME = TenantKey("7", "acme")

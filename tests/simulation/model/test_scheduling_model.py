@@ -18,8 +18,8 @@ import pytest
 from support.effort import cases
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.decide.liveness import NodeState
-from tistream_meta.decide.placement import Phase, Placement, Step
-from tistream_meta.decide.policies import schedule
+from tistream_meta.decide.task_phases import Phase, Placement, Step
+from tistream_meta.decide.task_policy import schedule
 
 NODES = ("a", "b", "c")
 

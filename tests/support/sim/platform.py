@@ -31,7 +31,7 @@ from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import CollectSettings as SourceSettings
 from tistream_dispatcher.settings import DispatcherSettings
-from tistream_ingest.app import Outside as IngestOutside
+from tistream_ingest.app import ProcessEnvironment as IngestOutside
 from tistream_ingest.app import build_app as build_ingest
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import Failed, Job, Surveyed, Written
@@ -44,7 +44,7 @@ from tistream_meta.database.repository import Repository
 from tistream_meta.settings import MetaSettings
 from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
-from tistream_sorter.app import Outside
+from tistream_sorter.app import ProcessEnvironment
 from tistream_sorter.app import build_app as build_sorter
 from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.compact import rewrite_guarded
@@ -422,7 +422,7 @@ class SimPlatform:
                 settings = SorterSettings(**common, tick=self._tick_settings(), **space)
                 objects_there = self._objects_of(self._executor)
                 runner = SimRunner(self.scheduler, self._executor, objects_there, self.faults, self._note_large_job)
-                outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
+                outside = ProcessEnvironment(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case "ingest":
                 quick = {"poll_ms": 200, "sources_ms": 300, "file_rows": self.scheduler.rng.choice((50, 1_000))}

@@ -35,7 +35,7 @@ from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.admitted import Answer
-from tistream_api.pull.decode_slots import Working
+from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.pull.guarded_progress import LOOK_MS
 from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Position, Scope, encode
@@ -88,7 +88,7 @@ class World:
         )
         limits = TenantLimits(CLOCK, lambda _: EnforcedLimits(), 8)
         self.pulls = Pulls(
-            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK), Memory(0, CLOCK)
+            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, CLOCK), Memory(0, CLOCK)
         )
 
     def _route(self, epoch: int) -> TenantRoute:

@@ -11,13 +11,13 @@ from starlette.requests import ClientDisconnect
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
-from tistream_api.pull.decode_slots import BESIDE_MS, WORK_BYTES, Working, at_once_of
+from tistream_api.pull.decode_slots import BESIDE_MS, WORK_BYTES, DecodeSlots, at_once_of
 
 
 class Worker:
     """A pull of so many pieces, each of which takes until it is told."""
 
-    def __init__(self, working: Working, who: str, pieces: int, began: list[str]) -> None:
+    def __init__(self, working: DecodeSlots, who: str, pieces: int, began: list[str]) -> None:
         self._who, self._pieces, self._began = who, pieces, began
         self.begun = False
         self.go = threading.Semaphore(0)
@@ -46,7 +46,7 @@ def ended(workers: list[Worker]) -> None:
 
 
 def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
-    working, began = Working(4, ManualClock()), list[str]()
+    working, began = DecodeSlots(4, ManualClock()), list[str]()
     many = [Worker(working, "many", 1, began) for _ in range(20)]
     eventually(lambda: began == ["many"] * 3, pause_s=0)
     few = Worker(working, "few", 2, began)
@@ -63,7 +63,7 @@ def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
 
 
 def test_who_has_the_fewest_at_work_is_next_however_many_have_waited_longer() -> None:
-    working, began = Working(16, ManualClock()), list[str]()
+    working, began = DecodeSlots(16, ManualClock()), list[str]()
     first = [Worker(working, who, 1, began) for who in "abcdefgh" * 2]
     eventually(lambda: sorted(began) == sorted("abcdefgh" * 2), pause_s=0)
     waiting = [Worker(working, "a", 1, began) for _ in range(5)]
@@ -77,7 +77,7 @@ def test_who_has_the_fewest_at_work_is_next_however_many_have_waited_longer() ->
 
 def test_beside_others_one_works_at_less_until_they_are_gone() -> None:
     clock = ManualClock()
-    working, began = Working(8, clock), list[str]()
+    working, began = DecodeSlots(8, clock), list[str]()
     many = [Worker(working, "many", 1, began) for _ in range(20)]
     eventually(lambda: len(began) == 6, pause_s=0)
     assert list(working.each("few", iter([1]))) == [1], "there is room"
@@ -93,7 +93,7 @@ def test_beside_others_one_works_at_less_until_they_are_gone() -> None:
 
 
 def test_what_fails_or_is_dropped_leaves_its_room() -> None:
-    working = Working(1, ManualClock())
+    working = DecodeSlots(1, ManualClock())
 
     def failing() -> Iterator[int]:
         yield 1
@@ -112,7 +112,7 @@ def test_what_fails_or_is_dropped_leaves_its_room() -> None:
 
 def test_who_has_gone_stands_in_line_no_longer() -> None:
     """Though those before it go on for as long as they like."""
-    working, began, raised = Working(1, ManualClock()), list[str](), list[BaseException]()
+    working, began, raised = DecodeSlots(1, ManualClock()), list[str](), list[BaseException]()
     first = Worker(working, "a", 1, began)
     eventually(lambda: began == ["a"], pause_s=0)
     left = threading.Event()

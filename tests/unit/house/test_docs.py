@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tistream_meta.decide.placement import TRANSITIONS
+from tistream_meta.decide.task_phases import TRANSITIONS
 
 ROOT = Path(__file__).parents[3]
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

@@ -11,10 +11,10 @@ from tistream.model.span import KeySpan
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Change, Child, Seal
-from tistream_meta.decide.placement import Step
-from tistream_meta.decide.policies import Command
 from tistream_meta.decide.split_merge import CarryOn, Order, halves
-from tistream_meta.owner.catalog import Book
+from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.task_policy import Command
+from tistream_meta.owner.catalog import OwnerCopy
 
 SORTERS = ["sorter-1", "sorter-2", "sorter-3"]
 TENANTS = [TenantKey("c", name) for name in ("a", "b", "c")]
@@ -29,7 +29,7 @@ class Owner:
         self.repository = Repository.open(f"sqlite:///{folder}/meta.db", "meta-1")
         self.repository.prepare()
         self.repository.take_ownership(60_000, "http://meta")
-        self.book = Book(self.repository.plan())
+        self.book = OwnerCopy(self.repository.plan())
 
     def step(self) -> None:
         act = self.rng.choice(
@@ -99,7 +99,7 @@ def test_the_book_is_what_the_database_has(tmp_path: Path) -> None:
         owner = Owner(folder, seed)
         for _ in range(80):
             owner.step()
-        anew = Book(owner.repository.plan())
+        anew = OwnerCopy(owner.repository.plan())
         assert (owner.book.version, owner.book.tenants, owner.book.nodes) == (anew.version, anew.tenants, anew.nodes)
         assert owner.book.tasks == anew.tasks
         assert owner.book.in_order() == anew.in_order()

@@ -8,7 +8,7 @@ from tistream.wire.clients.route_mark import NOTHING_SEEN
 from tistream.wire.meta import RouteTable
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Child, Node, Plan, Seal, Task, Tenant
-from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.route_table import RouteMaker
 from tistream_sorter.node.assignment import TaskRules, seal_orders
@@ -32,7 +32,7 @@ def orders(routes: RouteTable | None, sorter: int) -> dict[int, list[int]]:
 
 def test_each_sorter_is_told_all_tasks_that_become_one() -> None:
     rows = (task(3, b"", b"m", 2), task(2, b"m", b"", 1), task(4, b"", b"", 3, BETA))
-    book = Book(Plan(1, (Tenant(ACME, 7, None), Tenant(BETA, 7, None)), rows, NODES))
+    book = OwnerCopy(Plan(1, (Tenant(ACME, 7, None), Tenant(BETA, 7, None)), rows, NODES))
     states = {node.node_id: NodeState.ALIVE for node in NODES}
     maker, board = RouteMaker(), RouteBoard(lambda: False)
     board.publish(maker.make(book, book.everything(), 1, states, "http://meta"))

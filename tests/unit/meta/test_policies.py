@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from tistream_meta.decide.liveness import Liveness, NodeState, node_state
-from tistream_meta.decide.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
-from tistream_meta.decide.policies import Command, MoveLimits, expected_loads, schedule, urgent
+from tistream_meta.decide.task_phases import TRANSITIONS, Phase, Placement, Step, WrongStep
+from tistream_meta.decide.task_policy import Command, MoveLimits, expected_loads, schedule, urgent
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 NODES = ["a", "b", "c"]

@@ -10,7 +10,7 @@ from test_tenant_ends import ACME, OTHERS, World
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.storage import layout
 from tistream_meta.decide.liveness import NodeState
-from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
 
 
@@ -61,7 +61,7 @@ def test_what_it_pushes_after_that_stays_and_it_is_found_again(world: World) -> 
     world.erase()
     assert files(world) == [late]
     keeping = StoreKeeping()
-    book = Book(world.repository.plan())
+    book = OwnerCopy(world.repository.plan())
     assert keeping.hear(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
     given = keeping.due(book, {"dispatcher-1": NodeState.ALIVE}, 0, turned=True)
     assert (ACME, 3) in {one.store.key for one in given}
@@ -70,7 +70,7 @@ def test_what_it_pushes_after_that_stays_and_it_is_found_again(world: World) -> 
 def test_while_it_goes_no_dispatcher_is_given_it(world: World) -> None:
     world.server.store_rules.retire(ACME, 3, 17, discard=False)
     keeping = StoreKeeping()
-    book = Book(world.repository.plan())
+    book = OwnerCopy(world.repository.plan())
     keeping.hear(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
     given = keeping.due(book, {"dispatcher-1": NodeState.ALIVE}, 0, turned=True)
     assert {one.store.key for one in given} == {(key, 3) for key in OTHERS}

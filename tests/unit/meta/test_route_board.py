@@ -14,7 +14,7 @@ from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import RouteTable
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Node, Plan, Task, Tenant
-from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.route_table import RouteMaker
 
@@ -70,7 +70,7 @@ class Owner:
             for at, key in enumerate(TENANTS)
             for part in range(4)
         )
-        self.book = Book(Plan(1, tuple(Tenant(key, 7, None) for key in TENANTS), tasks, nodes))
+        self.book = OwnerCopy(Plan(1, tuple(Tenant(key, 7, None) for key in TENANTS), tasks, nodes))
         self.maker = RouteMaker()
         self.touched = self.book.everything()
 

@@ -14,8 +14,8 @@ from tistream.model.ids import TenantKey
 from tistream_meta.decide.balance import UNEVEN
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Node, Plan, Store, Tenant
-from tistream_meta.decide.store_policy import RESTING, Loads, allot
-from tistream_meta.owner.catalog import Book
+from tistream_meta.decide.store_policy import RESTING, Loads, assignments
+from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.store_keeping import MOVES_MAX, MOVES_MS, ReportedStore, StoreKeeping
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
@@ -36,7 +36,7 @@ def taken(before: Sequence[Store], moved: Sequence[Store]) -> list[Store]:
 def settled(before: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads | None = None) -> list[Store]:
     now = list(before)
     for _ in range(len(now) + 2):
-        given_now = allot(now, nodes, loads or {}, 4)
+        given_now = assignments(now, nodes, loads or {}, 4)
         if not given_now:
             return now
         now = taken(now, [one.store for one in given_now])
@@ -56,23 +56,23 @@ def test_new_stores_go_where_there_is_least_to_do() -> None:
 
 
 def test_those_of_a_lost_one_go_to_others_at_once_whatever_the_budget() -> None:
-    moved = allot(stores(*["a"] * 30), {"a": LOST, "b": ALIVE, "c": ALIVE}, {}, 0)
+    moved = assignments(stores(*["a"] * 30), {"a": LOST, "b": ALIVE, "c": ALIVE}, {}, 0)
     assert counted([one.store for one in moved]) == [("b", 15), ("c", 15)]
     assert {(one.why, one.taken) for one in moved} == {("a is lost", False)}
 
 
 def test_they_stay_with_it_while_no_other_is_alive() -> None:
-    assert allot(stores("a", "a", None), {"a": LOST, "b": SUSPECT, "c": DRAINING}, {}, 9) == []
+    assert assignments(stores("a", "a", None), {"a": LOST, "b": SUSPECT, "c": DRAINING}, {}, 9) == []
 
 
 def test_who_is_only_late_keeps_its_stores() -> None:
-    assert allot(stores("a", "b"), {"a": SUSPECT, "b": ALIVE}, {}, 9) == []
+    assert assignments(stores("a", "b"), {"a": SUSPECT, "b": ALIVE}, {}, 9) == []
 
 
 def test_who_is_to_go_is_emptied_within_the_budget_and_gets_none() -> None:
     before = stores(*["a"] * 9, None)
     nodes = {"a": DRAINING, "b": ALIVE, "c": ALIVE}
-    first = allot(before, nodes, {}, 3)
+    first = assignments(before, nodes, {}, 3)
     assert [one.taken for one in first] == [False, True, True, True]
     assert counted(settled(before, nodes)) == [("b", 5), ("c", 5)]
 
@@ -130,9 +130,9 @@ class Owner:
         self.keeping = StoreKeeping()
         self.now_ms = 0
 
-    def book(self) -> Book:
+    def book(self) -> OwnerCopy:
         nodes = tuple(Node(name, "dispatcher", "", 1, name) for name in sorted(self.states))
-        return Book(Plan(1, (Tenant(ACME, 1, None),), (), nodes, tuple(self.rows.values())))
+        return OwnerCopy(Plan(1, (Tenant(ACME, 1, None),), (), nodes, tuple(self.rows.values())))
 
     def round(self, load: Mapping[int, float]) -> int:
         """Everybody who is there tells, and the owner decides; how many stores moved that somebody had."""
@@ -214,7 +214,7 @@ def test_a_store_that_has_moved_weighs_what_it_weighed_until_it_is_measured_agai
 @pytest.mark.parametrize("state", [DRAINING, LOST, SUSPECT])
 def test_a_store_that_nobody_can_take_is_known_all_the_same(state: NodeState) -> None:
     keeping = StoreKeeping()
-    book = Book(Plan(1, (Tenant(ACME, 1, None),), (), (Node("a", "dispatcher", "", 1, "i"),)))
+    book = OwnerCopy(Plan(1, (Tenant(ACME, 1, None),), (), (Node("a", "dispatcher", "", 1, "i"),)))
     assert keeping.hear(book, "a", [ReportedStore(ACME, 5, None)])
     (one,) = keeping.due(book, {"a": state}, 0, turned=True)
     assert one.store == Store(ACME, 5, None)
@@ -222,6 +222,6 @@ def test_a_store_that_nobody_can_take_is_known_all_the_same(state: NodeState) ->
 
 def test_a_store_of_a_tenant_that_nobody_registered_is_not_taken() -> None:
     keeping = StoreKeeping()
-    book = Book(Plan(1, (Tenant(ACME, 1, None),), (), ()))
+    book = OwnerCopy(Plan(1, (Tenant(ACME, 1, None),), (), ()))
     assert not keeping.hear(book, "a", [ReportedStore(TenantKey("7", "other"), 5, None)])
     assert keeping.due(book, {"a": ALIVE}, 0, turned=True) == []

@@ -9,11 +9,11 @@ from tistream.model.span import KeySpan
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import NodeState
-from tistream_meta.decide.placement import Step
-from tistream_meta.decide.policies import Command
 from tistream_meta.decide.scheduling_rules import SchedulingRules
 from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
-from tistream_meta.owner.catalog import Book
+from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.task_policy import Command
+from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.reports import Holding, Reports
 from tistream_meta.owner.scheduler import Scheduler
 
@@ -33,7 +33,7 @@ class Merges:
         repository.create_tenant(ACME)
         repository.activate(ACME, 42, halves(KeySpan(b"", b""), b"m") or ())
         repository.take([Command(task, Step.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
-        self.book, self.reports = Book(repository.plan()), Reports()
+        self.book, self.reports = OwnerCopy(repository.plan()), Reports()
         self.scheduler = Scheduler(repository, self.reports, SchedulingRules())
         self.now_ms = 0
 

@@ -18,7 +18,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_source
 from tistream_sorter.jobs.pointers import (
     NOWHERE,
-    SourceBook,
+    PointedFiles,
     fetches,
     few_left,
     groups_of,
@@ -45,7 +45,7 @@ def everywhere(files: list[list[int]]) -> np.ndarray[tuple[int], np.dtype[np.int
 @settings(max_examples=examples(60), deadline=None)
 @given(SOURCES, st.randoms(use_true_random=False), st.integers(0, 350))
 def test_every_row_asked_for_is_read_once_and_found_at_its_place(files, rng, bytes_max) -> None:  # type: ignore[no-untyped-def]
-    book = SourceBook.of([source(f"file-{number}", rows) for number, rows in enumerate(files)])
+    book = PointedFiles.of([source(f"file-{number}", rows) for number, rows in enumerate(files)])
     all_of_them = everywhere(files).tolist()
     asked = np.array(rng.sample(all_of_them, rng.randint(1, len(all_of_them))), np.int64)
     seen: dict[int, tuple[str, int, int]] = {}
@@ -68,7 +68,7 @@ def test_a_part_names_what_its_rows_point_into_and_nothing_else(files, rng) -> N
     """Two numbers of the shard may be the same file: a part that was read, and was split among shards before."""
     names = [f"file-{rng.randint(0, 1)}" for _ in files]
     same = {name: source(name, [9] * 4) for name in names}
-    book = SourceBook.of([same[name] for name in names])
+    book = PointedFiles.of([same[name] for name in names])
     all_of_them = [int(NOWHERE), *everywhere(files).tolist()]
     pointer = np.array(rng.sample(all_of_them, rng.randint(1, len(all_of_them))), np.int64)
     named, own = book.named_by(pointer, np.full(len(pointer), 70))
@@ -87,7 +87,7 @@ def test_a_part_names_what_its_rows_point_into_and_nothing_else(files, rng) -> N
             assert after & ((1 << 47) - 1) == before & ((1 << 47) - 1)
     pairs = {(sources_of(own)[at], groups_of(own)[at]) for at in np.flatnonzero(own >= 0)}
     assert sum(len(file.groups) for file in named) == len(pairs)
-    later = SourceBook.of([source("other", [1])])
+    later = PointedFiles.of([source("other", [1])])
     if len(named):
         back = renumbered(own, later.add(named, 1.0))
         assert [later.sources[s].key for s in sources_of(back[back >= 0])] == [
@@ -106,7 +106,7 @@ def test_values_are_left_where_they_are_only_where_a_row_group_holds_enough_of_t
 @pytest.mark.parametrize("stated", [2**63 - 1, 2**40, 1_000])
 def test_a_row_group_that_claims_much_is_fetched_alone(stated: int) -> None:
     groups = tuple(SourceGroup(index, 100 * index, 100, 2, index, stated) for index in range(200))
-    book = SourceBook.of([SourceFile("file", 30_000, 29_000, groups)])
+    book = PointedFiles.of([SourceFile("file", 30_000, 29_000, groups)])
     asked = pointers(0, [(index, 2) for index in range(200)])
     assert [len(fetch.groups) for fetch in fetches(asked, book, 500)] == [1] * 200
 
@@ -126,7 +126,7 @@ def test_what_compresses_is_fetched_in_chunks_of_what_it_unpacks_to() -> None:
     assert sum(group.length for group in groups) < chunk < sum(map(len, values)) // 3
     asked = pointers(0, [(group.index, group.rows) for group in groups])
     found = []
-    for fetch in fetches(asked, SourceBook.of([source]), chunk):
+    for fetch in fetches(asked, PointedFiles.of([source]), chunk):
         table = read_source(objects, source, fetch.groups)
         assert table.nbytes <= chunk * 1.1
         found += table["value"].to_pylist()
@@ -135,7 +135,7 @@ def test_what_compresses_is_fetched_in_chunks_of_what_it_unpacks_to() -> None:
 
 def few(groups: list[SourceGroup], row_bytes: float, bytes_max: int) -> list[bool]:
     """Of one row of each row group: whether so little is left of its row group that it is better copied."""
-    book = SourceBook.of([])
+    book = PointedFiles.of([])
     book.add([SourceFile("file", 10_000, 9_000, tuple(groups))], row_bytes)
     left = few_left(pointers(0, [(group.index, 1) for group in groups]), book, bytes_max)
     return [bool(one) for one in left]
@@ -155,7 +155,7 @@ def test_a_row_group_that_does_not_tell_is_taken_for_what_the_part_weighs() -> N
 
 
 def test_nothing_is_copied_that_is_nowhere_or_at_hand() -> None:
-    book = SourceBook.of([source("file", [3])])
+    book = PointedFiles.of([source("file", [3])])
     assert not few_left(np.append(pointers(0, [(0, 3)]), NOWHERE), book, 1 << 60).any()
 
 

@@ -26,8 +26,8 @@ from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
 from tistream_api.points.squash import squash_parts
 from tistream_api.points.transaction import Transaction
-from tistream_api.pull.admitted import Admission, Admitted, Answer, Asking
-from tistream_api.pull.decode_slots import Working
+from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
+from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.read.cursor import Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.scan import Budget
@@ -46,12 +46,12 @@ class PointReads:
     objects: ObjectStore
     cache: GroupCache
     admission: Admission
-    working: Working
+    working: DecodeSlots
     times: Times
     footers: FooterCache
     budget: Budget
 
-    def rows(self, view: TenantView, scope: Scope, ask: RowsAsk, asking: Asking, coding: str | None) -> Answer:
+    def rows(self, view: TenantView, scope: Scope, ask: RowsAsk, asking: ReadCaller, coding: str | None) -> Answer:
         """The answer of ListRows. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
@@ -86,7 +86,7 @@ class PointReads:
         assert ask.ts is not None  # rows_ask requires one of the two
         return PointPosition(0, self.times.readable(view, "ts", ask.ts))
 
-    def _answer(self, view: TenantView, call: str, asking: Asking, coding: str | None, begin: Begin) -> Answer:
+    def _answer(self, view: TenantView, call: str, asking: ReadCaller, coding: str | None, begin: Begin) -> Answer:
         """Admit a read, and begin the answer that `begin` makes."""
         admitted = self.admission.begin(view, call, asking, trace.here())
         try:
@@ -113,7 +113,7 @@ class PointReads:
 
         return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
 
-    def history(self, view: TenantView, scope: Scope, ask: HistoryAsk, asking: Asking) -> dict[str, Any]:
+    def history(self, view: TenantView, scope: Scope, ask: HistoryAsk, asking: ReadCaller) -> dict[str, Any]:
         """The answer of RowHistory. Raises as `rows`."""
         admitted = self.admission.begin(view, "RowHistory", asking, trace.here())
         try:
@@ -131,7 +131,7 @@ class PointReads:
         finally:
             admitted.release()
 
-    def transaction(self, view: TenantView, start_ts: int, asking: Asking, coding: str | None) -> Answer:
+    def transaction(self, view: TenantView, start_ts: int, asking: ReadCaller, coding: str | None) -> Answer:
         """The answer of GetTransaction. Raises as `rows`."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
@@ -155,7 +155,7 @@ class PointReads:
             view.met,
         )
 
-    def diff(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: Asking, coding: str | None) -> Answer:
+    def diff(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: ReadCaller, coding: str | None) -> Answer:
         """The answer of DiffTable. Raises as `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
@@ -171,7 +171,7 @@ class PointReads:
 
         return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
 
-    def squash(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: Asking, coding: str | None) -> Answer:
+    def squash(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: ReadCaller, coding: str | None) -> Answer:
         """The answer of a pull with squash=true. Raises as `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
@@ -189,7 +189,7 @@ class PointReads:
         view: TenantView,
         scope: Scope,
         ask: DiffAsk,
-        asking: Asking,
+        asking: ReadCaller,
         coding: str | None,
         kind: Kind,
         parts: Callable[[PointPosition], list[NetPart]],

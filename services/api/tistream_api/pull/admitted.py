@@ -21,7 +21,7 @@ from tistream_api.tenant.tenant_view import TenantView
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ReadCaller:
     """The caller of a read.
 
     `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with the
@@ -84,7 +84,7 @@ class Admission:
     metrics: ApiMetrics
     memory: Memory
 
-    def begin(self, view: TenantView, call: str, asking: Asking, request: Span) -> Admitted:
+    def begin(self, view: TenantView, call: str, asking: ReadCaller, request: Span) -> Admitted:
         """Count a read as under way; the caller must call `release` or `answer` of the result. `call` is the
         operation's name in metrics. Raises TooManyRequests."""
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
@@ -105,7 +105,7 @@ class Admitted:
     admission: Admission
     tenant: Tenant
     call: str
-    asking: Asking
+    asking: ReadCaller
     request: Span
     watched: Watched
     room: Room

@@ -38,7 +38,7 @@ def at_once_of(cores: int, memory: int) -> int:
     return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
 
 
-class Working:
+class DecodeSlots:
     """Limits concurrent steps. Thread-safe. At most `at_once` in total. A tenant that is alone leaves a quarter free,
     so that another tenant can start at once; beside others it gets a quarter. That is more than one step where it can
     be: otherwise a live stream would wait behind each step of its own tenant's long pulls."""
@@ -128,11 +128,11 @@ class Working:
 
 
 @dataclass(slots=True)
-class WorkingEncoder:
-    """An encoder that renders events only when a step is free."""
+class SlotEncoder:
+    """An encoder that holds a decode slot while it makes a piece of output."""
 
     inner: Encoder
-    working: Working
+    working: DecodeSlots
     who: Hashable
     alive: Callable[[], None] = lambda: None
 

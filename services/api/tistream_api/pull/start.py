@@ -18,9 +18,9 @@ from tistream_api.encode.encoding import Encoder, new_encoder
 from tistream_api.encode.one_stream import one_stream
 from tistream_api.encode.shown_names import MayRead, ShownNames
 from tistream_api.metrics import ApiMetrics
-from tistream_api.pull.admitted import Admission, Answer, Asking
+from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.answer import Pull, ScanFrom
-from tistream_api.pull.decode_slots import Working, WorkingEncoder
+from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.read import cursor as cursors
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.scan import Budget
@@ -40,7 +40,7 @@ class Pulls:
     slots: threading.Semaphore
     limits: TenantLimits
     metrics: ApiMetrics
-    working: Working
+    working: DecodeSlots
     memory: Memory
 
     def answer(
@@ -77,7 +77,7 @@ class Pulls:
         gone: Callable[[], bool],
         request: Span,
     ) -> Answer:
-        asking = Asking(still, rows, counted, may_read, gone)
+        asking = ReadCaller(still, rows, counted, may_read, gone)
         admitted = Admission(self.clock, self.slots, self.limits, self.metrics, self.memory).begin(
             view, scope.call, asking, request
         )
@@ -91,7 +91,7 @@ class Pulls:
         except BaseException:
             admitted.release()
             raise
-        encoder: Encoder = WorkingEncoder(coded, self.working, admitted.tenant, asking.alive)
+        encoder: Encoder = SlotEncoder(coded, self.working, admitted.tenant, asking.alive)
         if may_read is not None:
             encoder = ShownNames(encoder, may_read)
         scanner = self._scanner(view, scope, params.events, asking.alive)

@@ -40,7 +40,7 @@ class GroupRows:
         return table.take(pa.array(self.at))
 
 
-class Crowd:
+class OversizedCommit:
     """One commit_ts of one scope, read in pieces of at most `budget` rows."""
 
     def __init__(

@@ -19,7 +19,7 @@ from tistream.model.ts import Window
 from tistream_api.read import plan
 from tistream_api.read.cursor import Place, Position, Scope
 from tistream_api.read.events import Events
-from tistream_api.read.oversized_commit import Crowd, GroupRows
+from tistream_api.read.oversized_commit import GroupRows, OversizedCommit
 from tistream_api.read.plan import Cut, GroupRef
 from tistream_api.read.row_events import render
 from tistream_api.read.source_contract import Batch, GroupIndex, Source, Worked
@@ -236,7 +236,7 @@ class Scan:
             yield self._rest(self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1)))
         self._low = commit_ts - 1
         taken.tables.clear()  # they are read again, piece by piece
-        yield from Crowd(self._source, self._scope, commit_ts, taken.most, taken.parts, self._start).batches()
+        yield from OversizedCommit(self._source, self._scope, commit_ts, taken.most, taken.parts, self._start).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
         ids = pc.unique(rows.column("table_id")).to_pylist()

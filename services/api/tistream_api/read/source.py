@@ -14,7 +14,7 @@ from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
-from tistream.schema.history import Bearer, History, ListedTable
+from tistream.schema.history import History, ListedTable, NamedInterval
 from tistream.schema.visible import TableVersion, fold
 from tistream_api.read import plan
 from tistream_api.read.cursor import Scope
@@ -161,7 +161,7 @@ class TenantSource:
             found = (history.table_at(one, ts + 1) for one in physical_ids)
             return next((one for one in found if one is not None and one.head.id == table_id), None)
 
-    def bearers(self, scope: Scope, window: Window) -> list[Bearer]:
+    def bearers(self, scope: Scope, window: Window) -> list[NamedInterval]:
         """The tables that have the scope's name at any ts of the window, with their physical ids. The scope must name a
         database."""
         assert scope.database is not None

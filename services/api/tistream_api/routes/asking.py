@@ -15,7 +15,7 @@ from tistream_api.admission.gate import Gate, caller_of, turn_of
 from tistream_api.admission.metering import part_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.shown_names import MayRead
-from tistream_api.pull.admitted import Asking
+from tistream_api.pull.admitted import ReadCaller
 from tistream_api.request.head_requests import is_head
 from tistream_api.tenant.tenant_view import TenantView
 
@@ -51,11 +51,11 @@ async def watched(request: Request) -> AsyncIterator[None]:
         watching.cancel()
 
 
-def asking_of(request: Request, guard: Gate, view: TenantView) -> Asking:
+def asking_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
     """The caller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
     caller = caller_of(request)
     counted, gone = turn_of(request).end, request.state.gone.is_set
     may_read = readable(caller.grants, view)
     if is_head(request.scope):
-        return Asking(guard.still(caller), counted=counted, may_read=may_read, gone=gone)
-    return Asking(guard.still(caller), part_of(request.scope).add_rows, counted, may_read, gone)
+        return ReadCaller(guard.still(caller), counted=counted, may_read=may_read, gone=gone)
+    return ReadCaller(guard.still(caller), part_of(request.scope).add_rows, counted, may_read, gone)

@@ -12,7 +12,7 @@ from tistream import trace
 from tistream.errors import InvalidRequest, UnknownName
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.point_reads import PointReads
-from tistream_api.pull.admitted import Admitted, Asking
+from tistream_api.pull.admitted import Admitted, ReadCaller
 from tistream_api.read.cursor import Place as Order
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.events import Events
@@ -29,7 +29,7 @@ class Undos:
 
     points: PointReads
 
-    def undo(self, view: TenantView, ask: UndoAsk, asking: Asking) -> dict[str, Any]:
+    def undo(self, view: TenantView, ask: UndoAsk, asking: ReadCaller) -> dict[str, Any]:
         """The answer of UndoTransactions.
 
         Raises:

@@ -10,7 +10,8 @@ PAUSE_MAX_MS = 4_000  # a repair is noticed within it: lag must return under 5 s
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A file that failed its checks. Monotonic milliseconds."""
+    """A version of a change file that failed its checks: why, since when, when to read it again, and the pause between
+    two reads. `*_ms`: monotonic milliseconds."""
 
     ts: int
     version: str

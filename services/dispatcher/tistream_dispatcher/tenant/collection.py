@@ -31,7 +31,7 @@ Store = tuple[TenantKey, int]
 
 
 @dataclass(slots=True)
-class Shelf:
+class DeletionBounds:
     """What is known of one store's files: none with a ts below `first_ts` may be deleted, and none at all before
     `age_ms` (wall clock), except late ones, which the next LIST finds. The store is left alone until `next_ms`
     (monotonic).
@@ -103,7 +103,7 @@ class FileCollector:
     ) -> None:
         self._consumed, self._objects, self._clock = consumed, objects, clock
         self._settings, self._metrics = settings, metrics
-        self._shelves: dict[Store, Shelf] = {}
+        self._shelves: dict[Store, DeletionBounds] = {}
         self._deleter = Deleter(objects)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class FileCollector:
     def step(self) -> int:
         """One pass; returns the milliseconds until the next."""
         stores = {(tenant, store_id): read for tenant, of in self._consumed().items() for store_id, read in of.items()}
-        self._shelves = {store: self._shelves.get(store, Shelf()) for store in stores}
+        self._shelves = {store: self._shelves.get(store, DeletionBounds()) for store in stores}
         left = DELETES_MAX
         deleted: dict[Store, list[ObjectInfo]] = {}
         for store, read in stores.items():

@@ -181,7 +181,8 @@ class Driver:
         ]
 
     def consumed(self) -> dict[TenantKey, dict[int, Read]]:
-        """The files that no recovery can need any more, by tenant and store."""
+        """The change files that may be deleted, by tenant and store: every task has them in a manifest, and no pending
+        part points into them."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         return {key: feed.consumed.files() for key, (feed, _) in feeds}

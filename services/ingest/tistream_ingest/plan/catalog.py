@@ -1,8 +1,8 @@
-"""The metadata of a log backup that may still matter. Not thread-safe.
+"""A cache of the log backup's metadata that later releases may need; a restart reads it again. Not thread-safe.
 
-It is no state that must be kept: a restart reads it again. Slices of `write` matter until their commits are released;
-slices of `default` as long as a transaction may commit that wrote them, which the `horizon` bounds. When a window needs
-values from below the horizon, the caller loads the metadata again with a lower one.
+Slices of the column family `write` are kept until their commits are released. Slices of `default` (long values) are
+kept while they may belong to a transaction that commits later, that is from `horizon_ts` on. If a release needs an
+older value, the caller loads the metadata again with a lower horizon.
 """
 
 from __future__ import annotations

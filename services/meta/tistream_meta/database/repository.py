@@ -29,14 +29,14 @@ from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database.audit_log import AuditLog
 from tistream_meta.database.engine import DEFAULT_LIMITS, ConnectionLimits, now_ms, open_engine
-from tistream_meta.database.source_book import SourceBook
+from tistream_meta.database.source_book import StoredSources
 from tistream_meta.database.tenant_ends import TenantEnds
 from tistream_meta.database.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.database.usage_book import UsageBook
 from tistream_meta.decide.incarnations import Standing, Start, standing
 from tistream_meta.decide.model import FOR_EVER, Change, Child, Encryption, Node, Owner, Plan, Retention, Store, Tenant
-from tistream_meta.decide.policies import Command
 from tistream_meta.decide.split_merge import CarryOn, Order
+from tistream_meta.decide.task_policy import Command
 from tistream_meta.migrations import migrate
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Repository:
         self.prepared = False  # whether the tables exist
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
-        self.sources = SourceBook(self._transactions, self._write, self._now_ms)
+        self.sources = StoredSources(self._transactions, self._write, self._now_ms)
         self.audit = AuditLog(self._transactions, self._write, self._now_ms)
         self._unsure: Row[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
@@ -404,9 +404,9 @@ class Repository:
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """All that routes are made from, as of one moment. Read in a transaction of the owner, so that each earlier
-        write of this owner is either visible or will never be committed. Tenants, stores and nodes are in the order of
-        their names, tasks of a tenant in key order.
+        """A consistent snapshot of everything that the route table is made from. It is read in a write transaction of
+        the owner, so that no earlier write of this owner can be committed after it. Tenants, stores and nodes are
+        ordered by name, tasks of a tenant by key.
         """
 
         def body(connection: Connection) -> Plan:

@@ -26,7 +26,7 @@ class Write(Protocol):
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
 
-class SourceBook:
+class StoredSources:
     """Each call is a transaction of its own, and raises as the repository's do."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:

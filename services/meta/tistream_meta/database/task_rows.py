@@ -12,9 +12,9 @@ from tistream.model.span import KeySpan
 from tistream_meta.database import counter_rows, tables
 from tistream_meta.database.stored import parents_of, parents_text, seal_of, seal_text
 from tistream_meta.decide.model import Child, Task
-from tistream_meta.decide.placement import Step
-from tistream_meta.decide.policies import Command
 from tistream_meta.decide.split_merge import CarryOn, Order
+from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.task_policy import Command
 
 _TASKS = tables.tasks
 _AT_ONCE = 500  # ids in one statement

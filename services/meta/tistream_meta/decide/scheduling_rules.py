@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tistream_meta.decide import split_merge as seals
-from tistream_meta.decide.policies import DEFAULT_LIMITS, MoveLimits
+from tistream_meta.decide.task_policy import DEFAULT_LIMITS, MoveLimits
 
 
 @dataclass(frozen=True, slots=True)

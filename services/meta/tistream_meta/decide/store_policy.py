@@ -30,7 +30,7 @@ Loads = Mapping[tuple[TenantKey, int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StoreAssignment:
     """A store with its new dispatcher, and the reason. `taken`: from a live dispatcher, so it counts against the
     budget.
     """
@@ -40,7 +40,7 @@ class Given:
     taken: bool = False
 
 
-def summed_up(given: Sequence[Given]) -> list[dict[str, object]]:
+def summed_up(given: Sequence[StoreAssignment]) -> list[dict[str, object]]:
     """Log fields: for each reason the number of stores, three of them by name, and their dispatchers."""
     out: list[dict[str, object]] = []
     for why in sorted({one.why for one in given}):
@@ -51,7 +51,9 @@ def summed_up(given: Sequence[Given]) -> list[dict[str, object]]:
     return out
 
 
-def allot(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, budget: int) -> list[Given]:
+def assignments(
+    stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, budget: int
+) -> list[StoreAssignment]:
     """The stores to assign to another dispatcher now; empty if nothing needs to change.
 
     `loads`: bytes of watermarks and references per second; 0 if not known. At most `budget` stores are taken from live
@@ -66,10 +68,10 @@ def allot(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads,
         node = shares.least()
         shares.give(node, one.amount)
         why = f"{one.node} is lost" if one.node else "new"
-        given.append(Given(replace(one.item, dispatcher_node=node), why))
+        given.append(StoreAssignment(replace(one.item, dispatcher_node=node), why))
     kept = [store for store in stores if not is_lost(store.dispatcher_node, nodes)]
     given += (
-        Given(replace(move.item, dispatcher_node=move.target), move.why, taken=True)
+        StoreAssignment(replace(move.item, dispatcher_node=move.target), move.why, taken=True)
         for move in islice(_moves(kept, nodes, loads, shares), max(0, budget))
     )
     return given

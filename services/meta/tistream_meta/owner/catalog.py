@@ -23,7 +23,7 @@ class Touched:
         self.tenants |= other.tenants
 
 
-class Book:
+class OwnerCopy:
     """Everything that routes are made from, as of `version`."""
 
     def __init__(self, plan: Plan) -> None:

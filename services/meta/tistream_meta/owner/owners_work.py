@@ -24,12 +24,12 @@ from tistream_meta.decide.incarnations import Standing, Start, standing
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Node, Store, Task, Tenant
 from tistream_meta.decide.options import Options
-from tistream_meta.decide.placement import Placement
 from tistream_meta.decide.store_policy import summed_up
+from tistream_meta.decide.task_phases import Placement
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner import route_table
 from tistream_meta.owner.announcements import AnnouncementBoard
-from tistream_meta.owner.catalog import Book, Touched
+from tistream_meta.owner.catalog import OwnerCopy, Touched
 from tistream_meta.owner.election import Ownership
 from tistream_meta.owner.node_liveness import HeardNodes
 from tistream_meta.owner.reports import Holding, Reports
@@ -71,7 +71,7 @@ class OwnersWork:
         self._stores = StoreKeeping()
         self._scheduler = Scheduler(repository, self._reports, options.rules)
         self._starts = TenantStarts(objects, clock, options.snapshot_retry_max_ms)
-        self._book: Book | None = None  # None: must be read from the database
+        self._book: OwnerCopy | None = None  # None: must be read from the database
         self._touched = Touched()  # since the last route table
 
     @property
@@ -238,7 +238,7 @@ class OwnersWork:
         """
         return self._order(lambda book, now_ms: self._scheduler.merge(book, task_id, neighbour, now_ms))
 
-    def _order(self, order: Callable[[Book, int], tuple[Change | None, tuple[int, ...]]]) -> tuple[int, ...]:
+    def _order(self, order: Callable[[OwnerCopy, int], tuple[Change | None, tuple[int, ...]]]) -> tuple[int, ...]:
         with self._writing() as book:
             change, children = order(book, self._clock.monotonic_ms())
             self._take(change)
@@ -270,14 +270,14 @@ class OwnersWork:
             yield
 
     @contextmanager
-    def _writing(self) -> Iterator[Book]:
+    def _writing(self) -> Iterator[OwnerCopy]:
         """A write; the routes are published afterwards."""
         with self._locked(), self._rereading() as book:
             yield book
             self.look_after_nodes()
 
     @contextmanager
-    def _rereading(self) -> Iterator[Book]:
+    def _rereading(self) -> Iterator[OwnerCopy]:
         """The book, for a write. A failed write may have been committed all the same, so the book is read again after
         Unavailable.
         """
@@ -290,9 +290,9 @@ class OwnersWork:
                 self.heard.deaf(began_ms)
                 raise
 
-    def _read(self) -> Book:
+    def _read(self) -> OwnerCopy:
         """Read the plan from the database; every task and tenant counts as touched."""
-        self._book = book = Book(self._repository.plan())
+        self._book = book = OwnerCopy(self._repository.plan())
         self.heard.hears_again(self._clock.monotonic_ms())
         self._touched = book.everything()
         self._scheduler.touch(self._touched.tasks)
@@ -304,12 +304,12 @@ class OwnersWork:
             self._touched.add(touched)
             self._scheduler.touch(touched.tasks)
 
-    def _known(self) -> Book:
+    def _known(self) -> OwnerCopy:
         if self._book is None:  # a write has failed; the next loop reads the plan again
             raise Unavailable("the plan is being read again")
         return self._book
 
-    def _give_stores(self, book: Book, now_ms: int, *, turned: bool) -> None:
+    def _give_stores(self, book: OwnerCopy, now_ms: int, *, turned: bool) -> None:
         there = dispatchers(book.nodes.values(), self.heard.states)
         given = self._stores.due(book, there, now_ms, turned=turned)
         if given:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Task
-from tistream_meta.decide.placement import Placement
 from tistream_meta.decide.split_merge import NO_REPORT, SorterReport
+from tistream_meta.decide.task_phases import Placement
 
 MEASURING_MS = 30_000  # how long a sorter must have held a task before its load counts as measured
 

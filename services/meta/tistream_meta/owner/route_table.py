@@ -9,7 +9,7 @@ from tistream.wire.meta import ChildTask, RouteTable, SealOrder, StoreRoute, Tas
 from tistream_meta.decide.discoverer import Discoverers, dispatchers
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Node, Store, Task, Tenant
-from tistream_meta.owner.catalog import Book, Touched
+from tistream_meta.owner.catalog import OwnerCopy, Touched
 
 
 class RouteMaker:
@@ -23,7 +23,7 @@ class RouteMaker:
         self._discovered_by: dict[TenantKey, str | None] = {}
 
     def make(
-        self, book: Book, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
+        self, book: OwnerCopy, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
         """The table of the present book; `touched` names what may differ from the last table."""
         for task_id in touched.tasks:
@@ -59,7 +59,7 @@ def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[
     return found
 
 
-def _task_route(task: Task, book: Book) -> TaskRoute:
+def _task_route(task: Task, book: OwnerCopy) -> TaskRoute:
     node, following = book.nodes.get(task.sorter_node or ""), book.nodes.get(task.next_node or "")
     return TaskRoute(
         task_id=task.task_id,
@@ -102,7 +102,7 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
     )
 
 
-def _seal_order(task: Task, book: Book) -> SealOrder | None:
+def _seal_order(task: Task, book: OwnerCopy) -> SealOrder | None:
     """The order with all parents of a merge: a sorter's routes have its own tasks alone, and each parent must know the
     others. They are ordered in one transaction, so the route of each is made anew when one is."""
     seal = task.seal

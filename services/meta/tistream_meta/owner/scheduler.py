@@ -17,10 +17,10 @@ from tistream_meta.decide import split_merge as seals
 from tistream_meta.decide.balance import NodeLoads
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Child, Seal, Task
-from tistream_meta.decide.placement import Phase, Placement, Step, WrongStep
-from tistream_meta.decide.policies import Command, alive, expected_loads, spread, urgent
 from tistream_meta.decide.scheduling_rules import SchedulingRules
-from tistream_meta.owner.catalog import Book
+from tistream_meta.decide.task_phases import Phase, Placement, Step, WrongStep
+from tistream_meta.decide.task_policy import Command, alive, expected_loads, spread, urgent
+from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.reports import Reports
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Scheduler:
         """Mark these tasks as changed."""
         self._news.update(task_ids)
 
-    def step(self, book: Book, states: States, now_ms: int) -> Iterator[Change]:
+    def step(self, book: OwnerCopy, states: States, now_ms: int) -> Iterator[Change]:
         """Do what is due. The caller must apply each change to the book before it requests the next."""
         yield from self._look_after_seals(book, now_ms)
         sorters = {node: states[node] for node in book.of_role("sorter")}
@@ -73,14 +73,14 @@ class Scheduler:
         if now_ms >= self._spread_at_ms:
             yield from self._look_at_everything(book, sorters, now_ms)
 
-    def _above_the_manifests(self, book: Book, news: Iterable[Task]) -> Iterator[Change]:
+    def _above_the_manifests(self, book: OwnerCopy, news: Iterable[Task]) -> Iterator[Change]:
         tasks = [book.tasks[task.task_id] for task in news if task.task_id in book.tasks]
         claimed = {task.task_id: by for task in tasks if (by := self._reports.claimed_by(task)) is not None}
         if claimed:
             log.warning("manifests have newer epochs than the database", extra={"tasks": len(claimed)})
             yield self._repository.raise_epochs(claimed)
 
-    def _look_at_everything(self, book: Book, sorters: States, now_ms: int) -> Iterator[Change]:
+    def _look_at_everything(self, book: OwnerCopy, sorters: States, now_ms: int) -> Iterator[Change]:
         tasks = book.in_order()
         load = self._known_loads(tasks, now_ms)
         placements = [self._reports.placement(task) for task in tasks]
@@ -128,7 +128,7 @@ class Scheduler:
 
     # -- what operators ask for ----------------------------------------------------------------------------------
 
-    def move(self, book: Book, states: States, task_id: int, node_id: str) -> Change | None:
+    def move(self, book: OwnerCopy, states: States, task_id: int, node_id: str) -> Change | None:
         """Let a sorter prepare to take a task over; None if it is preparing already."""
         task = _find(book, task_id)
         if task.next_node == node_id:
@@ -141,7 +141,9 @@ class Scheduler:
             raise InvalidRequest(str(error)) from error
         return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")], asked=True)
 
-    def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
+    def split(
+        self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
+    ) -> tuple[Change | None, tuple[int, ...]]:
         """Order a task to be split at a key, or (None) where that halves its load. Returns the change and the ids of
         the children. Idempotent, because an answer may have been lost.
         """
@@ -158,7 +160,7 @@ class Scheduler:
             raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
         return self._ask(seals.Wish((task_id,), spans, None, "asked for"))
 
-    def merge(self, book: Book, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
+    def merge(self, book: OwnerCopy, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
         """Order two neighbours to be merged. Returns the change and the id of their child. Idempotent."""
         seal = _find(book, task_id).seal
         if seal is not None and seal.merges and task_id != other_id and _find(book, other_id).seal == seal:
@@ -169,7 +171,7 @@ class Scheduler:
             raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "neighbour"})
         return self._ask(seals.merge(left, right, ours, theirs, "asked for"))
 
-    def placements(self, book: Book, now_ms: int) -> list[tuple[Task, Placement, float]]:
+    def placements(self, book: OwnerCopy, now_ms: int) -> list[tuple[Task, Placement, float]]:
         """Every task with its placement and its load in bytes per second."""
         return [(task, self._reports.placement(task), self._reports.load(task, now_ms)) for task in book.in_order()]
 
@@ -179,7 +181,7 @@ class Scheduler:
         (change,) = self._take_orders([order], asked=True)
         return change, tuple(_ids(order.seal.children))
 
-    def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
+    def _working(self, book: OwnerCopy, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
         """A running task without an order. Raises InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
@@ -190,7 +192,7 @@ class Scheduler:
 
     # -- splits and merges ---------------------------------------------------------------------------------------
 
-    def _look_after_seals(self, book: Book, now_ms: int) -> Iterator[Change]:
+    def _look_after_seals(self, book: OwnerCopy, now_ms: int) -> Iterator[Change]:
         """Replace sealed tasks by their children, and proceed with merges under way."""
         ended = seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms))
         yield from self._carry_on(self._possible(book, ended))
@@ -214,7 +216,7 @@ class Scheduler:
             log.info("tasks carry on", extra={"parents": one.parents, "children": _ids(one.children)})
         yield change
 
-    def _possible(self, book: Book, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
+    def _possible(self, book: OwnerCopy, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
         """The sealed parents that can be replaced. Others have children whose ids are taken, because a restored
         database gave them out again before the restore was noticed. That holds one tenant, and must not hold others.
         """
@@ -232,7 +234,7 @@ class Scheduler:
         return out
 
     def _concerned(
-        self, book: Book, task_ids: Iterable[int], now_ms: int
+        self, book: OwnerCopy, task_ids: Iterable[int], now_ms: int
     ) -> tuple[list[Task], dict[int, seals.SorterReport]]:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
         return tasks, {task.task_id: self._reports.told(task, now_ms) for task in tasks}
@@ -253,7 +255,7 @@ class Scheduler:
         yield change
 
 
-def _find(book: Book, task_id: int) -> Task:
+def _find(book: OwnerCopy, task_id: int) -> Task:
     task = book.tasks.get(task_id)
     if task is None:
         raise UnknownName(f"no task {task_id}")

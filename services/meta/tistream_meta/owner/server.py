@@ -31,7 +31,8 @@ FOLLOW_PAUSE_MS = 200
 
 
 class MetaServer:
-    """The meta server. Thread-safe. `stopping` returns whether the process is to end."""
+    """One meta process, owner or not: what each of them answers, and by `owned()` what only the owner does.
+    Thread-safe. stopping: whether the process is to end, and long polls return."""
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from tistream.model.ids import TenantKey
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Store
-from tistream_meta.decide.store_policy import Given, allot
-from tistream_meta.owner.catalog import Book
+from tistream_meta.decide.store_policy import StoreAssignment, assignments
+from tistream_meta.owner.catalog import OwnerCopy
 
 MOVES_MAX = 8  # stores moved away from live dispatchers in MOVES_MS
 MOVES_MS = 2_000
@@ -47,7 +47,7 @@ class StoreKeeping:
         self._moved_ms = None
         self._look_ms = 0
 
-    def hear(self, book: Book, node_id: str, told: Iterable[ReportedStore]) -> bool:
+    def hear(self, book: OwnerCopy, node_id: str, told: Iterable[ReportedStore]) -> bool:
         """Take the stores of a dispatcher's heartbeat; returns whether there are new stores."""
         self._heard.add(node_id)
         for one in told:
@@ -61,7 +61,9 @@ class StoreKeeping:
                 self._loads[key] = one.load
         return bool(self._found)
 
-    def due(self, book: Book, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool) -> list[Given]:
+    def due(
+        self, book: OwnerCopy, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool
+    ) -> list[StoreAssignment]:
         """Assignments of stores that are new or go to another dispatcher now. `turned`: the state of a node has
         changed, so all stores are examined; otherwise they are examined once in LOOK_MS.
         """
@@ -75,11 +77,11 @@ class StoreKeeping:
         self._look_ms = now_ms + LOOK_MS
         new = list(self._found.values())
         known = [store for _, store in sorted(book.stores.items()) if store.retired_ts is None]
-        given = allot([*known, *new], dispatchers, self._loads, self._budget(dispatchers, now_ms))
+        given = assignments([*known, *new], dispatchers, self._loads, self._budget(dispatchers, now_ms))
         if any(one.taken for one in given):
             self._moved_ms = now_ms
         placed = {one.store.key for one in given}
-        homeless = [Given(store, "no dispatcher is alive") for store in new if store.key not in placed]
+        homeless = [StoreAssignment(store, "no dispatcher is alive") for store in new if store.key not in placed]
         return given + homeless
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:

@@ -20,7 +20,7 @@ from tistream.model.span import shown_key
 from tistream.pool.rows import read_row_groups
 from tistream.storage.change_reader import read_source
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.pointers import NOWHERE, Fetch, SourceBook, fetches, renumbered
+from tistream_sorter.jobs.pointers import NOWHERE, Fetch, PointedFiles, fetches, renumbered
 from tistream_sorter.match.contracts import READY_SCHEMA, READY_WIDE, UNMATCHED_SCHEMA, wide
 from tistream_sorter.match.key_range import inside
 
@@ -34,7 +34,7 @@ def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
     return clipped(table, part)
 
 
-def read_unmatched(objects: ObjectStore, part: PendingPart, book: SourceBook) -> pa.Table:
+def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) -> pa.Table:
     """UNMATCHED_SCHEMA rows of an UNMATCHED part, clipped to its span, with the shard's pointers. Adds the part's
     sources to `book`. Raises CorruptObject."""
     table = pq.read_table(_whole(objects, part))
@@ -80,7 +80,7 @@ def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
     return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
 
 
-def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: int) -> Iterator[pa.Table]:
+def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: int) -> Iterator[pa.Table]:
     """Read the values of `rows` (contracts.POINTED_WIDE). Yields READY_WIDE tables in the order of the sources; each
     fetch is bounded by `bytes_max`.
 
@@ -91,7 +91,7 @@ def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: in
         yield _filled(rows.take(pa.array(fetch.asked)), _source_rows(objects, fetch), fetch.source.key)
 
 
-def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: SourceBook, bytes_max: int) -> pa.Table:
+def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
     """Copy values into rows: in UNMATCHED_WIDE `rows`, replace the pointers of the rows `which` by their values. Raises
     the errors of `follow`."""
     if not which.any():

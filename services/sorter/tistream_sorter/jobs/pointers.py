@@ -56,7 +56,7 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
     return np.where(there, (numbers[np.where(there, source, 0)] << SOURCE_SHIFT) | rest, NOWHERE)
 
 
-def few_left(pointer: Int64s, book: SourceBook, bytes_max: int) -> Bools:
+def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
     """Which rows to copy out of their source because the pointers into their row group cover at most about `bytes_max`
     bytes. Otherwise a source would be kept for its last row. False for rows whose values are in memory."""
     away = sources_of(pointer) >= book.at_hand
@@ -89,15 +89,16 @@ def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) ->
 
 
 @dataclass(slots=True)
-class SourceBook:
-    """The numbered sources of one shard. The first `at_hand` are its own files, whose values are in memory."""
+class PointedFiles:
+    """The change files that the pointers of one shard refer to, by position. The first `at_hand` are read in this job,
+    and their values are in memory; the others come from pending parts."""
 
     sources: list[SourceFile]
     at_hand: int
     row_bytes: list[float] = field(default_factory=list)  # by source: estimated bytes of a row's values
 
     @classmethod
-    def of(cls, files: Sequence[SourceFile]) -> SourceBook:
+    def of(cls, files: Sequence[SourceFile]) -> PointedFiles:
         return cls(list(files), len(files), [0.0] * len(files))
 
     def add(self, found: Sequence[SourceFile], row_bytes: float) -> Int64s:
@@ -172,7 +173,7 @@ class Fetch:
     found: Int64s
 
 
-def fetches(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[Fetch]:
+def fetches(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Iterator[Fetch]:
     """Reads that together return every row once. Each takes at most `bytes_max` unpacked bytes, or one row group.
     `pointer` must not contain NOWHERE."""
     order = np.argsort(pointer, kind="stable")
@@ -188,7 +189,7 @@ def fetches(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[Fetch
         yield Fetch(source, groups, order[here], ends[place] + rows_of(ordered[here]))
 
 
-def _by_source(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[tuple[int, list[int]]]:
+def _by_source(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Iterator[tuple[int, list[int]]]:
     open_source, indexes, filled = -1, list[int](), 0
     for number, index in _pairs(pointer):
         weight = group_at(book.sources[number], index).weight

@@ -33,7 +33,7 @@ from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.index_merge import merge_guarded
 from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
-from tistream_sorter.jobs.pointers import SourceBook, pointers
+from tistream_sorter.jobs.pointers import PointedFiles, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
@@ -134,7 +134,7 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
     """Read, match, sort and write one shard, and record the stages. The objects do not count before a manifest names
     them."""
     began = time.perf_counter_ns()
-    book = SourceBook.of([_source(file) for file in shard.files])
+    book = PointedFiles.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard)
     stages.over("read")
     if bad:
@@ -237,7 +237,7 @@ class _Held:
     sealed: list[pl.DataFrame]
 
 
-def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: SourceBook) -> _Held:
+def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: PointedFiles) -> _Held:
     """Read the pending parts that this tick can affect, as jobs/pruning.py decides."""
     rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, shard.scanned, shard.swept)
     sure, sure_ready = read_anyway(shard.unmatched, rules), read_anyway(shard.ready, rules)
@@ -304,7 +304,7 @@ def _limit(shard: Shard, missing: pl.DataFrame) -> str:
     return f"{rules.served_ts}, a resolved_ts that readers have received, that the pool does not hold"
 
 
-def _write(objects: ObjectStore, target: Target, shard: Shard, matched: Matched, book: SourceBook) -> ShardOutput:
+def _write(objects: ObjectStore, target: Target, shard: Shard, matched: Matched, book: PointedFiles) -> ShardOutput:
     """Write the output. Values behind pointers are read in chunks, to bound the memory."""
     output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)

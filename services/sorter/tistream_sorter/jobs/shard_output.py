@@ -20,7 +20,7 @@ from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.object_store import Body, ObjectStore
 from tistream_sorter.jobs.pending_parts import pointer_column, recalled, with_pointers
-from tistream_sorter.jobs.pointers import NOWHERE, SourceBook, few_left, sources_of, who_points
+from tistream_sorter.jobs.pointers import NOWHERE, PointedFiles, few_left, sources_of, who_points
 from tistream_sorter.jobs.shard import Shard
 from tistream_sorter.match.contracts import UNMATCHED_SCHEMA, widened
 from tistream_sorter.match.sealing import ORDERED, in_order, split, value_bytes
@@ -68,7 +68,7 @@ class ShardOutput:
             if _bytes(self._ready) >= self.shard.store.chunk_bytes:
                 self._put_ready()
 
-    def unmatched(self, rows: pa.Table, book: SourceBook) -> None:
+    def unmatched(self, rows: pa.Table, book: PointedFiles) -> None:
         """Write UNMATCHED_WIDE rows, which have the shard's pointers, as one part. The values of large row groups stay
         in their change files."""
         if not rows.num_rows:

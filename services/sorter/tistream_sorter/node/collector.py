@@ -144,7 +144,7 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """The newest known object of a schema registry's log, and its highest ts."""
+    """How far this collector has read the log of a schema registry: the key of the newest object, its highest ts."""
 
     key: str = ""
     high_ts: int = 0

@@ -255,7 +255,8 @@ class MetaClient:
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
 
     def notify(self, notification: Notification) -> Accepted:
-        """Announce a file."""
+        """Announce a pushed change file, so that dispatchers need not wait for their next LIST. A loss costs
+        latency only."""
         return self._of_any(lambda url: self._http.send("POST", f"{url}/v1/notifications", notification, Accepted))
 
     def request(

@@ -16,7 +16,7 @@ from itertools import islice
 
 from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
 from tistream_meta.decide.liveness import NodeState, is_lost
-from tistream_meta.decide.placement import Phase, Placement, Step
+from tistream_meta.decide.task_phases import Phase, Placement, Step
 
 MOVES_MAX = 8  # tasks under way to another sorter at a time
 

@@ -58,7 +58,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream_meta.decide.task_policy": ("test_policies.py",),
     "tistream_meta.decide.store_policy": ("test_store_policy.py",),
     "tistream_meta.decide.task_phases": ("test_scheduling_model.py",),
-    "tistream_meta.decide.liveness": ("test_liveness.py",),
+    "tistream_meta.decide.liveness": ("test_liveness.py", "test_policies.py", "test_store_policy.py"),
     "tistream_meta.decide.split_merge": ("test_splits_and_merges.py", "test_withdrawn_merges.py"),
     "tistream_api.auth.access": ("test_access_decisions.py",),
     "tistream_api.status.stage_lags": ("test_stage_lags.py",),

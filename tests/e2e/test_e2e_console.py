@@ -7,7 +7,6 @@ With TISTREAM_SCREENSHOTS=docs/images the pictures of docs/console.md are taken 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -22,7 +21,7 @@ import httpx
 import pytest
 
 from support import browser, golden, platform
-from support.browser import Sight
+from support.browser import PICTURES, Sight, answered, picture, text, until
 from support.platform import COMMAND, Platform
 from support.pull import Consumer
 from support.waiting import PATIENCE_S, eventually
@@ -32,7 +31,6 @@ EVERYTHING = golden.load("everything")  # of tenant 7/acme
 LIVE = TenantKey("7", "live")
 MANY = 1_000
 PATIENCE_MS = PATIENCE_S * 1_000
-PICTURES = os.environ.get("TISTREAM_SCREENSHOTS")
 
 
 @pytest.fixture(scope="module")
@@ -79,24 +77,6 @@ def seen(chromium: Any, up: Platform) -> Iterator[Sight]:
     with browser.sight(chromium, up.url) as one:
         one.page.set_default_timeout(PATIENCE_MS)
         yield one
-
-
-def picture(page: Any, name: str) -> None:
-    if PICTURES:
-        page.screenshot(path=Path(PICTURES) / f"console-{name}.png")
-
-
-def text(page: Any, selector: str) -> str:
-    return str(page.locator(selector).first.inner_text())
-
-
-def answered(page: Any, script: str) -> Any:
-    return page.evaluate(script)
-
-
-def until(page: Any, script: str) -> None:
-    """Wait for it. Playwright's own wait evaluates text inside the page, which the page's policy refuses."""
-    eventually(lambda: answered(page, script))
 
 
 def test_tenants_are_there_with_what_holds_them_and_are_found_by_the_keyboard(seen: Sight) -> None:

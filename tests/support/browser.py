@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from support import kept
 from support.not_run import not_run
+from support.waiting import eventually
 
+PICTURES = os.environ.get("TISTREAM_SCREENSHOTS")
 WIDTH, HEIGHT = 1280, 800
 
 
@@ -74,3 +78,24 @@ def sight(browser: Any, url: str, *, scheme: str = "light", **options: Any) -> I
         assert found.troubles == []
     finally:
         context.close()
+
+
+def picture(page: Any, name: str) -> None:
+    """Take a picture for docs/images, if TISTREAM_SCREENSHOTS names a directory."""
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES) / f"console-{name}.png")
+
+
+def text(page: Any, selector: str) -> str:
+    """The text of the first element."""
+    return str(page.locator(selector).first.inner_text())
+
+
+def answered(page: Any, script: str) -> Any:
+    """The value of a script in the page."""
+    return page.evaluate(script)
+
+
+def until(page: Any, script: str) -> None:
+    """Wait for it. Playwright's own wait evaluates text inside the page, which the page's policy refuses."""
+    eventually(lambda: answered(page, script))

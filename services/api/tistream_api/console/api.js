@@ -44,15 +44,19 @@ async function ask(path, signal) {
   throw new Problem(answer.status, detail, problem);
 }
 
-export const urlOf = (path) => new URL(path, ROOT);
+export const urlOf = (path) => new URL(path, ROOT).href;
+export const root = ROOT.href;
+
+// A line of NDJSON. It keeps its text: parsed numbers do not say how they were written.
+const parsed = (line) => ({ ...JSON.parse(line), line });
 
 // Every line of an NDJSON answer that ends.
 export const lines = async (path, signal) =>
-  (await (await ask(path, signal)).text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  (await (await ask(path, signal)).text()).split("\n").filter(Boolean).map(parsed);
 
 export const get = async (path, signal) => (await ask(path, signal)).json();
 
-// Calls `take` with the events of each piece of an endless NDJSON answer, until it ends or is aborted.
+// Calls `take` with the events of each piece of an NDJSON answer, until it ends, is aborted, or `take` returns false.
 export async function follow(path, signal, take) {
   const answer = await ask(path, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -60,10 +64,10 @@ export async function follow(path, signal, take) {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    const events = lines.filter(Boolean).map((line) => JSON.parse(line));
-    if (events.length) take(events);
+    const pieces = (rest + value).split("\n");
+    rest = pieces.pop();
+    const events = pieces.filter(Boolean).map(parsed);
+    if (events.length && take(events) === false) { await reader.cancel(); return; }
   }
 }
 

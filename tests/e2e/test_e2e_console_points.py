@@ -1,4 +1,4 @@
-"""Points in time in the web console, in headless Chromium: a table as it was, a row's history, a transaction, a diff."""
+"""Points in time in the web console, in headless Chromium: a table as it was, histories, transactions, differences."""
 # Attack: markup in the values of rows, keys and columns of reads at a point in time
 
 from __future__ import annotations
@@ -49,15 +49,21 @@ def rows_of(whole: Pulled, table: str, ts: object) -> list[Line]:
     return lines(whole, f"/databases/shop/tables/{table}/rows?ts={ts}")[:-1]
 
 
+def events_of(whole: Pulled, table: str) -> list[Line]:
+    """Every event of a pull of the table, in order."""
+    return lines(whole, f"/databases/shop/tables/{table}/changes?start_ts={whole.golden.snapshot_ts}&limit=100000")[:-1]
+
+
 def stamps(whole: Pulled, table: str) -> list[int]:
     """The commit_ts of every event of the table, each once, in order."""
-    return sorted({int(event["commit_ts"]) for event in whole.events if event["table"] == table})
+    return sorted({int(event["commit_ts"]) for event in events_of(whole, table)})
 
 
 def changed_alone(whole: Pulled, table: str) -> Line:
-    """The newest update of the table that is a second version or later, long enough after the change before it."""
-    before = dict(zip(stamps(whole, table)[1:], stamps(whole, table), strict=False))
-    updates = [one for one in whole.events if one["table"] == table and one["type"] == "row" and one["old_row"]]
+    """The newest update of a row of the table that comes some time after the change before it."""
+    every = stamps(whole, table)
+    before = dict(zip(every[1:], every, strict=False))
+    updates = [one for one in events_of(whole, table) if one["type"] == "row" and one["old_row"]]
     millis = from_physical_ms(40)
     return next(one for one in reversed(updates) if int(one["commit_ts"]) - before[int(one["commit_ts"])] > millis)
 
@@ -177,9 +183,10 @@ def test_a_user_finds_the_row_before_a_change_its_history_the_transaction_and_th
     row = page.locator(".tail tbody tr", has=page.locator(f"time[title='commit_ts {commit_ts}']")).first
     changed = [name for name, value in wanted["row"].items() if value != wanted["old_row"][name]]
     assert row.locator("mark i").all_inner_texts() == changed
-    assert row.locator("mark s").first.inner_text() == as_shown([{"row": wanted["old_row"]}])[0][
-        list(wanted["row"]).index(changed[0])
-    ]
+    assert (
+        row.locator("mark s").first.inner_text()
+        == as_shown([{"row": wanted["old_row"]}])[0][list(wanted["row"]).index(changed[0])]
+    )
     words = copied(page, "Copy a tistream command that reads this history")
     assert [json.loads(line) for line in run([*words, "--json"]).splitlines()] == versions
 
@@ -202,7 +209,7 @@ def test_a_user_finds_the_row_before_a_change_its_history_the_transaction_and_th
 def test_an_event_leads_to_the_history_of_its_row(seen: Sight, whole: Pulled) -> None:
     page = seen.open(f"{HOME}/orders")
     page.wait_for_selector(".tail tbody tr td.key a")
-    newest = [one for one in whole.events if one["table"] == "orders" and one["type"] == "row"][-1]
+    newest = [one for one in events_of(whole, "orders") if one["type"] == "row"][-1]
     page.locator(".tail tbody tr td.key a").first.click()
     page.wait_for_selector("h3:has-text('History of the row')")
     page.wait_for_selector(".tail tbody tr")
@@ -210,7 +217,7 @@ def test_an_event_leads_to_the_history_of_its_row(seen: Sight, whole: Pulled) ->
 
 
 def test_pages_and_columns_are_chosen_and_are_in_the_address(seen: Sight, whole: Pulled) -> None:
-    ts = max(stamps(whole, "busy"), key=lambda one: len(there(whole, "busy", one)))
+    ts = fullest(whole, "busy")
     rows = rows_of(whole, "busy", ts)
     assert len(rows) > 100, "more than a page"
     page = seen.open(f"{HOME}/busy/at?ts={ts}")
@@ -234,13 +241,17 @@ def test_pages_and_columns_are_chosen_and_are_in_the_address(seen: Sight, whole:
     assert shown_rows(page)[0] == as_shown([{"row": {k: v for k, v in rows[0]["row"].items() if k != name}}])[0]
 
 
-def there(whole: Pulled, table: str, ts: int) -> set[str]:
-    """The keys of the rows at `ts`, by the events."""
+def fullest(whole: Pulled, table: str) -> int:
+    """The commit_ts at which the table has the most rows."""
     keys: set[str] = set()
-    for event in whole.events:
-        if event["table"] == table and event["type"] == "row" and int(event["commit_ts"]) <= ts:
+    sizes: dict[int, int] = {}
+    for event in events_of(whole, table):
+        if event["type"] == "row":
             (keys.discard if event["op"] == "delete" else keys.add)(json.dumps(event["key"]))
-    return keys
+            sizes[int(event["commit_ts"])] = len(keys)
+        elif event["action"] == "truncate table":
+            keys.clear()
+    return max(sizes, key=lambda ts: sizes[ts])
 
 
 def test_times_that_cannot_be_read_are_explained_with_the_nearest_that_can(seen: Sight, whole: Pulled) -> None:
@@ -268,7 +279,7 @@ def test_times_that_cannot_be_read_are_explained_with_the_nearest_that_can(seen:
     page.wait_for_selector(".past .trouble:has-text('lacks its zone')")
     assert text(page, ".past .at").endswith("UTC+05:30")
     page = seen.open("#/t/8/whole/tables/shop/busy")  # dropped since
-    page.locator(".lost a", has_text="as it was").click()
+    page.locator(".detail a", has_text="as it was").click()
     page.get_by_role("button", name="Previous change").click()
     until(page, f"location.hash.includes('{stamps(whole, 'busy')[-1]}')")
 
@@ -319,9 +330,11 @@ def test_markup_in_rows_stays_text(seen: Sight) -> None:
     shown_ts(page)
     assert markup in shown_rows(page)[0]
     assert markup in page.locator(".sheet th").all_inner_texts()
-    page.get_by_role("link", name="History of the row").first.click()
+    page = seen.open(f"{HOME}/orders/row?key={quote(json.dumps({'id': markup, markup: 1}))}")
+    page.wait_for_selector(".detail .lost")
+    assert text(page, "h3").count(markup) == 2
+    page = seen.open(f"{HOME}/orders/row?key={quote(json.dumps({'id': '1'}))}")
     page.wait_for_selector(".tail tbody tr")
-    assert markup in text(page, "h3")
     assert markup in text(page, ".tail tbody tr td:last-child")
     page.locator(".tail tbody a.key").first.click()
     page.wait_for_selector(".txn tbody tr")
@@ -385,7 +398,8 @@ def test_the_pure_parts_of_the_scripts(seen: Sight) -> None:
     line = '{"a":"key\\":{","row":{"key":{"b":2}},"key":{"f":1.0,"s":"}\\"{","d":[1,{}]},"x":1}'
     assert call(page, "points", "one.memberText(given[0], 'key')", line) == '{"f":1.0,"s":"}\\"{","d":[1,{}]}'
     assert call(page, "points", "one.memberText(given[0], 'none')", line) is None
-    state = {"ts": "5", "key": '{"a":"/?&#"}', "cursor": "c+/=", "from": None, "to": None, "columns": ["a,b", "ü"], "span": "10000"}  # fmt: skip
+    state = {"ts": "5", "key": '{"a":"/?&#"}', "cursor": "c+/=", "from": None, "to": None}
+    state |= {"columns": ["a,b", "ü"], "span": "10000"}
     assert call(page, "points", "one.stateOf(one.addressOf(given[0]))", state) == state
     assert call(page, "points", "one.typedKey(' 7 ', ['id'])") == {"key": '{"id":"7"}'}
     assert "2 columns" in call(page, "points", "one.typedKey('7', ['a', 'b'])")["wrong"]
@@ -397,7 +411,9 @@ def test_the_pure_parts_of_the_scripts(seen: Sight) -> None:
         ("10000", 50_000, (45_000, 55_000)),
         ("300000", 50, (0, 100_000)),
     ):
-        script = "(({ from, to }) => [from, to].map(String))(one.spanned(0n, BigInt(given[0]), BigInt(given[1]), given[2]))"
+        script = (
+            "(({ from, to }) => [from, to].map(String))(one.spanned(0n, BigInt(given[0]), BigInt(given[1]), given[2]))"
+        )
         found = call(page, "points", script, str(from_physical_ms(100_000)), str(from_physical_ms(ts)), width)
         assert found == [str(from_physical_ms(end)) for end in wanted_ends], (width, ts)
     steps = "[0, 1, 500, 1000].map((step) => String(one.tsAtStep({ from: 7n, to: BigInt(given[0]) }, step)))"
@@ -409,7 +425,8 @@ def test_the_pure_parts_of_the_scripts(seen: Sight) -> None:
         assert shlex.split(call(page, "commands", "one.quoted(given[0])", word)) == [word]
     escaped = call(page, "commands", "one.quoted(given[0])", "a\x1b[201~\n'x\x85")
     assert escaped == "$'a\\u001b[201~\\u000a\\'x\\u0085'"
-    command = call(page, "commands", "one.tistream(['rows', '-x.t'], { at: '5', key: null, cluster: '7' }, given[0])", "http://h/")  # fmt: skip
+    script = "one.tistream(['rows', '-x.t'], { at: '5', key: null, cluster: '7' }, given[0])"
+    command = call(page, "commands", script, "http://h/")
     assert command == "tistream rows --at 5 --cluster 7 --url http://h -- -x.t"
     before, after = call(page, "changes", "one.apart(given[0], given[1])", "x" * 500 + "old", "x" * 500 + "new")
     assert (before, after) == (f"…{'x' * 20}old", f"…{'x' * 20}new")

@@ -13,12 +13,15 @@ import { changeAfter, changeBefore } from "./steps.js";
 
 const EVERY_MS = 5_000;
 const PAGE = 100;
+const WIDE = 30; // characters: a longer value may be cut by its column
+
 const row = (named, one, names, ts) => h("tr", { class: one.commit_ts === ts ? "is-fresh" : null },
   h("td", {}, h("a", { href: historyLink(named, one), "aria-label": `History of the row ${JSON.stringify(one.key)}` }, "History")),
   h("td", {}, atTime(one.commit_ts)),
   names.map((name) => {
     const value = name in one.row ? one.row[name] : one.key[name];
-    return h("td", { class: value === null ? "value note" : "value" }, said(value));
+    const text = said(value);
+    return h("td", { class: value === null ? "value note" : "value", title: text.length > WIDE ? text : null }, text);
   }));
 
 export function showRows({ named, path, tenantPath, node, signal, query, moved }) {
@@ -36,7 +39,7 @@ export function showRows({ named, path, tenantPath, node, signal, query, moved }
   const slider = h("input", { type: "range", min: 0, max: STEPS, step: 1, "aria-label": "Time between the earliest and the newest that can be read",
     oninput: () => { slider.dataset.moving = "true"; tell(tsAtStep(within, Number(slider.value))); },
     onchange: () => { delete slider.dataset.moving; if (within) goTo(String(tsAtStep(within, Number(slider.value)))); } });
-  const ends = h("p", { class: "ends note" });
+  const [first, last] = [h("time"), h("time")];
   const span = h("select", { "aria-label": "What the slider spans", onchange: () => { state.span = span.value; within = null; drawTime(); keep(); } },
     SPANS.map(([ms, title]) => h("option", { value: ms }, title)));
   span.value = state.span;
@@ -68,12 +71,11 @@ export function showRows({ named, path, tenantPath, node, signal, query, moved }
       : copyButton("Copy command", "Copy a tistream command that reads these rows", command));
   fill(node, [h("section", { class: "panel past", "aria-label": "Which time" },
     h("div", { class: "title" }, h("h3", {}, "Rows as of"), output, copies),
-    slider, ends,
+    slider, h("div", { class: "ends note" }, first, h("label", {}, "Slider spans ", span), last),
     h("div", { class: "tools" },
       button("‹ Previous change", () => step(changeBefore, "low")), button("Next change ›", () => step(changeAfter, "high")),
       button("Newest", () => goTo(null)),
-      h("form", { class: "tools", onsubmit: go }, typed, h("button", { type: "submit" }, "Go")),
-      h("label", { class: "note" }, "Slider spans ", span)),
+      h("form", { class: "tools", onsubmit: go }, typed, h("button", { type: "submit" }, "Go"))),
     wrong),
   h("div", { class: "tools" }, h("form", { class: "tools", onsubmit: find }, key, h("button", { type: "submit" }, "Find")), number), choice, answer, pager]);
   key.value = state.key ?? "";
@@ -183,7 +185,10 @@ export function showRows({ named, path, tenantPath, node, signal, query, moved }
     const at = state.ts === null ? bounds.high : BigInt(state.ts);
     if (within === null || state.span === "" || at < within.from || at > within.to) within = spanned(bounds.low, bounds.high, at, state.span);
     if (!slider.dataset.moving) slider.value = String(stepAtTs(within, at));
-    fill(ends, [within.from, within.to].map((ts) => h("time", { title: `ts ${ts}` }, moment(tsToMs(ts)))));
+    for (const [one, ts] of [[first, within.from], [last, within.to]]) {
+      one.title = `ts ${ts}`;
+      one.textContent = moment(tsToMs(ts));
+    }
   }
   function draw() {
     const { rows, cursor } = shown;

@@ -33,7 +33,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def seen(chromium: Any, whole: Pulled) -> Iterator[Sight]:
-    options = {"permissions": ["clipboard-read", "clipboard-write"], "timezone_id": "Asia/Kolkata"}
+    options: dict[str, Any] = {"permissions": ["clipboard-read", "clipboard-write"], "timezone_id": "Asia/Kolkata"}
     with browser.sight(chromium, whole.consumer.url, **options) as one:
         one.page.set_default_timeout(PATIENCE_S * 1_000)
         yield one
@@ -398,7 +398,7 @@ def test_the_pure_parts_of_the_scripts(seen: Sight) -> None:
     line = '{"a":"key\\":{","row":{"key":{"b":2}},"key":{"f":1.0,"s":"}\\"{","d":[1,{}]},"x":1}'
     assert call(page, "points", "one.memberText(given[0], 'key')", line) == '{"f":1.0,"s":"}\\"{","d":[1,{}]}'
     assert call(page, "points", "one.memberText(given[0], 'none')", line) is None
-    state = {"ts": "5", "key": '{"a":"/?&#"}', "cursor": "c+/=", "from": None, "to": None}
+    state: Line = {"ts": "5", "key": '{"a":"/?&#"}', "cursor": "c+/=", "from": None, "to": None}
     state |= {"columns": ["a,b", "ü"], "span": "10000"}
     assert call(page, "points", "one.stateOf(one.addressOf(given[0]))", state) == state
     assert call(page, "points", "one.typedKey(' 7 ', ['id'])") == {"key": '{"id":"7"}'}

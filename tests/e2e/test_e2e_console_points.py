@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support import browser
-from support.browser import Sight, answered, picture, text, until
+from support.browser import CONTRASTS, Sight, answered, picture, text, until
 from support.pulled import Pulled
 from support.waiting import PATIENCE_S
 from tistream.model.ts import from_physical_ms
@@ -114,6 +114,11 @@ def run(words: list[str]) -> str:
     return found.stdout
 
 
+def before_it(versions: list[Line], ts: int) -> int:
+    """The commit_ts of the newest version below `ts`."""
+    return max(int(one["commit_ts"]) for one in versions if int(one["commit_ts"]) < ts)
+
+
 def test_a_user_finds_the_row_before_a_change_its_history_the_transaction_and_the_undo(
     seen: Sight, whole: Pulled
 ) -> None:
@@ -142,6 +147,10 @@ def test_a_user_finds_the_row_before_a_change_its_history_the_transaction_and_th
     assert wanted["old_row"] in [row["row"] for row in old]
     assert wanted["row"] not in [row["row"] for row in old]
     picture(page, "as-it-was")
+    for press, wanted_step in (("ArrowLeft", step - 1), ("ArrowRight", step)):
+        page.keyboard.press(press)
+        until(page, f"document.querySelector('input[type=range]').value === '{wanted_step}'")
+        assert (shown_ts(page) == before) is (wanted_step == step)
 
     # A link shows the same, and so do the commands.
     page.reload()
@@ -172,12 +181,16 @@ def test_a_user_finds_the_row_before_a_change_its_history_the_transaction_and_th
     until(page, "document.querySelectorAll('.sheet tbody tr').length === 1")
     assert shown_rows(page) == as_shown([wanted])
     assert page.locator(".sheet .is-fresh").count() == 1
+    asked = f"/databases/shop/tables/orders/history?key={quote(json.dumps(key))}"
+    versions = lines(whole, asked)[0]["versions"]
+    for title, wanted_ts in (("Previous change", before_it(versions, commit_ts)), ("Next change", commit_ts)):
+        page.get_by_role("button", name=title).click()
+        until(page, f"location.hash.includes('{wanted_ts}')")
+        assert shown_ts(page) == wanted_ts
 
     # The history of the row.
     page.get_by_role("link", name="History of the row").click()
     page.wait_for_selector(".tail tbody tr")
-    asked = f"/databases/shop/tables/orders/history?key={quote(json.dumps(key))}"
-    versions = lines(whole, asked)[0]["versions"]
     titles = answered(page, "[...document.querySelectorAll('.tail tbody time')].map((one) => one.title)")
     assert titles == [f"commit_ts {one['commit_ts']}" for one in versions]
     row = page.locator(".tail tbody tr", has=page.locator(f"time[title='commit_ts {commit_ts}']")).first
@@ -345,9 +358,13 @@ def test_markup_in_rows_stays_text(seen: Sight) -> None:
     assert page.locator("main img").count() == 0
 
 
-def test_a_phone_shows_them_without_scrolling_sideways(chromium: Any, whole: Pulled) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_them_without_scrolling_sideways_in_both_lights(
+    chromium: Any, whole: Pulled, scheme: str
+) -> None:
     wanted = changed_alone(whole, "orders")
-    with browser.sight(chromium, whole.consumer.url, viewport={"width": 390, "height": 844}) as one:
+    phone = {"width": 390, "height": 844}
+    with browser.sight(chromium, whole.consumer.url, scheme=scheme, viewport=phone) as one:
         one.page.set_default_timeout(PATIENCE_S * 1_000)
         for path, sign in (
             (f"{HOME}/orders/at?ts={wanted['commit_ts']}", ".sheet tbody tr"),
@@ -364,6 +381,7 @@ def test_a_phone_shows_them_without_scrolling_sideways(chromium: Any, whole: Pul
                 "one.checkVisibility() && !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length",
             )
             assert nameless == 0, path
+            assert answered(page, CONTRASTS) == [], path
 
 
 # ---- the parts of the scripts that are pure, in the browser that runs them

@@ -16,6 +16,31 @@ from support.waiting import eventually
 PICTURES = os.environ.get("TISTREAM_SCREENSHOTS")
 WIDTH, HEIGHT = 1280, 800
 
+# The texts of a page whose contrast is below 4.5 to 1 (WCAG 2.2 AA), measured on what is drawn.
+CONTRASTS = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((one) => one / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const found = parse(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !node.checkVisibility() || node.closest("noscript, svg")) continue;
+    const [one, other] = [light(parse(getComputedStyle(node).color)), light(ground(node))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    if (contrast < 4.5) bad.push(`${node.textContent.slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return bad;
+}"""
+
 
 @dataclass
 class Sight:

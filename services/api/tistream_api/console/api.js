@@ -50,9 +50,20 @@ export const root = ROOT.href;
 // A line of NDJSON. It keeps its text: parsed numbers do not say how they were written.
 const parsed = (line) => ({ ...JSON.parse(line), line });
 
+// Of the body of an answer: what was cut on its way is a problem too.
+async function read(part) {
+  try {
+    return await part;
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Problem(0, "The answer was cut off.", { cut: true });
+  }
+}
+
 // Every line of an NDJSON answer that ends.
-export const lines = async (path, signal) =>
-  (await (await ask(path, signal)).text()).split("\n").filter(Boolean).map(parsed);
+export async function lines(path, signal) {
+  const answer = await ask(path, signal);
+  return (await read(answer.text())).split("\n").filter(Boolean).map(parsed);
+}
 
 export const get = async (path, signal) => (await ask(path, signal)).json();
 
@@ -62,7 +73,7 @@ export async function follow(path, signal, take) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await read(reader.read());
     if (done) return;
     const pieces = (rest + value).split("\n");
     rest = pieces.pop();

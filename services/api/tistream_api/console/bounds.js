@@ -3,7 +3,8 @@
 import { Problem, get } from "./api.js";
 import { msToTs } from "./format.js";
 
-async function newest(path, tenant, signal) {
+// The newest ts that can be read, as text.
+export async function newest(path, tenant, signal) {
   try {
     return (await get(`${path}/schema`, signal)).ts; // a token for one table suffices
   } catch (failed) {

@@ -8,7 +8,7 @@ import { tenantLink } from "./parts.js";
 const CELL_CHARS = 120;
 const KEPT_BEFORE = 20; // characters that two long values share, shown before where they differ
 
-export const textOf = (value) => (value === null || value === undefined ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const textOf = (value) => (value === null || value === undefined ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 const cut = (text) => (text.length > CELL_CHARS ? `${text.slice(0, CELL_CHARS)}…` : text);
 
@@ -23,7 +23,7 @@ export function apart(one, other) {
   return [before, after].map((text) => (skipped ? `…${cut(text.slice(skipped))}` : cut(text)));
 }
 
-export const member = (name, ...values) => h("span", { class: "member" }, h("i", {}, name), ...values);
+const member = (name, ...values) => h("span", { class: "member" }, h("i", {}, name), ...values);
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 export const kindOf = (event) => (event.op === "delete" ? "delete" : event.old_row ? "update" : "put");
 
@@ -62,7 +62,7 @@ export const tableLink = (cluster, tenant, database, table, view = "", query = "
   `${tenantLink(cluster, tenant)}/tables/${encodeURIComponent(database)}/${encodeURIComponent(table)}${view ? `/${view}` : ""}${query}`;
 
 // The key of a line as the API wrote it.
-export const keyText = (event) => memberText(event.line, "key") ?? JSON.stringify(event.key);
+const keyText = (event) => memberText(event.line, "key") ?? JSON.stringify(event.key);
 
 // To the history of a row. `named`: { cluster, tenant, database, table }; of an event of any table, its own.
 export const historyLink = (named, event) => tableLink(named.cluster, named.tenant, event.database ?? named.database,

@@ -9,7 +9,7 @@ export function quoted(text) {
   return `$'${escaped}'`;
 }
 
-export function curl(url, guarded) {
+export function curlCommand(url, guarded) {
   const bearer = guarded ? '-H "Authorization: Bearer $TISTREAM_TOKEN" ' : "";
   return `curl -sS --fail-with-body ${bearer}'${url.replaceAll("'", "%27")}'`;
 }

@@ -3,10 +3,10 @@
 import { lines, root, token, urlOf } from "./api.js";
 import { readable } from "./bounds.js";
 import { atTime, change, historyLink, keyMembers, kindOf, tableLink } from "./changes.js";
-import { curl, tableWord, tistream } from "./commands.js";
+import { curlCommand, tableWord, tistream } from "./commands.js";
 import { fill, h } from "./dom.js";
 import { explained } from "./explained.js";
-import { count, msToTs, tsToMs } from "./format.js";
+import { count, msToTs } from "./format.js";
 import { copyButton, empty, trouble } from "./parts.js";
 import { addressOf, stateOf, typedTime } from "./points.js";
 
@@ -41,7 +41,7 @@ export function showDiff({ named, path, tenantPath, node, signal, query }) {
   const word = tableWord(named.database, named.table);
   const copies = h("span", { class: "copies" },
     copyButton("Copy curl", "Copy a curl command that reads these differences",
-      () => curl(urlOf(`${path}/diff?${new URLSearchParams({ from: state.from, to: state.to })}`), token.get() !== null)),
+      () => curlCommand(urlOf(`${path}/diff?${new URLSearchParams({ from: state.from, to: state.to })}`), token.get() !== null)),
     word === null ? null : copyButton("Copy command", "Copy a tistream command that reads these differences",
       () => tistream(["diff", word], { cluster: named.cluster, tenant: named.tenant, from: state.from, to: state.to }, root)));
   fill(node, [h("div", { class: "title" }, h("h3", {}, "Differences"), number, h("div", { class: "tools" }, copies)),

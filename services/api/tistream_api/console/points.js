@@ -125,7 +125,7 @@ export function inWords({ status, message, more = {} }, name, ts) {
   if (status === 403) return { title: "Not granted", text: `This token may not see this: ${message}`, ways: [] };
   if (status === 0) return { title: "No answer", text: message, ways: [again] };
   const titles = { 404: "Not there", 409: "Not complete", 422: "A row cannot be decoded", 503: "Not readable yet" };
-  return { title: titles[status] ?? "Refused", text: `${message}.`, ways: status === 503 ? [again, ...ways] : ways };
+  return { title: titles[status] ?? "Refused", text: message.endsWith(".") ? message : `${message}.`, ways: status === 503 ? [again, ...ways] : ways };
 }
 
 export const rowsText = (number, more) => `${count(number)} row${number === 1 ? "" : "s"}${more ? ", more follow" : ""}`;

@@ -1,9 +1,9 @@
 // A table as it was: its rows at a ts, which a slider, a typed time, or a step to a change chooses. The address has it all.
 
 import { get, lines, poll, root, token, urlOf } from "./api.js";
-import { readable } from "./bounds.js";
+import { newest, readable } from "./bounds.js";
 import { atTime, historyLink, said, tableLink } from "./changes.js";
-import { curl, tableWord, tistream } from "./commands.js";
+import { curlCommand, tableWord, tistream } from "./commands.js";
 import { fill, h } from "./dom.js";
 import { explained } from "./explained.js";
 import { moment, tsToMs } from "./format.js";
@@ -66,7 +66,7 @@ export function showRows({ named, path, tenantPath, node, signal, query, moved }
   const button = (title, press, more = {}) => h("button", { type: "button", onclick: press, ...more }, title);
   const copies = h("span", { class: "copies" },
     copyButton("Copy ts", "Copy the ts that is shown", () => state.ts ?? ""),
-    copyButton("Copy curl", "Copy a curl command that reads these rows", () => curl(urlOf(`${path}/rows?${asked()}`), token.get() !== null)),
+    copyButton("Copy curl", "Copy a curl command that reads these rows", () => curlCommand(urlOf(`${path}/rows?${asked()}`), token.get() !== null)),
     tableWord(named.database, named.table) === null ? null
       : copyButton("Copy command", "Copy a tistream command that reads these rows", command));
   fill(node, [h("section", { class: "panel past", "aria-label": "Which time" },
@@ -227,8 +227,8 @@ export function showRows({ named, path, tenantPath, node, signal, query, moved }
   const cursor = linked.ts ? state.cursor : null;
   load({ cursor });
   poll(EVERY_MS, signal, async () => {
-    const found = await readable(path, tenantPath, signal);
-    bounds = bounds && bounds.low > found.low ? { ...found, low: bounds.low } : found;
+    if (bounds === null) bounds = await readable(path, tenantPath, signal);
+    else bounds.high = BigInt(await newest(path, tenantPath, signal)); // the other end moves with retention: a refusal says so
     drawTime();
-  }, (failed) => { if (failed && failed.status === 0) trouble(wrong, failed); });
+  }, () => {}); // the list of tables beside says when the API does not answer
 }

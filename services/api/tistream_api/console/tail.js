@@ -1,8 +1,8 @@
 // Events of a table as they come: one endless pull. Pausing ends it; going on begins at the cursor, so nothing is missed.
 
-import { after, follow, get, token, urlOf } from "./api.js";
+import { Problem, after, follow, get, token, urlOf } from "./api.js";
 import { change, historyLink, keyMembers, kindOf } from "./changes.js";
-import { curl } from "./commands.js";
+import { curlCommand } from "./commands.js";
 import { fill, h } from "./dom.js";
 import { clock, count, msToTs, tsToMs, zone } from "./format.js";
 import { lastEvents } from "./last.js";
@@ -26,7 +26,7 @@ function line(event, named) {
 }
 
 const commandFor = (path, cursor) =>
-  curl(urlOf(`${path}/changes?cursor=${encodeURIComponent(cursor)}&limit=1000`), token.get() !== null);
+  curlCommand(urlOf(`${path}/changes?cursor=${encodeURIComponent(cursor)}&limit=1000`), token.get() !== null);
 
 export function showTail({ path, node, signal, named, gone }) {
   let from = "last";
@@ -113,7 +113,8 @@ export function showTail({ path, node, signal, named, gone }) {
           earliest = BigInt(failed.more.earliest_ts); // what lies below is not kept
           continue;
         }
-        trouble(problem, failed.status === undefined ? { message: "The stream was cut; it goes on at its cursor.", status: 0 } : failed);
+        if (!(failed instanceof Problem)) throw failed;
+        trouble(problem, failed.more.cut ? { message: "The stream was cut; it goes on at its cursor.", status: 0 } : failed);
         if ([401, 403].includes(failed.status)) { stop(); return; }
       }
       await after(1_000, own);

@@ -2,7 +2,7 @@
 
 import { follow, lines, root, tablePath, token, urlOf } from "./api.js";
 import { atTime, change, historyLink, keyMembers, kindOf, tableLink } from "./changes.js";
-import { curl, tistream } from "./commands.js";
+import { curlCommand, tistream } from "./commands.js";
 import { fill, h } from "./dom.js";
 import { explained } from "./explained.js";
 import { count } from "./format.js";
@@ -30,7 +30,7 @@ export function showTxn({ cluster, tenant, path, content, signal, heard, tell, r
   const note = h("div");
   const copies = h("span", { class: "copies" },
     copyButton("Copy start_ts", "Copy the start_ts of the transaction", () => startTs),
-    copyButton("Copy curl", "Copy a curl command that reads the transaction", () => curl(urlOf(`${path}/transactions/${startTs}`), token.get() !== null)),
+    copyButton("Copy curl", "Copy a curl command that reads the transaction", () => curlCommand(urlOf(`${path}/transactions/${startTs}`), token.get() !== null)),
     copyButton("Copy command", "Copy a tistream command that reads the transaction", () => tistream(["txn", startTs], named, root)));
   fill(content, [h("div", { class: "title" }, h("h2", {}, `Transaction ${startTs}`), facts, h("div", { class: "tools" }, copies)), note, undo, list]);
 

@@ -2,7 +2,7 @@
 
 import { get, root, token, urlOf } from "./api.js";
 import { atTime, keyMembers, kindOf, tableLink, txnLink, wholeRow } from "./changes.js";
-import { curl, tableWord, tistream } from "./commands.js";
+import { curlCommand, tableWord, tistream } from "./commands.js";
 import { fill, h } from "./dom.js";
 import { explained } from "./explained.js";
 import { count } from "./format.js";
@@ -49,7 +49,7 @@ export function showVersions({ named, path, node, signal, query }) {
   const word = tableWord(named.database, named.table);
   const copies = h("span", { class: "copies" },
     copyButton("Copy key", "Copy the key of the row", () => text),
-    copyButton("Copy curl", "Copy a curl command that reads this history", () => curl(urlOf(asked(to)), token.get() !== null)),
+    copyButton("Copy curl", "Copy a curl command that reads this history", () => curlCommand(urlOf(asked(to)), token.get() !== null)),
     word === null ? null : copyButton("Copy command", "Copy a tistream command that reads this history",
       () => tistream(["history", word, text], { cluster: named.cluster, tenant: named.tenant, to }, root)));
   fill(node, [h("div", { class: "title" }, h("h3", {}, "History of the row ", keyMembers(key)), number, h("div", { class: "tools" }, copies)),
@@ -72,7 +72,7 @@ export function showVersions({ named, path, node, signal, query }) {
       if (failed.status === undefined) throw failed;
       number.textContent = "";
       if (versions.length) trouble(problem, failed);
-      else fill(problem, [explained(failed, named, null, () => { next = null; more(); })]);
+      else fill(problem, [explained(failed, named, null, (ts) => { next = ts; more(); })]);
     }
   }
   more();

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from support import browser, golden
-from support.browser import Sight
+from support.browser import Sight, until
 from support.platform import Platform
 from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
@@ -163,6 +164,31 @@ def test_the_tail_of_a_table_needs_a_token_for_that_table_and_ends_with_it(seen:
     page.select_option("select", "all")
     page.wait_for_selector(".tail tbody tr")
     assert page.locator(".names a").count() > 1
+
+
+def test_points_in_time_show_what_a_token_grants(seen: Sight, tokens: Tokens) -> None:
+    tenant = {"cluster": "7", "tenant": SET.tenant.tenant_id}
+    pull = "/v1/clusters/7/tenants/acme/databases/shop/tables/orders/changes"
+    answer = tokens.client.get(f"{pull}?start_ts={SET.snapshot_ts}&limit=100000")
+    newest = json.loads(answer.text.splitlines()[-2])
+    page = entered(
+        seen, "#/t/7/acme/tables/shop/orders/at", tokens.made("read", **tenant, database="shop", table="orders")
+    )
+    page.wait_for_selector(".sheet tbody tr")
+    page.get_by_role("button", name="Previous change").click()
+    until(page, f"location.hash.includes('{newest['commit_ts']}')")
+    page.get_by_role("link", name="History of the row").first.click()
+    page.wait_for_selector(".tail tbody a.key")
+    page.locator(".tail tbody a.key").first.click()
+    page.wait_for_selector(".txn tbody tr")
+    assert set(page.locator(".txn tbody td:first-child").all_inner_texts()) == {"shop.orders"}
+    page.wait_for_selector(".note:has-text('only rows of shop.orders are shown')")
+    assert page.locator(".undo").count() == 0
+    told = answers(seen)
+    for view in ("at", "diff"):
+        seen.open(f"#/t/7/acme/tables/shop/items/{view}")
+        page.wait_for_selector(".detail .lost:has-text('This token may not see this')")
+    assert all("does not grant" in body for body in told if '"items"' in body)
 
 
 @pytest.mark.parametrize("table", ["orders", None])

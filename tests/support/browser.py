@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from support import kept
 from support.not_run import not_run
+from support.waiting import eventually
 
+PICTURES = os.environ.get("TISTREAM_SCREENSHOTS")
 WIDTH, HEIGHT = 1280, 800
+
+# The texts of a page whose contrast is below 4.5 to 1 (WCAG 2.2 AA), measured on what is drawn.
+CONTRASTS = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((one) => one / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const found = parse(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !node.checkVisibility() || node.closest("noscript, svg")) continue;
+    const [one, other] = [light(parse(getComputedStyle(node).color)), light(ground(node))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    if (contrast < 4.5) bad.push(`${node.textContent.slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return bad;
+}"""
 
 
 @dataclass
@@ -74,3 +103,24 @@ def sight(browser: Any, url: str, *, scheme: str = "light", **options: Any) -> I
         assert found.troubles == []
     finally:
         context.close()
+
+
+def picture(page: Any, name: str) -> None:
+    """Take a picture for docs/images, if TISTREAM_SCREENSHOTS names a directory."""
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES) / f"console-{name}.png")
+
+
+def text(page: Any, selector: str) -> str:
+    """The text of the first element."""
+    return str(page.locator(selector).first.inner_text())
+
+
+def answered(page: Any, script: str) -> Any:
+    """The value of a script in the page."""
+    return page.evaluate(script)
+
+
+def until(page: Any, script: str) -> None:
+    """Wait for it. Playwright's own wait evaluates text inside the page, which the page's policy refuses."""
+    eventually(lambda: answered(page, script))

@@ -44,26 +44,41 @@ async function ask(path, signal) {
   throw new Problem(answer.status, detail, problem);
 }
 
-export const urlOf = (path) => new URL(path, ROOT);
+export const urlOf = (path) => new URL(path, ROOT).href;
+export const root = ROOT.href;
+
+// A line of NDJSON. It keeps its text: parsed numbers do not say how they were written.
+const parsed = (line) => ({ ...JSON.parse(line), line });
+
+// Of the body of an answer: what was cut on its way is a problem too.
+async function read(part) {
+  try {
+    return await part;
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Problem(0, "The answer was cut off.", { cut: true });
+  }
+}
 
 // Every line of an NDJSON answer that ends.
-export const lines = async (path, signal) =>
-  (await (await ask(path, signal)).text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+export async function lines(path, signal) {
+  const answer = await ask(path, signal);
+  return (await read(answer.text())).split("\n").filter(Boolean).map(parsed);
+}
 
 export const get = async (path, signal) => (await ask(path, signal)).json();
 
-// Calls `take` with the events of each piece of an endless NDJSON answer, until it ends or is aborted.
+// Calls `take` with the events of each piece of an NDJSON answer, until it ends, is aborted, or `take` returns false.
 export async function follow(path, signal, take) {
   const answer = await ask(path, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await read(reader.read());
     if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    const events = lines.filter(Boolean).map((line) => JSON.parse(line));
-    if (events.length) take(events);
+    const pieces = (rest + value).split("\n");
+    rest = pieces.pop();
+    const events = pieces.filter(Boolean).map(parsed);
+    if (events.length && take(events) === false) { await reader.cancel(); return; }
   }
 }
 

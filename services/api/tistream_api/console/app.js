@@ -22,7 +22,8 @@ function told(problem) {
 }
 
 function show() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map((part) => {
+  const [address, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const parts = address.split("/").map((part) => {
     try { return decodeURIComponent(part); } catch { return part; }
   });
   const [view, cluster, tenant, section = "overview", ...rest] = parts;
@@ -37,11 +38,12 @@ function show() {
   const before = shown;
   shown = name;
   fill(main, []);
-  if (view === "t" && cluster && tenant) showTenant(main, leaving.signal, told, cluster, tenant, section, rest);
+  if (view === "t" && cluster && tenant) showTenant(main, leaving.signal, told, cluster, tenant, section, rest, query);
   else if (view === "platform") showPlatform(main, leaving.signal, told);
   else if (view === "" || view === "tenants") showTenants(main, leaving.signal, told);
   else fill(main, [lost("Nothing here", "No page of the console has this address.", "#/tenants", "All tenants")]);
-  if (before === name) document.querySelector("#sections [aria-current]")?.focus();
+  const tab = before === name ? document.querySelector("#sections [aria-current]") : null;
+  if (tab) tab.focus();
   else if (before !== null) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
 }
 

@@ -16,8 +16,9 @@ async function window_(path, start, end, signal) {
   return last.type === "resolved" && BigInt(last.resolved_ts) >= end ? { events: found, cursor: last.cursor } : null;
 }
 
-// { events, cursor }: at least the newest 50 up to `end`, or all that are kept.
-export async function lastEvents(path, end, signal) {
+// { events, cursor, newest }: at least the newest `wanted` up to `end`, or all that are kept. `newest` is the commit_ts of
+// the newest one, also where it is of more events than are shown; null if none is kept.
+export async function lastEvents(path, end, signal, wanted = WANTED) {
   let few = end;      // behind it there are too few
   let many = null;    // behind it there are too many
   let earliest = 0n;
@@ -39,10 +40,12 @@ export async function lastEvents(path, end, signal) {
     } else {
       best = found;
       few = start;
-      if (found.events.length >= WANTED || start === earliest) return found;
+      if (found.events.length >= wanted || start === earliest) break;
     }
     if (many === null) ms *= WIDER;
     else if (few - many <= 1n) break; // one commit_ts has more than are shown
   }
-  return best ?? (await window_(path, end, end, signal));
+  best ??= await window_(path, end, end, signal);
+  const last = best.events.at(-1)?.commit_ts ?? (many === null ? null : String(few));
+  return { ...best, newest: last };
 }

@@ -1,16 +1,22 @@
-// Databases and tables; of one of them its columns, and its events as they come.
+// Databases and tables; of one of them its columns and its events as they come, its rows as they were, a row's history.
 
 import { get, poll, tablePath } from "./api.js";
+import { tableLink } from "./changes.js";
+import { showDiff } from "./diff.js";
 import { fill, h } from "./dom.js";
 import { count, moment, tsToMs } from "./format.js";
 import { empty, lost, pill, tenantLink, trouble } from "./parts.js";
+import { addressOf } from "./points.js";
+import { showRows } from "./rows.js";
 import { showTail } from "./tail.js";
+import { showVersions } from "./versions.js";
 
 const EVERY_MS = 5_000;
 const TABLES_SHOWN = 500;
+const VIEWS = { at: showRows, row: showVersions, diff: showDiff }; // and the events
 
 export function showTables(context) {
-  const { cluster, tenant, path, content, signal, heard, tell, rest: [database, name] } = context;
+  const { cluster, tenant, path, content, signal, heard, tell, rest: [database, name, view] } = context;
   let databases = [];
   let text = "";
   // One stop of Tab, whatever the number of tables: arrows go through them.
@@ -71,25 +77,49 @@ export function showTables(context) {
     fill(detail, [empty("Choose a table", "Its columns and its events are shown here.")]);
     return;
   }
-  showTable(context, detail, database, name);
+  const named = { cluster, tenant, database, table: name };
+  if (view === undefined) showEvents(context, detail, named);
+  else if (VIEWS[view]) showPast(context, detail, named, view);
+  else fill(detail, [lost("Nothing here", "A table has no such view.", tableLink(cluster, tenant, database, name), `Events of ${database}.${name}`)]);
 }
 
-function showTable(context, detail, database, name) {
-  const { cluster, tenant, signal } = context;
+// The views of a table; `ts` is the time that is shown, with which the others begin.
+function viewTabs({ cluster, tenant, database, table }, view, ts = null) {
+  const tab = (of, title, query) => h("a", {
+    href: tableLink(cluster, tenant, database, table, of, addressOf(query)), "aria-current": of === view ? "page" : null,
+  }, title);
+  return h("nav", { class: "tabs", "aria-label": `Views of ${table}` },
+    tab("", "Events", {}), tab("at", "As it was", { ts }), tab("diff", "Differences", { from: ts }));
+}
+
+function showPast({ path: tenantPath, signal, query }, detail, named, view) {
+  const { cluster, tenant, database, table } = named;
+  const tabs = h("div");
+  const node = h("div");
+  const moved = (ts) => fill(tabs, [viewTabs(named, view, ts)]);
+  moved(null);
+  fill(detail, [h("div", { class: "title" }, h("h2", {}, `${database}.${table}`)), tabs, node]);
+  VIEWS[view]({ named, path: tablePath(cluster, tenant, database, table), tenantPath, node, signal, query, moved });
+}
+
+function showEvents(context, detail, named) {
+  const { cluster, tenant, database, table: name } = named;
+  const { signal } = context;
   const columns = h("div");
   const tail = h("div");
   const problem = h("div");
   const path = tablePath(cluster, tenant, database, name);
-  fill(detail, [h("div", { class: "title" }, h("h2", {}, `${database}.${name}`)), problem, columns, tail]);
+  fill(detail, [h("div", { class: "title" }, h("h2", {}, `${database}.${name}`)), viewTabs(named, ""), problem, columns, tail]);
   const leave = new AbortController();
   const own = AbortSignal.any([signal, leave.signal]);
   const gone = (failed) => {
     if (failed?.status !== 404) return false;
     leave.abort();
-    fill(detail, [lost("No such table", `${database}.${name} is not there now.`, `${tenantLink(cluster, tenant)}/tables`, "The tables there are")]);
+    fill(detail, [lost("No such table", `${database}.${name} is not there now.`, `${tenantLink(cluster, tenant)}/tables`, "The tables there are"),
+      h("p", { class: "note" }, "It may have been there: ", h("a", { href: tableLink(cluster, tenant, database, name, "at") }, "as it was"))]);
     return true;
   };
-  showTail({ path, node: tail, signal: own, name, gone });
+  showTail({ path, node: tail, signal: own, named, gone });
   poll(EVERY_MS, own, async () => {
     const schema = await get(`${path}/schema`, own);
     fill(columns, [h("details", { "data-columns": true },

@@ -1,58 +1,34 @@
 // Events of a table as they come: one endless pull. Pausing ends it; going on begins at the cursor, so nothing is missed.
 
-import { after, follow, get, token, urlOf } from "./api.js";
+import { Problem, after, follow, get, token, urlOf } from "./api.js";
+import { change, historyLink, keyMembers, kindOf } from "./changes.js";
+import { curlCommand } from "./commands.js";
 import { fill, h } from "./dom.js";
 import { clock, count, msToTs, tsToMs, zone } from "./format.js";
 import { lastEvents } from "./last.js";
 import { copyButton, trouble } from "./parts.js";
 
 const SHOWN = 200;
-const CELL_CHARS = 120;
 const FROM = [ // pairs: an object would put its numbers first
   ["last", "the newest 50, and on"], ["now", "from now on"], ["60", "from a minute ago"],
   ["3600", "from an hour ago"], ["all", "from the beginning"],
 ];
 
-function said(value) {
-  const text = value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value);
-  return text.length > CELL_CHARS ? `${text.slice(0, CELL_CHARS)}…` : text;
-}
-
-const member = (name, ...values) => h("span", { class: "member" }, h("i", {}, name), ...values);
-const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
-const kindOf = (event) => (event.op === "delete" ? "delete" : event.old_row ? "update" : "put");
-
-// Of an update what changed, of others the row.
-function change(event) {
-  const row = event.row ?? event.old_row ?? {};
-  if (kindOf(event) === "update") {
-    const changed = Object.keys(row).filter((name) => !same(row[name], event.old_row[name]));
-    if (!changed.length) return h("span", { class: "note" }, "nothing that is shown changed");
-    return changed.map((name) => member(name, h("s", {}, said(event.old_row[name] ?? null)), " → ", h("b", {}, said(row[name]))));
-  }
-  const others = Object.entries(row).filter(([name]) => !(name in event.key));
-  return others.map(([name, value]) => member(name, h(event.op === "delete" ? "s" : "b", {}, said(value))));
-}
-
-function line(event) {
+function line(event, named) {
   const at = h("td", { class: "number" }, h("time", { title: `commit_ts ${event.commit_ts}` }, clock(tsToMs(event.commit_ts), true)));
   if (event.type === "ddl") {
     return h("tr", { class: "is-ddl" }, at, h("td", {}, "ddl"), h("td", { colspan: 2 }, h("code", {}, event.query || event.action)));
   }
   const kind = kindOf(event);
   return h("tr", { class: `is-${kind}` }, at, h("td", {}, kind),
-    h("td", { class: "key" }, Object.entries(event.key).map(([name, value]) => member(name, h("b", {}, said(value))))),
+    h("td", { class: "key" }, h("a", { href: historyLink(named, event), title: "History of this row" }, keyMembers(event.key))),
     h("td", {}, change(event)));
 }
 
-// A command for a shell: names are percent-encoded, the quote too, and the token is not in it.
-function commandFor(path, cursor) {
-  const url = urlOf(`${path}/changes?cursor=${encodeURIComponent(cursor)}&limit=1000`).href.replaceAll("'", "%27");
-  const bearer = token.get() === null ? "" : '-H "Authorization: Bearer $TISTREAM_TOKEN" ';
-  return `curl -sS --fail-with-body ${bearer}'${url}'`;
-}
+const commandFor = (path, cursor) =>
+  curlCommand(urlOf(`${path}/changes?cursor=${encodeURIComponent(cursor)}&limit=1000`), token.get() !== null);
 
-export function showTail({ path, node, signal, name, gone }) {
+export function showTail({ path, node, signal, named, gone }) {
   let from = "last";
   let cursor = null;
   let earliest = 0n;
@@ -72,13 +48,13 @@ export function showTail({ path, node, signal, name, gone }) {
     copyButton("Copy cursor", "Copy the cursor behind the newest event", () => cursor ?? ""),
     copyButton("Copy curl", "Copy a command that goes on behind the newest event", () => commandFor(path, cursor)));
   fill(node, [h("div", { class: "title" }, h("h3", {}, "Events"), number, h("div", { class: "tools" }, begin, go, copies)), problem, nothing,
-    h("div", { class: "table-frame tail" }, h("table", { "aria-label": `Events of ${name}, newest first` },
+    h("div", { class: "table-frame tail" }, h("table", { "aria-label": `Events of ${named.table}, newest first` },
       h("thead", {}, h("tr", {}, [`Committed (${zone(Date.now())})`, "What", "Key", "Row"].map((title) => h("th", { scope: "col" }, title)))), body))]);
 
   function draw() {
     drawing = false;
     if (waiting.length) {
-      const fresh = waiting.slice(-SHOWN).map(line).reverse();
+      const fresh = waiting.slice(-SHOWN).map((event) => line(event, named)).reverse();
       waiting = [];
       lines = [...fresh, ...lines];
       body.prepend(...fresh);
@@ -137,7 +113,8 @@ export function showTail({ path, node, signal, name, gone }) {
           earliest = BigInt(failed.more.earliest_ts); // what lies below is not kept
           continue;
         }
-        trouble(problem, failed.status === undefined ? { message: "The stream was cut; it goes on at its cursor.", status: 0 } : failed);
+        if (!(failed instanceof Problem)) throw failed;
+        trouble(problem, failed.more.cut ? { message: "The stream was cut; it goes on at its cursor.", status: 0 } : failed);
         if ([401, 403].includes(failed.status)) { stop(); return; }
       }
       await after(1_000, own);

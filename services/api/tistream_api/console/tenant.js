@@ -7,13 +7,14 @@ import { fill, h } from "./dom.js";
 import { duration, shortKey, tsToMs } from "./format.js";
 import { STAGES, STAGE_NAMES, copyButton, empty, lost, pill, table, tenantLink, time, trouble } from "./parts.js";
 import { showTables } from "./tables.js";
+import { showTxn } from "./txn.js";
 
 const EVERY_MS = 2_000;
 const SLICES_SHOWN = 20;
 const SECTIONS = { overview: "Overview", tables: "Tables", ddl: "DDL history", placement: "Placement" };
 const kept = { minutes: 5 };
 
-export function showTenant(main, signal, told, cluster, tenant, section, rest) {
+export function showTenant(main, signal, told, cluster, tenant, section, rest, query) {
   document.title = `${cluster}/${tenant} · TiStream`;
   const path = tenantPath(cluster, tenant);
   const leave = new AbortController();
@@ -41,7 +42,7 @@ export function showTenant(main, signal, told, cluster, tenant, section, rest) {
     try {
       one = await get(`${path}/status`, signal);
     } catch (failed) { // a token for a part of the tenant: the rest of the page may do without
-      if (failed.status !== 403 || section !== "tables") throw failed;
+      if (failed.status !== 403 || !["tables", "txn"].includes(section)) throw failed;
       fill(facts, ["this token sees a part of the tenant"]);
       return null;
     }
@@ -53,8 +54,8 @@ export function showTenant(main, signal, told, cluster, tenant, section, rest) {
     fill(facts, [pill(state), h("span", {}, `${duration(one.lag_seconds)} behind`), h("span", {}, "served up to ", time(one.resolved_ts)), copy]);
     return one;
   };
-  const context = { cluster, tenant, path, content, signal, heard, tell, rest };
-  const views = { overview: showOverview, tables: showTables, ddl: showDdl, placement: showPlacement };
+  const context = { cluster, tenant, path, content, signal, heard, tell, rest, query };
+  const views = { overview: showOverview, tables: showTables, ddl: showDdl, placement: showPlacement, txn: showTxn };
   if (views[section]) views[section](context);
   else fill(content, [lost("Nothing here", "A tenant has no such section.", tenantLink(cluster, tenant), `Overview of ${cluster}/${tenant}`)]);
 }

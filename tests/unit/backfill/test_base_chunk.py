@@ -45,13 +45,13 @@ def read(body: bytes, identity: ChunkId = ID) -> list[dict[str, Any]]:
 )
 def test_rows_come_back(rows: dict[bytes, tuple[bytes, int | None]]) -> None:
     ordered = sorted((b"b" + key, *more) for key, more in rows.items())
-    body = write_chunk(rows_of(ordered), ID, SPAN, S)
+    body = write_chunk([rows_of(ordered)], ID, SPAN, S)
     assert [tuple(row.values()) for row in read(body)] == ordered
 
 
 def test_a_chunk_of_many_row_groups_comes_back() -> None:
     table = rows_of([(b"b%08d" % number, random.Random(number).randbytes(400), None) for number in range(50_000)])
-    body = write_chunk(table, ID, SPAN, S)
+    body = write_chunk([table], ID, SPAN, S)
     objects = MemoryObjectStore()
     objects.put(KEY, body)
     chunk = open_chunk(objects, ID)
@@ -62,7 +62,7 @@ def test_a_chunk_of_many_row_groups_comes_back() -> None:
 
 def test_equal_rows_give_equal_bytes() -> None:
     table = rows_of([(b"b", b"1", 5), (b"c", b"2", None)])
-    assert write_chunk(table, ID, SPAN, S) == write_chunk(table, ID, SPAN, S)
+    assert write_chunk([table], ID, SPAN, S) == write_chunk([table], ID, SPAN, S)
 
 
 GOOD = {
@@ -137,7 +137,7 @@ def test_nulls_are_refused() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_any_flipped_bit_is_refused_or_harmless(seed: int) -> None:
     rng = random.Random(seed)
-    body = write_chunk(rows_of(TWO), ID, SPAN, S)
+    body = write_chunk([rows_of(TWO)], ID, SPAN, S)
     damaged = change_files.flipped(body, rng.randrange(len(body)))
     try:
         found = read(damaged)
@@ -148,7 +148,7 @@ def test_any_flipped_bit_is_refused_or_harmless(seed: int) -> None:
 
 def test_a_chunk_must_have_the_span_of_the_plan() -> None:
     objects = MemoryObjectStore()
-    objects.put(KEY, write_chunk(rows_of(TWO), ID, SPAN, S))
+    objects.put(KEY, write_chunk([rows_of(TWO)], ID, SPAN, S))
     chunk = open_chunk(objects, ID)
     check_span(chunk, SPAN)
     with pytest.raises(CorruptObject, match=r"its span \[61, 6e\) is not that of chunk 0 in the plan, \[61, \)"):
@@ -158,7 +158,7 @@ def test_a_chunk_must_have_the_span_of_the_plan() -> None:
 def test_our_own_chunks_are_sound() -> None:
     for rows in ([(b"z", b"", None)], [(b"c", b"", None), (b"b", b"", None)]):
         with pytest.raises(InvariantBroken):
-            write_chunk(rows_of(rows), ID, SPAN, S)
+            write_chunk([rows_of([row]) for row in rows], ID, SPAN, S)
 
 
 def test_a_plan_comes_back() -> None:

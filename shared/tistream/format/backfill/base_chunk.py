@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -128,19 +128,12 @@ def read_group(chunk: BaseChunk, source: SparseFile, index: int, after: bytes | 
     return table
 
 
-def write_chunk(table: pa.Table, identity: ChunkId, span: KeySpan, base_ts: int) -> bytes:
-    """Encode rows, sorted by key, as a chunk. `table`: columns of SCHEMA, of any binary type. Raises InvariantBroken if
-    a key is out of order or outside of the span."""
-    table = table.select(SCHEMA.names).cast(SCHEMA)
-    keys = table.column("key").combine_chunks()
-    if len(keys) and not (keys[0].as_py() in span and keys[-1].as_py() in span):
-        raise InvariantBroken(
-            28, f"a chunk of [{shown_key(span.start)}, {shown_key(span.end)}) has a key outside of it"
-        )
-    if len(keys) > 1 and not pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py():
-        raise InvariantBroken(28, f"the keys of a chunk of [{shown_key(span.start)}, …) are not in order")
+def write_chunk(tables: Iterable[pa.Table], identity: ChunkId, span: KeySpan, base_ts: int) -> bytes:
+    """Encode rows as a chunk. `tables`: the rows in order of their keys, columns of SCHEMA, of any binary type. One
+    table at a time is in memory. Raises InvariantBroken if a key is out of order or outside of the span."""
     sink = io.BytesIO()
     crcs: list[str] = []
+    rows, after = 0, None
     with pq.ParquetWriter(
         sink,
         SCHEMA,
@@ -151,11 +144,13 @@ def write_chunk(table: pa.Table, identity: ChunkId, span: KeySpan, base_ts: int)
         write_statistics=["key"],
         store_schema=False,
     ) as writer:
-        rows, written = _group_rows(table), sink.tell()
-        for at in range(0, table.num_rows, rows):
-            writer.write_table(table.slice(at, rows), row_group_size=rows)
-            crcs.append(f"{zlib.crc32(sink.getbuffer()[written:]):08x}")
-            written = sink.tell()
+        written = sink.tell()
+        for table in tables:
+            for part in _parts(table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()):
+                after = _checked_last(part, span, after)
+                writer.write_table(part, row_group_size=part.num_rows)
+                crcs.append(f"{zlib.crc32(sink.getbuffer()[written:]):08x}")
+                written, rows = sink.tell(), rows + part.num_rows
         said = {
             "base_version": VERSION,
             "cluster_id": identity.tenant.cluster_id,
@@ -163,7 +158,7 @@ def write_chunk(table: pa.Table, identity: ChunkId, span: KeySpan, base_ts: int)
             "start_key": span.start.hex(),
             "end_key": span.end.hex(),
             "base_ts": str(base_ts),
-            "rows": str(table.num_rows),
+            "rows": str(rows),
             "row_group_crc32": ",".join(crcs),
         }
         writer.add_key_value_metadata({f"tistream.{name}": value for name, value in said.items()})
@@ -192,18 +187,35 @@ def _span(key: str, said: Mapping[str, str]) -> KeySpan:
 
 
 def _check_order(chunk: BaseChunk, index: int, keys: pa.Array, after: bytes | None) -> None:
-    bad: bytes | None = None
-    if after is not None and keys[0].as_py() <= after:
-        bad = keys[0].as_py()
-    elif len(keys) > 1:
-        rising = pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))
-        at = pc.index(rising, False).as_py()
-        bad = keys[at + 1].as_py() if at >= 0 else None
+    bad = _first_not_rising(keys, after)
     if bad is not None:
         raise CorruptObject(chunk.key, f"row group {index}: key {shown_key(bad)} is not above the key before it")
 
 
-def _group_rows(table: pa.Table) -> int:
-    """Rows of each row group, so that none has much more than GROUP_BYTES."""
+def _first_not_rising(keys: pa.Array, after: bytes | None) -> bytes | None:
+    """The first key that is not above the key before it; the key before the first is `after`."""
+    first: bytes = keys[0].as_py()
+    if after is not None and first <= after:
+        return first
+    at: int = pc.index(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1)), False).as_py()
+    found: bytes | None = keys[at + 1].as_py() if at >= 0 else None
+    return found
+
+
+def _checked_last(part: pa.Table, span: KeySpan, after: bytes | None) -> bytes:
+    """The last key of rows to be written. Raises InvariantBroken."""
+    keys = part.column("key").chunk(0)
+    last: bytes = keys[-1].as_py()
+    shown = f"[{shown_key(span.start)}, {shown_key(span.end)})"
+    if (bad := _first_not_rising(keys, after)) is not None:
+        raise InvariantBroken(28, f"a chunk of {shown}: key {shown_key(bad)} is not above the key before it")
+    if keys[0].as_py() not in span or last not in span:
+        raise InvariantBroken(28, f"a chunk of {shown} has a key outside of it")
+    return last
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """Cut rows into row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes."""
     bytes_each: int = max(1, table.nbytes // max(1, table.num_rows))
-    return max(1, min(GROUP_ROWS, GROUP_BYTES // bytes_each))
+    rows = max(1, min(GROUP_ROWS, GROUP_BYTES // bytes_each))
+    return (table.slice(at, rows).combine_chunks() for at in range(0, table.num_rows, rows))

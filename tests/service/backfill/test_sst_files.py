@@ -42,15 +42,15 @@ def bucket(rows: list[Row], end: bytes = TABLE.end) -> tuple[MemoryObjectStore, 
     backup.region("1/2_3_aa_9", TABLE.start, end, rows)
     objects = MemoryObjectStore()
     for name, body in backup.finish().items():
-        objects.put(f"full/{name}", body)
-    return objects, sst_pairs(parse_backup("full/backupmeta", backup.objects["backupmeta"]).inline.files)
+        objects.put(name, body)
+    return objects, sst_pairs(parse_backup("backupmeta", backup.objects["backupmeta"]).inline.files)
 
 
 def read(
     objects: MemoryObjectStore, pair: SstPair, folder: Path, span: KeySpan = TABLE
 ) -> list[tuple[bytes, int, bytes]]:
-    local = fetch_pair(objects, "full/", pair, folder)
-    tables = list(read_rows(local, "full/", span, S))
+    local = fetch_pair(objects, pair, folder)
+    tables = list(read_rows(local, span, S))
     return [(row["key"], row["commit_ts"], row["value"]) for table in tables for row in table.to_pylist()]
 
 
@@ -79,7 +79,7 @@ def test_index_entries_are_left_out(tmp_path: Path) -> None:
 def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
     objects, (pair,) = bucket(some_rows(300, seed=5))
     assert pair.default is not None
-    key = f"full/{pair.default.name}"
+    key = pair.default.name
     body = objects.get(key)
     objects.put(key, body[:100] + bytes([body[100] ^ 1]) + body[101:])
     with pytest.raises(CorruptObject, match=r"1/2_3_aa_9_default\.sst: fails its SHA-256"):
@@ -95,7 +95,7 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
 def test_a_damaged_block_is_found_without_a_sha256(tmp_path: Path) -> None:
     objects, (pair,) = bucket(some_rows(300, seed=6))
     bare = replace(pair, write=replace(pair.write, sha256=b""))
-    key = f"full/{pair.write.name}"
+    key = pair.write.name
     body = objects.get(key)
     objects.put(key, body[:100] + bytes([body[100] ^ 1]) + body[101:])
     with pytest.raises(CorruptObject, match=r"1/2_3_aa_9_write\.sst"):
@@ -105,7 +105,7 @@ def test_a_damaged_block_is_found_without_a_sha256(tmp_path: Path) -> None:
 def test_an_encrypted_file_is_no_sst_file(tmp_path: Path) -> None:
     objects, (pair,) = bucket(some_rows(30, seed=7))
     bare = replace(pair, write=replace(pair.write, sha256=b"", size=0))
-    objects.put(f"full/{pair.write.name}", random.Random(1).randbytes(4_000))
+    objects.put(pair.write.name, random.Random(1).randbytes(4_000))
     with pytest.raises(CorruptObject, match="it is encrypted, or no SST file"):
         read(objects, bare, tmp_path)
 
@@ -141,9 +141,9 @@ def test_entries_that_no_full_backup_holds_are_refused(
 ) -> None:
     objects, (pair,) = bucket([(record_key(1), 5, 9, b"x" * 300)])
     assert pair.default is not None
-    objects.put(f"full/{pair.write.name}", sst(write))
+    objects.put(pair.write.name, sst(write))
     if default:
-        objects.put(f"full/{pair.default.name}", sst(default))
+        objects.put(pair.default.name, sst(default))
     stated = replace(pair.write, sha256=b"", size=0)
     found = SstPair(stated, replace(pair.default, sha256=b"", size=0) if default else None)
     with pytest.raises(CorruptObject, match=reason):

@@ -38,23 +38,22 @@ class LocalPair:
     folder: Path
 
 
-def fetch_pair(objects: ObjectStore, prefix: str, pair: SstPair, folder: Path) -> LocalPair:
-    """Copy a pair of files from the backup below `prefix` to an empty folder, and check them. Raises NotFoundYet,
+def fetch_pair(backup: ObjectStore, pair: SstPair, folder: Path) -> LocalPair:
+    """Copy a pair of files from the backup's object store to an empty folder, and check them. Raises NotFoundYet,
     CorruptObject."""
     for file in (pair.write, pair.default):
         if file is not None:
-            _fetch(objects, f"{prefix}{file.name}", file, folder / f"{file.cf}.sst")
+            _fetch(backup, file, folder / f"{file.cf}.sst")
     return LocalPair(pair, folder)
 
 
-def read_rows(local: LocalPair, prefix: str, span: KeySpan, base_ts: int) -> Iterator[pa.Table]:
+def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Table]:
     """The rows of a span, in key order, as tables of base_chunk.SCHEMA with at most BATCH_ROWS rows.
 
     Raises CorruptObject, also if the pair lies in the span completely and has another number of rows than the backup
     states.
     """
     pair, joiner = local.pair, RowJoiner(base_ts)
-    where = f"{prefix}{pair.write.name}"
     try:
         with ExitStack() as stack:
             write = stack.enter_context(_opened(local.folder, pair.write, span))
@@ -71,10 +70,10 @@ def read_rows(local: LocalPair, prefix: str, span: KeySpan, base_ts: int) -> Ite
             if default is not None and len(default.next(1)[0]):
                 raise SstMismatch("its default file has values that no write record needs")
     except (SstMismatch, _RocksError) as error:
-        raise CorruptObject(where, str(error)) from error
+        raise CorruptObject(pair.write.name, str(error)) from error
     whole = span.start <= pair.write.start_key and (not span.end or b"" < pair.write.end_key <= span.end)
     if whole and joiner.entries != pair.rows:
-        raise CorruptObject(where, f"holds {joiner.entries} rows; the backup states {pair.rows}")
+        raise CorruptObject(pair.write.name, f"holds {joiner.entries} rows; the backup states {pair.rows}")
 
 
 class _RocksError(Exception):
@@ -128,7 +127,8 @@ def _opened(folder: Path, file: BackupFile, span: KeySpan) -> Iterator[_Entries]
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _fetch(objects: ObjectStore, key: str, file: BackupFile, path: Path) -> None:
+def _fetch(objects: ObjectStore, file: BackupFile, path: Path) -> None:
+    key = file.name
     size = objects.head(key).size
     if file.size and size != file.size:
         raise CorruptObject(key, f"has {size} bytes; the backup records {file.size}")

@@ -228,6 +228,12 @@ class History:
         """Whether any TableInfo ever contained the id, visible or not, system schemas included."""
         return self._current.ever_named(physical_id)
 
+    def at_snapshot(self, physical_id: int) -> bool:
+        """Whether a visible table had the id at `snapshot_ts`. Raises Gone."""
+        self._refuse_below(self.snapshot_ts)
+        owner = self._owners.get(physical_id)
+        return owner is not None and owner.at(self.snapshot_ts) is not None
+
     def schema_version_before(self, commit_ts: int) -> int:
         """The highest schema version whose Diff was committed strictly before `commit_ts`; 0 before the first."""
         self._refuse_below(commit_ts - 1)

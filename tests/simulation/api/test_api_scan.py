@@ -16,7 +16,7 @@ from tistream.pool.rows import read_rows
 from tistream.pool.writer import write_segment
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.ndjson import NdjsonEncoder
-from tistream_api.pull.start import Answer
+from tistream_api.pull.admitted import Answer
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.scan import REPLANS, Budget, Scan

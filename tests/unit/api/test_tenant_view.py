@@ -31,9 +31,10 @@ from tistream_api.admission.memory_budget import SHARE_BYTES, Memory
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import Limits
 from tistream_api.metrics import ApiMetrics
+from tistream_api.pull.admitted import Answer
 from tistream_api.pull.decode_slots import Working
 from tistream_api.pull.guarded_progress import LOOK_MS
-from tistream_api.pull.start import Answer, Pulls
+from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Position, Scope, encode
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.row_events import Barrier

@@ -6,24 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from starlette.requests import ClientDisconnect
-
 from tistream import trace
 from tistream.clock import Clock
-from tistream.errors import InvalidRequest, TooManyRequests, UnknownName
+from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream.trace import Span
-from tistream_api.admission.memory_budget import Memory, Room
+from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.encode.compression import compressed
 from tistream_api.encode.encoding import Encoder, new_encoder
 from tistream_api.encode.one_stream import one_stream
-from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead, ShownNames
 from tistream_api.metrics import ApiMetrics
+from tistream_api.pull.admitted import Admission, Answer, Asking
 from tistream_api.pull.answer import Pull, ScanFrom
 from tistream_api.pull.decode_slots import Working, WorkingEncoder
-from tistream_api.pull.guarded_progress import Metered, Watched
 from tistream_api.read import cursor as cursors
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.scan import Budget
@@ -31,37 +28,6 @@ from tistream_api.read.source_contract import Batch
 from tistream_api.read.wanted import wanted
 from tistream_api.request.params import PullParams
 from tistream_api.tenant.tenant_view import TenantView
-
-
-class Answer:
-    """An answer's bytes, and the slot that it holds until it ends or is dropped."""
-
-    def __init__(self, chunks: Iterator[Piece], release: Callable[[], None]) -> None:
-        self._chunks = chunks
-        self._release: Callable[[], None] | None = release
-        self._first: Piece | None = None
-
-    def begin(self) -> None:
-        """Make the first bytes, so that errors of the request are raised while it can still get a status."""
-        self._first = next(self._chunks, None)
-
-    def __iter__(self) -> Iterator[Piece]:
-        try:
-            if self._first is not None:
-                yield self._first
-            self._first = None
-            yield from self._chunks
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Release the slot. Idempotent."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
-
-    def __del__(self) -> None:
-        self.close()
 
 
 @dataclass(slots=True)
@@ -111,63 +77,28 @@ class Pulls:
         gone: Callable[[], bool],
         request: Span,
     ) -> Answer:
-        tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-        self.limits.begin_pull(tenant)
-        if not self.slots.acquire(blocking=False):
-            self.limits.end_pull(tenant)
-            raise TooManyRequests("as many pulls as this server answers at once are under way")
+        asking = Asking(still, rows, counted, may_read, gone)
+        admitted = Admission(self.clock, self.slots, self.limits, self.metrics, self.memory).begin(
+            view, scope.call, asking, request
+        )
         try:
             counted()
             with trace.child("wait fresh"):
                 view.wait_fresh()
             start = self._start(view, scope, params)
+            one = one_stream(params, view.source, scope, view.resolved_ts)
+            coded = compressed(new_encoder(params, one), params.coding)
         except BaseException:
-            self.slots.release()
-            self.limits.end_pull(tenant)
+            admitted.release()
             raise
-        events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
-        under_way = self.metrics.pulls.labels(scope.call)
-
-        totals = [0, 0, 0]
-
-        def count(events_sent: int, rows_sent: int, bytes_sent: int) -> None:
-            events.inc(events_sent)
-            sent.inc(bytes_sent)
-            rows(rows_sent)
-            for at, more in enumerate((events_sent, rows_sent, bytes_sent)):
-                totals[at] += more
-
-        def alive() -> None:
-            if gone():
-                raise ClientDisconnect
-
-        room = Room(self.memory, tenant, alive)
-
-        def release() -> None:
-            room.close()
-            under_way.dec()
-            self.slots.release()
-            self.limits.end_pull(tenant)
-            request.set(dict(zip(("tistream.events", "tistream.rows", "tistream.bytes"), totals, strict=True)))
-            request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
-
-        under_way.inc()
-        one = one_stream(params, view.source, scope, view.resolved_ts)
-        coded = compressed(new_encoder(params, one), params.coding)
-        encoder: Encoder = WorkingEncoder(coded, self.working, tenant, alive)
+        encoder: Encoder = WorkingEncoder(coded, self.working, admitted.tenant, asking.alive)
         if may_read is not None:
             encoder = ShownNames(encoder, may_read)
-        watched = Watched(view, lambda: not gone() and still(), self.clock)
-        scanner = self._scanner(view, scope, params.events, alive)
-        pull = Pull(scope, params, start, watched, scanner, self.clock, count, encoder, one, room)
-        metered = Metered(watched, self.limits, tenant)
-        answer = Answer(metered.pieces(pull.answer()), release)
-        try:
-            answer.begin()
-        except BaseException:
-            answer.close()
-            raise
-        return answer
+        scanner = self._scanner(view, scope, params.events, asking.alive)
+        pull = Pull(
+            scope, params, start, admitted.watched, scanner, self.clock, admitted.count, encoder, one, admitted.room
+        )
+        return admitted.answer(pull.answer())
 
     def _start(self, view: TenantView, scope: Scope, params: PullParams) -> Position:
         if params.cursor is not None:

@@ -83,34 +83,46 @@ class Scope:
 def encode(scope: Scope, at: Position) -> str:
     """The cursor's text, which is valid for this scope alone."""
     head = _HEAD.pack(VERSION, scope.digest(), at.commit_ts, at.place, at.start_ts, at.table_id, at.op)
-    body = head + at.key
+    return seal(head + at.key)
+
+
+def seal(body: bytes) -> str:
+    """The text of a cursor with this body. `unseal` notices a changed letter."""
     return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
+
+
+def unseal(text: str) -> bytes:
+    """The body of a cursor. Raises InvalidRequest for a text that `seal` did not make."""
+    raw = _raw(text)
+    if len(raw) < _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
+        raise bad_cursor("was not issued by this service")
+    return raw[:-_CHECK_BYTES]
 
 
 def decode(scope: Scope, text: str) -> Position:
     """Parse a cursor's text. Raises InvalidRequest if it is malformed or belongs to another scope."""
-    raw = _raw(text)
-    if len(raw) < _HEAD.size + _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
-        raise _bad("was not issued by this service")
+    raw = unseal(text)
+    if len(raw) < _HEAD.size:
+        raise bad_cursor("was not issued by this service")
     version, digest, commit_ts, place, start_ts, table_id, op = _HEAD.unpack_from(raw)
     if version != VERSION:
-        raise _bad(f"is of version {version}; this program knows {VERSION}")
+        raise bad_cursor(f"is of version {version}; this program knows {VERSION}")
     if digest != scope.digest():
-        raise _bad(f"belongs to another call, tenant, database or table than this {scope.call}")
+        raise bad_cursor(f"belongs to another call, tenant, database or table than this {scope.call}")
     if min(commit_ts, start_ts, table_id) < 0 or place not in tuple(Place) or op > 1:
-        raise _bad("was not issued by this service")
-    return Position(commit_ts, Place(place), start_ts, table_id, op, raw[_HEAD.size : -_CHECK_BYTES])
+        raise bad_cursor("was not issued by this service")
+    return Position(commit_ts, Place(place), start_ts, table_id, op, raw[_HEAD.size :])
 
 
 def _raw(text: str) -> bytes:
     if not text.isascii() or not _TEXT.fullmatch(text):
-        raise _bad("was not issued by this service")
+        raise bad_cursor("was not issued by this service")
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as error:
-        raise _bad("was not issued by this service") from error
+        raise bad_cursor("was not issued by this service") from error
     if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # the unused bits behind the last byte were changed
-        raise _bad("was not issued by this service")
+        raise bad_cursor("was not issued by this service")
     return raw
 
 
@@ -118,5 +130,6 @@ def _check(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_CHECK_BYTES, person=b"tistream-cursor").digest()
 
 
-def _bad(why: str) -> InvalidRequest:
+def bad_cursor(why: str) -> InvalidRequest:
+    """The error for a cursor that cannot be used."""
     return InvalidRequest(f"cursor {why}", {"parameter": "cursor"})

@@ -13,7 +13,7 @@ from tistream.concurrency import Lock
 from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
-from tistream.schema.history import History, ListedTable
+from tistream.schema.history import Bearer, History, ListedTable
 from tistream.schema.visible import TableVersion, fold
 from tistream_api.read import plan
 from tistream_api.read.cursor import Scope
@@ -152,6 +152,30 @@ class TenantSource:
         with self._lock:
             found = self._history().visible_tables(ts, database)
             return next((version for version in found if version.folded == name), None)
+
+    def bearers(self, scope: Scope, window: Window) -> list[Bearer]:
+        """The tables that have the scope's name at any ts of the window, with their physical ids. The scope must name a
+        database."""
+        assert scope.database is not None
+        with self._lock:
+            return self._history().bearers(scope.database, scope.table, window.low, window.high)
+
+    def tables_at(self, ts: int, scope: Scope) -> list[TableVersion]:
+        """The base tables of the scope that are visible at `ts`, by logical id."""
+        with self._lock:
+            history = self._history()
+            databases = history.databases(ts) if scope.database is None else [scope.database]
+            found = [version for database in databases for version in history.visible_tables(ts, database)]
+        if scope.table is not None:
+            found = [version for version in found if version.folded[1] == fold(scope.table)]
+        return sorted((one for one in found if one.head.kind == "table"), key=lambda one: one.head.id)
+
+    def older_than_tenant(self, physical_ids: Iterable[int]) -> bool:
+        """Whether any of these ids had rows that no log holds, because its table or partition existed at the tenant's
+        snapshot. False once retention has dropped that part of the history."""
+        with self._lock:
+            history = self._history()
+            return history.base_ts == history.snapshot_ts and any(map(history.at_snapshot, physical_ids))
 
     def schema_version(self, ts: int) -> int:
         """The schema version in force at `ts`."""

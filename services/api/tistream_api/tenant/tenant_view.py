@@ -18,6 +18,7 @@ from tistream.errors import TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
+from tistream.pool.versions.plan import Shard, shards_of
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.schema_client import SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
@@ -73,6 +74,7 @@ class TenantView:
         self._covers: dict[int, list[Cover]] = {}  # by task of the route: the logs that its rows were last read from
         self._shared = SharedSegments()
         self._segments = SegmentIndex()
+        self._shards: list[Shard] = []
         self._progress: dict[int, int] = {}
         self._resolved_ts = self._flushed_ts = self._retained_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
@@ -121,6 +123,11 @@ class TenantView:
             peers = sorted({peer.split()[0] for peer in self.problems})
             told = f"no answer from {', '.join(peers)}" if peers else "it is being read"
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
+
+    def shards(self) -> list[Shard]:
+        """The versions of every key up to resolved_ts, in key order, as the last refresh found them."""
+        with self._lock:
+            return self._shards
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """Wait until resolved_ts > `ts`, the time has passed or the service stops. Returns whether resolved_ts is
@@ -270,9 +277,12 @@ class TenantView:
         self._shared.update(cover.log for covers in self._covers.values() for cover in covers)
         states = (cover.log.view.state for covers in self._covers.values() for cover in covers)
         retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
+        routed = [self._covers.get(task.task_id) for task in tasks]
         # Together, so that a reader whose segment has disappeared sees the retained_ts that explains it.
         with self._lock:
             self._segments.update(self._shared.segments)
+            if all(routed):  # the tasks of one route share no key
+                self._shards = shards_of(cover for covers in routed for cover in covers or ())
             self._retained_ts = max(self._retained_ts, retained_ts)
         return progress
 

@@ -1,0 +1,145 @@
+"""Admission of a read: its place among the pulls under way, its share of memory, and what is counted while it sends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from starlette.requests import ClientDisconnect
+
+from tistream.clock import Clock
+from tistream.errors import TooManyRequests
+from tistream.trace import Span
+from tistream_api.admission.memory_budget import Memory, Room
+from tistream_api.admission.tenant_limits import Tenant, TenantLimits
+from tistream_api.encode.piece import Piece
+from tistream_api.encode.shown_names import MayRead
+from tistream_api.metrics import ApiMetrics
+from tistream_api.pull.guarded_progress import Metered, Watched
+from tistream_api.tenant.tenant_view import TenantView
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The caller of a read.
+
+    `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with the
+    number of rows about to be sent, and `counted` once the read counts as under way. `may_read` returns whether a name
+    may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected, the answer
+    ends with ClientDisconnect.
+    """
+
+    still: Callable[[], bool]
+    rows: Callable[[int], None] = lambda _: None
+    counted: Callable[[], None] = lambda: None
+    may_read: MayRead | None = None
+    gone: Callable[[], bool] = lambda: False
+
+    def alive(self) -> None:
+        """Raises ClientDisconnect."""
+        if self.gone():
+            raise ClientDisconnect
+
+
+class Answer:
+    """An answer's bytes, and the slot that it holds until it ends or is dropped."""
+
+    def __init__(self, chunks: Iterator[Piece], release: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self._release: Callable[[], None] | None = release
+        self._first: Piece | None = None
+
+    def begin(self) -> None:
+        """Make the first bytes, so that errors of the request are raised while it can still get a status."""
+        self._first = next(self._chunks, None)
+
+    def __iter__(self) -> Iterator[Piece]:
+        try:
+            if self._first is not None:
+                yield self._first
+            self._first = None
+            yield from self._chunks
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Release the slot. Idempotent."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class Admission:
+    """What limits reads of every tenant. Thread-safe. `slots` limits the reads under way, `limits` those of one tenant,
+    and `memory` what they hold."""
+
+    clock: Clock
+    slots: threading.Semaphore
+    limits: TenantLimits
+    metrics: ApiMetrics
+    memory: Memory
+
+    def begin(self, view: TenantView, call: str, asking: Asking, request: Span) -> Admitted:
+        """Count a read as under way; the caller must call `release` or `answer` of the result. `call` is the
+        operation's name in metrics. Raises TooManyRequests."""
+        tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+        self.limits.begin_pull(tenant)
+        if not self.slots.acquire(blocking=False):
+            self.limits.end_pull(tenant)
+            raise TooManyRequests("as many pulls as this server answers at once are under way")
+        watched = Watched(view, lambda: not asking.gone() and asking.still(), self.clock)
+        room = Room(self.memory, tenant, asking.alive)
+        self.metrics.pulls.labels(call).inc()
+        return Admitted(self, tenant, call, asking, request, watched, room)
+
+
+@dataclass(slots=True)
+class Admitted:
+    """One read under way."""
+
+    admission: Admission
+    tenant: Tenant
+    call: str
+    asking: Asking
+    request: Span
+    watched: Watched
+    room: Room
+    _totals: list[int] = field(default_factory=lambda: [0, 0, 0])
+    _slowed_ms: Callable[[], int] = lambda: 0
+
+    def count(self, events: int, rows: int, size: int) -> None:
+        """Count events, the rows among them, and bytes that are about to be sent."""
+        metrics = self.admission.metrics
+        metrics.events.labels(self.call).inc(events)
+        metrics.bytes.labels(self.call).inc(size)
+        self.asking.rows(rows)
+        for at, more in enumerate((events, rows, size)):
+            self._totals[at] += more
+
+    def release(self) -> None:
+        """End the read."""
+        self.room.close()
+        self.admission.metrics.pulls.labels(self.call).dec()
+        self.admission.slots.release()
+        self.admission.limits.end_pull(self.tenant)
+        names = ("tistream.events", "tistream.rows", "tistream.bytes")
+        self.request.set(dict(zip(names, self._totals, strict=True)))
+        self.request.set({"tistream.waited_ms": self.watched.waited_ms, "tistream.slowed_ms": self._slowed_ms()})
+
+    def answer(self, pieces: Iterator[Piece]) -> Answer:
+        """The answer of these pieces, at the tenant's rate, with its first bytes made. Raises what making them raises,
+        after `release`."""
+        metered = Metered(self.watched, self.admission.limits, self.tenant)
+        self._slowed_ms = lambda: metered.slowed_ms
+        answer = Answer(metered.pieces(pieces), self.release)
+        try:
+            answer.begin()
+        except BaseException:
+            answer.close()
+            raise
+        return answer

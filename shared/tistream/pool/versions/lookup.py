@@ -1,0 +1,224 @@
+"""Reads single keys: the newest version of each as of a ts, and every version of a few keys.
+
+Sources are read newest first, and none is read for a key that a newer one has answered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.model.ts import Window
+from tistream.pool.versions import merge, plan
+from tistream.pool.versions.merge import Ints
+from tistream.pool.versions.plan import SCHEMA, Run, Shard
+from tistream.pool.versions.reader import Opened, Reader, RunGroups
+
+GROUPS_AT_ONCE = 16  # row groups of a run whose rows are compared at once
+_REST = ("table_id", "value", "txn_source")
+
+PLACES = pa.schema([pa.field("table_id", pa.int64()), pa.field("key", pa.binary())])
+
+
+def newest_at(shards: Sequence[Shard], reader: Reader, places: pa.Table, ts: int) -> pa.Table:
+    """The newest version with commit_ts <= ts of each key.
+
+    Args:
+        shards: the tenant's pool, in key order.
+        places: the columns `table_id` (physical) and `key`, sorted by key; a key may occur several times.
+        ts: at least 1. The runs and segments must hold every version up to it.
+
+    Returns:
+        plan.SCHEMA with one row for each place, in the order of `places`. Of a key without a version, all columns but
+        `table_id` and `key` are null. A deleted key has op 2 and a null value.
+
+    Raises:
+        NotFoundYet: an object is gone; plan again from newer shards.
+        CorruptObject, Unavailable.
+    """
+    keys = one_array(places.column("key").cast(pa.binary()))
+    first = merge.first_of_each(keys)
+    unique = keys.filter(pa.array(first))
+    best = _Best(len(unique))
+    window = Window(0, ts)
+    for shard, start, end in _spread(shards, unique):
+        ids = _ids(places.column("table_id"), first, start, end)
+        for match in _matches(shard, reader, window, ids, unique, start, end, best.open_below):
+            best.take(match)
+    return _answer(places, best, np.cumsum(first) - 1)
+
+
+def versions_of(
+    shards: Sequence[Shard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
+) -> pa.Table:
+    """Every version with commit_ts in `window` of some keys (plan.SCHEMA), by key, then newest first. `places` is as in
+    `newest_at`, without repetitions. With `rows_max`, older versions may be missing beyond that number of rows in all.
+    """
+    keys = one_array(places.column("key").cast(pa.binary()))
+    found: list[pa.Table] = []
+    rows = 0
+    for shard, start, end in _spread(shards, keys):
+        ids = _ids(places.column("table_id"), np.ones(len(keys), np.bool_), start, end)
+        for match in _matches(shard, reader, window, ids, keys, start, end, lambda low, high, _: np.arange(low, high)):
+            found.append(match.whole(np.arange(len(match.wanted))))
+            rows += len(found[-1])
+            if rows_max is not None and rows > rows_max and len(keys) == 1:
+                found = [_newest_first(found).slice(0, rows_max)]
+                rows = rows_max
+    return _newest_first(found) if found else SCHEMA.empty_table()
+
+
+def _newest_first(found: Sequence[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(found)
+    return whole.take(pa.array(merge.ordered(whole)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Rows of some row groups that are versions of wanted keys: row `rows[i]` of `opened` is of key `wanted[i]`."""
+
+    wanted: Ints
+    rows: Ints
+    stamps: pa.Table  # merge.STAMPS, of these rows
+    opened: Opened
+
+    def whole(self, at: Ints) -> pa.Table:
+        """plan.SCHEMA of these of its rows."""
+        rest = self.opened.read(_REST).take(pa.array(self.rows[at]))
+        stamps = self.stamps.take(pa.array(at))
+        columns = {name: table.column(name) for table in (stamps, rest) for name in table.column_names}
+        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+@dataclass(slots=True)
+class _Best:
+    """The newest version found so far of each wanted key."""
+
+    keys: int
+    commit_ts: Ints = field(init=False)
+    start_ts: Ints = field(init=False)
+    at: Ints = field(init=False)  # index into the rows of `found`, -1 without a version
+    found: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.commit_ts, self.start_ts, self.at = np.full((3, self.keys), -1, np.int64)
+
+    def open_below(self, low: int, high: int, commit_ts: int) -> Ints:
+        """Those of the keys `low` to `high` (exclusive) to which a version up to `commit_ts` may be new."""
+        return np.flatnonzero(self.commit_ts[low:high] < commit_ts) + low
+
+    def take(self, match: _Match) -> None:
+        """Use the versions that are newer than what was found."""
+        commit_ts, start_ts = merge.ints(match.stamps, "commit_ts"), merge.ints(match.stamps, "start_ts")
+        order = np.lexsort((-start_ts, -commit_ts, match.wanted))
+        wanted = match.wanted[order]
+        order = order[np.diff(wanted, prepend=np.int64(-1)) != 0]
+        wanted = match.wanted[order]
+        before, started = self.commit_ts[wanted], self.start_ts[wanted]
+        newer = (commit_ts[order] > before) | ((commit_ts[order] == before) & (start_ts[order] > started))
+        order, wanted = order[newer], wanted[newer]
+        if not len(order):
+            return
+        self.commit_ts[wanted], self.start_ts[wanted] = commit_ts[order], start_ts[order]
+        self.at[wanted] = self.rows + np.arange(len(order))
+        self.found.append(match.whole(order))
+        self.rows += len(order)
+
+
+def _answer(places: pa.Table, best: _Best, back: Ints) -> pa.Table:
+    """One row for each place; `back` says which wanted key it has."""
+    rows = pa.concat_tables([*best.found, SCHEMA.empty_table()])
+    at = best.at[back]
+    found = rows.take(pa.array(at, mask=at < 0))
+    columns = [places.column(name) if name in PLACES.names else found.column(name) for name in SCHEMA.names]
+    nullable = pa.schema([column.with_nullable(True) for column in SCHEMA])
+    return pa.table([one.cast(column.type) for one, column in zip(columns, nullable, strict=True)], schema=nullable)
+
+
+def _spread(shards: Sequence[Shard], keys: pa.Array) -> Iterator[tuple[Shard, int, int]]:
+    """Each shard with its keys: `start` (inclusive) to `end` (exclusive) of `keys`, which ascend."""
+    for shard in shards:
+        start = merge.below(keys, shard.span.start)
+        end = merge.below(keys, shard.span.end) if shard.span.end else len(keys)
+        if start < end:
+            yield shard, start, end
+
+
+def _ids(table_ids: pa.ChunkedArray, first: merge.Bools, start: int, end: int) -> list[int]:
+    """The physical ids of the unique keys `start` to `end`, ascending."""
+    ids = table_ids.to_numpy()[first][start:end]
+    return [int(one) for one in np.unique(ids)]
+
+
+_Open = Callable[[int, int, int], Ints]
+
+
+def _matches(
+    shard: Shard,
+    reader: Reader,
+    window: Window,
+    ids: list[int],
+    keys: pa.Array,
+    start: int,
+    end: int,
+    still: _Open,
+) -> Iterator[_Match]:
+    """The versions in the window of `keys[start:end]`, newest source first. `still` returns which keys between two
+    indexes a source with versions up to a commit_ts is read for."""
+    for part in plan.parts_of(shard, window, ids):
+        wanted = still(start, end, part.commit_ts_max)
+        if len(wanted):
+            yield from _match(reader.open_segment(part.segment, part.index), keys, wanted, part.window)
+    texts: list[bytes] | None = None
+    for run in plan.runs_of(shard, window, shard.span):
+        texts = keys[start:end].to_pylist() if texts is None else texts
+        groups = reader.groups(run)
+        touched = [
+            (at, start + low, start + high)
+            for at, low, high in _touched(groups, texts)
+            if window.overlaps(int(groups.commit_ts_min[at]), int(groups.commit_ts_max[at]))
+            and len(still(start + low, start + high, _highest(run, groups, at)))
+        ]
+        for begin in range(0, len(touched), GROUPS_AT_ONCE):
+            some = touched[begin : begin + GROUPS_AT_ONCE]
+            wanted = np.unique(np.concatenate([still(low, high, _highest(run, groups, at)) for at, low, high in some]))
+            if len(wanted):
+                yield from _match(reader.open_run(run, [at for at, _, _ in some]), keys, wanted, window)
+
+
+def _highest(run: Run, groups: RunGroups, at: int) -> int:
+    return min(run.high_ts, int(groups.commit_ts_max[at]))
+
+
+def _touched(groups: RunGroups, keys: Sequence[bytes]) -> list[tuple[int, int, int]]:
+    """(row group, first key, end of keys) for each row group that may hold any of `keys`, which ascend."""
+    if len(keys) > len(groups.rows):
+        found = [
+            (at, bisect_left(keys, first), bisect_right(keys, last))
+            for at, (first, last) in enumerate(zip(groups.first_keys, groups.last_keys, strict=True))
+        ]
+        return [one for one in found if one[1] < one[2]]
+    bounds: dict[int, tuple[int, int]] = {}
+    for number, key in enumerate(keys):
+        at = bisect_left(groups.last_keys, key)
+        while at < len(groups.rows) and groups.first_keys[at] <= key:
+            bounds[at] = (bounds.get(at, (number, 0))[0], number + 1)
+            at += 1
+    return [(at, low, high) for at, (low, high) in sorted(bounds.items())]
+
+
+def _match(opened: Opened, keys: pa.Array, wanted: Ints, window: Window) -> Iterator[_Match]:
+    stamps = opened.read(merge.STAMPS)
+    place = pc.index_in(one_array(stamps.column("key")), value_set=keys.take(pa.array(wanted)))
+    commit_ts = merge.ints(stamps, "commit_ts")
+    hit = pc.fill_null(place, -1).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero((hit >= 0) & (commit_ts > window.low) & (commit_ts <= window.high))
+    if len(rows):
+        yield _Match(wanted[hit[rows]], rows, stamps.take(pa.array(rows)), opened)

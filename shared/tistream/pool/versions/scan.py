@@ -1,0 +1,208 @@
+"""Reads the versions of a range of keys in key order, by a merge of runs and of what segments hold above them.
+
+Memory is bounded by the pieces of the sources that are under way, not by the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.format.segment import OP_DELETE
+from tistream.model.ts import Window
+from tistream.pool.versions import merge, plan, tail
+from tistream.pool.versions.merge import Ints
+from tistream.pool.versions.plan import SCHEMA, Run, Shard, TableRange
+from tistream.pool.versions.reader import Opened, Reader
+from tistream.pool.versions.tail import Stamps
+
+FILL_ROWS = 1 << 15  # of a run, read at once
+FILL_BYTES = 8 << 20  # the same, in bytes of the object
+_VALUES = ("table_id", "value", "txn_source")
+
+
+def read_range(
+    shards: Sequence[Shard],
+    reader: Reader,
+    window: Window,
+    ranges: Sequence[TableRange],
+    *,
+    deletes: bool = False,
+    every: bool = False,
+) -> Iterator[pa.Table]:
+    """Versions of the keys in `ranges` in the order of `ranges` and keys: of each key the newest with commit_ts in
+    `window`.
+
+    Args:
+        shards: the tenant's pool, in key order.
+        window: (0, T] for a read as of T; the runs and segments must hold every version in it.
+        ranges: keys to read.
+        deletes: also return keys whose newest version is a delete (op 2, value null).
+        every: return every version in the window, newest first; implies `deletes`.
+
+    Yields:
+        Tables of plan.SCHEMA of some 10^4 rows, never empty.
+
+    Raises:
+        NotFoundYet: an object is gone; plan again from newer shards, after the last key that was returned.
+        CorruptObject, Unavailable.
+    """
+    for wanted in ranges:
+        for shard in shards:
+            clipped = wanted.clip(shard.span)
+            if clipped is not None:
+                yield from _Merge(shard, reader, window, clipped, every=every).tables(deletes=deletes or every)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Sorted rows of one source in memory: their stamps, and where their values are."""
+
+    stamps: pa.Table
+    at: Ints  # in `opened`; of a tail, in `sorted`
+    opened: Opened | None = None
+    sorted: Stamps | None = None
+    values: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def from_row(self, start: int) -> _Piece:
+        """The rest of the piece from row `start` on."""
+        return _Piece(self.stamps.slice(start), self.at[start:], self.opened, self.sorted, self.values)
+
+    def take(self, reader: Reader, rows: Ints) -> pa.Table:
+        """_VALUES of these rows."""
+        if self.sorted is not None:
+            return self.sorted.take(self.at[rows]).whole(reader).select(list(_VALUES))
+        assert self.opened is not None
+        if self.values is None:
+            self.values = self.opened.read(_VALUES)
+        places = self.at[rows]
+        if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
+            return self.values.slice(int(places[0]), len(places))
+        return self.values.take(pa.array(places))
+
+
+@dataclass(slots=True)
+class _Source:
+    """A sorted source: its pieces still to come, and those in memory."""
+
+    coming: Iterator[tuple[_Piece, bytes]]
+    held: list[_Piece] = field(default_factory=list)
+    reached: bytes = b""  # every row with a key below it is in memory or was taken
+    more: bool = True
+
+    def fill(self) -> None:
+        """Read the next piece."""
+        found = next(self.coming, None)
+        if found is None:
+            self.more = False
+            return
+        piece, self.reached = found
+        if len(piece):
+            self.held.append(piece)
+
+    def take_below(self, bound: bytes | None) -> list[_Piece]:
+        """Remove the rows with keys below `bound` (None: all) from memory and return them."""
+        taken: list[_Piece] = []
+        while self.held:
+            piece = self.held[0]
+            count = len(piece) if bound is None else merge.below(merge.key_array(piece.stamps), bound)
+            if count < len(piece):
+                if count:
+                    head = _Piece(piece.stamps.slice(0, count), piece.at[:count], piece.opened, piece.sorted)
+                    head.values = piece.values
+                    taken.append(head)
+                    self.held[0] = piece.from_row(count)
+                break
+            taken.append(self.held.pop(0))
+        return taken
+
+
+class _Merge:
+    """The merge of one shard's sources over one range of keys."""
+
+    def __init__(self, shard: Shard, reader: Reader, window: Window, wanted: TableRange, *, every: bool) -> None:
+        self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
+        runs = plan.runs_of(shard, window, wanted.span)
+        parts = plan.parts_of(shard, window, [wanted.table_id])
+        self._sources = [_Source(self._run_pieces(run)) for run in runs]
+        if parts:
+            self._sources.insert(0, _Source(self._tail_pieces(parts)))
+
+    def tables(self, *, deletes: bool) -> Iterator[pa.Table]:
+        """Yield the merged rows."""
+        for source in self._sources:
+            source.fill()
+        while any(source.held or source.more for source in self._sources):
+            bound = min((source.reached for source in self._sources if source.more), default=None)
+            taken = [piece for source in self._sources for piece in source.take_below(bound)]
+            if taken:
+                table = self._merged(taken, deletes=deletes)
+                if len(table):
+                    yield table
+            for source in self._sources:
+                if source.more and source.reached == bound:
+                    source.fill()
+
+    def _merged(self, taken: list[_Piece], *, deletes: bool) -> pa.Table:
+        stamps = pa.concat_tables([piece.stamps for piece in taken])
+        order = merge.merged([piece.stamps for piece in taken], every=self._every)
+        if not deletes:
+            ops = stamps.column("op").to_numpy()
+            order = order[ops[order] != OP_DELETE]
+        begins = np.cumsum([0, *(len(piece) for piece in taken)])
+        number = np.searchsorted(begins, order, side="right") - 1
+        found, back = [], []
+        for at in np.unique(number).tolist():
+            mine = np.flatnonzero(number == at)
+            found.append(taken[at].take(self._reader, order[mine] - begins[at]))
+            back.append(mine)
+        if not found:
+            return SCHEMA.empty_table()
+        values = pa.concat_tables(found)
+        if len(found) > 1:
+            places = np.empty(len(order), np.int64)
+            places[np.concatenate(back)] = np.arange(len(order))
+            values = values.take(pa.array(places))
+        chosen = stamps if len(order) == len(stamps) and len(taken) == 1 else stamps.take(pa.array(order))
+        columns = {name: table.column(name) for table in (chosen, values) for name in table.column_names}
+        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def _run_pieces(self, run: Run) -> Iterator[tuple[_Piece, bytes]]:
+        groups, span, window = self._reader.groups(run), self._wanted.span, self._window
+        chosen = [
+            at
+            for at, (first, last) in enumerate(zip(groups.first_keys, groups.last_keys, strict=True))
+            if span.touches(first, last)
+            and window.overlaps(int(groups.commit_ts_min[at]), int(groups.commit_ts_max[at]))
+        ]
+        while chosen:
+            some: list[int] = []
+            rows = size = 0
+            while chosen and (not some or (rows < FILL_ROWS and size < FILL_BYTES)):
+                at = chosen.pop(0)
+                some.append(at)
+                rows, size = rows + int(groups.rows[at]), size + int(groups.bytes[at])
+            opened = self._reader.open_run(run, some)
+            stamps = opened.read(merge.STAMPS)
+            stamps = pa.table([one_array(column) for column in stamps.columns], schema=stamps.schema)
+            keys = merge.key_array(stamps)
+            start = merge.below(keys, span.start)
+            end = merge.below(keys, span.end) if span.end else len(keys)
+            inside = stamps.slice(start, end - start)
+            at_rows = merge.newest_in(inside, window.low, window.high, every=self._every)
+            piece = _Piece(inside if len(at_rows) == len(inside) else inside.take(pa.array(at_rows)), at_rows + start,
+                           opened)  # fmt: skip
+            yield piece, groups.last_keys[some[-1]]
+
+    def _tail_pieces(self, parts: Sequence[plan.Part]) -> Iterator[tuple[_Piece, bytes]]:
+        for found in tail.sorted_stamps(self._reader, parts, self._wanted.span, every=self._every):
+            for chunk in tail.chunks(found):
+                last = merge.key_array(chunk.table)[len(chunk) - 1].as_py()
+                yield _Piece(chunk.table, np.arange(len(chunk)), sorted=chunk), last

@@ -1,0 +1,152 @@
+"""The versions that only segments hold, as one more sorted source for a merge.
+
+Segments are sorted by commit_ts. So the keys and ts of their rows are read first and sorted; values are read later,
+for some keys at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.model.span import KeySpan
+from tistream.pool.versions import merge
+from tistream.pool.versions.merge import Ints
+from tistream.pool.versions.plan import SCHEMA, Part
+from tistream.pool.versions.reader import Reader
+
+ROWS_MAX = 1 << 20  # stamps held at once: above it, a range of keys is cut
+CHUNK_ROWS = 1 << 16  # rows whose values are held at once, at most
+CHUNK_BYTES = 16 << 20  # the same in bytes, about
+_LOCAL = ("value", "txn_source")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """Rows of several parts without their values. `part` and `row` say where each is: row `row` of `parts[part]`."""
+
+    parts: Sequence[Part]
+    table: pa.Table  # merge.STAMPS
+    part: Ints
+    row: Ints
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def take(self, at: Ints) -> Stamps:
+        """The rows at these indexes."""
+        return Stamps(self.parts, self.table.take(pa.array(at)), self.part[at], self.row[at])
+
+    def slice(self, start: int, count: int) -> Stamps:
+        """Consecutive rows."""
+        rows = slice(start, start + count)
+        return Stamps(self.parts, self.table.slice(start, count), self.part[rows], self.row[rows])
+
+    def whole(self, reader: Reader) -> pa.Table:
+        """The rows with their values (plan.SCHEMA)."""
+        found, at = [], []
+        for number in np.unique(self.part).tolist():
+            mine = np.flatnonzero(self.part == number)
+            part = self.parts[number]
+            opened = reader.open_segment(part.segment, part.index)
+            found.append(opened.read(("table_id", *_LOCAL)).take(pa.array(self.row[mine])))
+            at.append(mine)
+        if not found:
+            return SCHEMA.empty_table()
+        values = pa.concat_tables(found)
+        if len(found) > 1:
+            back = np.empty(len(self), np.int64)
+            back[np.concatenate(at)] = np.arange(len(self))
+            values = values.take(pa.array(back))
+        columns = {**dict(zip(values.column_names, values.columns, strict=True)),
+                   **dict(zip(self.table.column_names, self.table.columns, strict=True))}  # fmt: skip
+        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def stamps_of(reader: Reader, parts: Sequence[Part], span: KeySpan) -> Iterator[Stamps]:
+    """The rows with keys in `span` that count, part by part."""
+    for number, part in enumerate(parts):
+        table = reader.open_segment(part.segment, part.index).read(merge.STAMPS)
+        commit_ts = merge.ints(table, "commit_ts")
+        inside = (commit_ts > part.window.low) & (commit_ts <= part.window.high)
+        keys = merge.key_array(table)
+        inside &= pc.greater_equal(keys, pa.scalar(span.start, pa.binary())).to_numpy(zero_copy_only=False)
+        if span.end:
+            inside &= pc.less(keys, pa.scalar(span.end, pa.binary())).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(inside)
+        if len(rows):
+            yield Stamps(parts, table.take(pa.array(rows)), np.full(len(rows), number), rows)
+
+
+def sorted_stamps(
+    reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int = ROWS_MAX
+) -> Iterator[Stamps]:
+    """The rows of `parts` with keys in `span` in the order of a merge: of each key the newest, or with `every` all.
+    Yields them in ranges of keys of about `rows_max` rows or less; each range reads the keys of the parts anew."""
+    start: bytes | None = span.start
+    while start is not None and parts:
+        found, start = _one_range(reader, parts, KeySpan(start, span.end), every=every, rows_max=rows_max)
+        if found is not None:
+            yield found
+
+
+def _one_range(
+    reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int
+) -> tuple[Stamps | None, bytes | None]:
+    """The first range of `span`, and the key at which the next one starts; None if there is none."""
+    held: list[Stamps] = []
+    rows = 0
+    cut: bytes | None = None
+    for found in stamps_of(reader, parts, span):
+        held.append(found if cut is None else _below(found, cut))
+        rows += len(held[-1])
+        if rows <= rows_max:
+            continue
+        whole = _ordered(parts, held, every=every)
+        keys = merge.key_array(whole.table)
+        middle = keys[len(keys) // 2].as_py()
+        if len(keys) > rows_max and middle > keys[0].as_py():
+            cut = middle
+            whole = whole.slice(0, merge.below(keys, middle))
+        held, rows = [whole], len(whole)
+    return (_ordered(parts, held, every=every) if rows else None), cut
+
+
+def _below(found: Stamps, key: bytes) -> Stamps:
+    keep = pc.less(merge.key_array(found.table), pa.scalar(key, pa.binary()))
+    return found.take(np.flatnonzero(keep.to_numpy(zero_copy_only=False)))
+
+
+def _ordered(parts: Sequence[Part], held: Sequence[Stamps], *, every: bool) -> Stamps:
+    table = pa.concat_tables([one.table for one in held])
+    part = np.concatenate([one.part for one in held])
+    row = np.concatenate([one.row for one in held])
+    whole = pa.table([one_array(column) for column in table.columns], schema=table.schema)
+    joined = Stamps(parts, whole, part, row)
+    order = merge.ordered(joined.table)
+    keys = merge.key_array(joined.table)
+    if not every:
+        order = order[merge.first_of_each(keys.take(pa.array(order)))]
+    return joined.take(order)
+
+
+def chunks(stamps: Stamps) -> Iterator[Stamps]:
+    """Cut sorted rows so that the values of each chunk fit into CHUNK_BYTES, by the average of their segments. The
+    versions of one key may be in two chunks."""
+    weights = np.array([part.segment.size / max(part.segment.rows, 1) for part in stamps.parts] or [0.0])
+    each = weights[stamps.part] * _UNPACKED
+    start, total = 0, np.cumsum(each)
+    while start < len(stamps):
+        done = 0.0 if start == 0 else float(total[start - 1])
+        fits = int(np.searchsorted(total, done + CHUNK_BYTES, side="right")) - start
+        count = min(max(1, fits), CHUNK_ROWS)
+        yield stamps.slice(start, count)
+        start += count
+
+
+_UNPACKED = 4  # bytes of decoded values for each stored byte, about

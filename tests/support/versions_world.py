@@ -1,0 +1,147 @@
+"""Versions of keys in a pool in memory, beside a dictionary that knows them: shards with segments and runs."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.format.segment import OP_DELETE, OP_PUT, SegmentRef
+from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
+from tistream.model.span import KeySpan
+from tistream.pool.versions import plan
+from tistream.pool.versions.plan import Shard
+from tistream.pool.writer import write_segment
+from tistream.storage.backends.memory import MemoryObjectStore
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """A plan.Run."""
+
+    key: str
+    size: int
+    checksum: str
+    rows: int
+    low_ts: int | None
+    high_ts: int
+    first: tuple[int, bytes]
+    last: tuple[int, bytes]
+
+
+def int_key(table_id: int, handle: int) -> bytes:
+    """A record key with an integer handle."""
+    return plan.record_prefix(table_id) + (handle + (1 << 63)).to_bytes(8, "big")
+
+
+def write_run(
+    objects: MemoryObjectStore, name: str, rows: Sequence[Row], low_ts: int | None, high_ts: int, group_rows: int = 7
+) -> RunRef:
+    """A run of these rows (plan.SCHEMA, in any order)."""
+    ordered = sorted(rows, key=lambda row: (row["table_id"], row["key"], -row["commit_ts"], row["start_ts"]))
+    table = pa.Table.from_pylist(ordered, plan.SCHEMA)
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table, sink, row_group_size=group_rows, write_statistics=["table_id", "key", "commit_ts"],
+        compression="zstd", write_page_checksum=True, store_schema=False,
+    )  # fmt: skip
+    body = sink.getvalue().to_pybytes()
+    objects.put(name, body)
+    ends = [(row["table_id"], row["key"]) for row in (ordered[0], ordered[-1])]
+    return RunRef(name, len(body), f"{zlib.crc32(body):08x}", len(ordered), low_ts, high_ts, *ends)
+
+
+@dataclass
+class VersionsWorld:
+    """Committed versions, and what a pool of them must answer."""
+
+    objects: MemoryObjectStore = field(default_factory=MemoryObjectStore)
+    rows: list[Row] = field(default_factory=list)
+    shards: list[Shard] = field(default_factory=list)
+    base_ts: int = 0  # at and below it, older versions and deletes may be gone
+    _names: int = 0
+
+    def name(self, what: str) -> str:
+        self._names += 1
+        return f"committed/00/cluster-7/Tenant-acme/task-1/{what}/{self._names:06d}.parquet"
+
+    def at(self, ts: int, ids: Sequence[int], low: int = 0) -> dict[bytes, Row]:
+        """The newest version in (low, ts] of every key of these tables, deletes included."""
+        found: dict[bytes, Row] = {}
+        for row in sorted(self.rows, key=lambda row: row["commit_ts"]):
+            if low < row["commit_ts"] <= ts and row["table_id"] in ids:
+                found[row["key"]] = row
+        return found
+
+    def segment(self, rows: Sequence[Row]) -> SegmentRef:
+        """A segment of these rows."""
+        ordered = sorted(rows, key=lambda row: (row["table_id"], row["commit_ts"], row["start_ts"], row["key"]))
+        table = pa.Table.from_pylist([{"old_value": None, **row} for row in ordered], SEGMENT_SCHEMA)
+        key = self.name("segment")
+        body, ref = write_segment(table, key)
+        self.objects.put(key, body)
+        return ref
+
+    def shard(self, span: KeySpan, rng: random.Random, *, indexed: bool) -> Shard:
+        """A shard of the rows with keys in `span`: runs of random windows up to a random ts, and segments above it.
+        Without `indexed` there are no runs."""
+        mine = [row for row in self.rows if row["key"] in span]
+        stamps = sorted({row["commit_ts"] for row in mine})
+        cuts = sorted(rng.sample(stamps, min(len(stamps), rng.randint(0, 5))))
+        runs: list[RunRef] = []
+        if indexed and cuts:
+            base_ts = cuts[0] if rng.random() < 0.5 else None
+            low = 0
+            if base_ts is not None:
+                newest = {row["key"]: row for row in sorted(mine, key=lambda row: row["commit_ts"])
+                          if row["commit_ts"] <= base_ts}  # fmt: skip
+                base = [row for row in newest.values() if row["op"] == OP_PUT]
+                if base:
+                    runs.append(write_run(self.objects, self.name("run"), base, None, base_ts, rng.randint(1, 9)))
+                low = base_ts
+                self.base_ts = max(self.base_ts, base_ts)
+            for high in cuts:
+                some = [row for row in mine if low < row["commit_ts"] <= high]
+                if some:
+                    runs.append(write_run(self.objects, self.name("run"), some, low, high, rng.randint(1, 9)))
+                    low = high
+        indexed_ts = cuts[-1] if indexed and cuts else 0
+        segments = []
+        bounds = [0, *sorted(rng.sample(stamps, min(len(stamps), rng.randint(0, 6)))), 1 << 62]
+        for low, high in pairwise(bounds):
+            some = [row for row in mine if low < row["commit_ts"] <= high]
+            if some and high > indexed_ts:
+                segments.append(self.segment(some))
+        return Shard(span, tuple(segments), tuple(runs), indexed_ts)
+
+
+def random_rows(rng: random.Random, tables: int, keys: int, commits: int, *, common: bool) -> list[Row]:
+    """Transactions of puts and deletes; each key at most once in each."""
+    rows: list[Row] = []
+    ts = 10
+    for _ in range(commits):
+        start_ts, ts = ts, ts + rng.randint(1, 5)
+        for place in rng.sample(range(tables * keys), rng.randint(1, min(6, tables * keys))):
+            table_id, handle = 100 + place // keys, place % keys - keys // 2
+            key = int_key(table_id, handle)
+            if common:
+                key += b"\0" * (handle % 3) + b"\xf7" * (handle % 2)
+            put = rng.random() < 0.7
+            rows.append(
+                {
+                    "table_id": table_id, "key": key, "commit_ts": ts, "start_ts": start_ts,
+                    "op": OP_PUT if put else OP_DELETE,
+                    "value": f"{table_id}/{handle}@{ts}".encode() if put else None,
+                    "txn_source": rng.choice([None, 7]),
+                }
+            )  # fmt: skip
+        ts += 1
+    return rows

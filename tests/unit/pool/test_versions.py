@@ -1,0 +1,179 @@
+"""Reads of versions against a dictionary: any commits, deletes, shards, runs and segments give the same answers."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.effort import examples
+from support.versions_world import VersionsWorld, random_rows, write_run
+from tistream.errors import CorruptObject
+from tistream.format.segment import OP_PUT
+from tistream.model.span import WHOLE, KeySpan
+from tistream.model.ts import Window
+from tistream.pool.versions import lookup, plan, scan, tail
+from tistream.pool.versions.lookup import newest_at, versions_of
+from tistream.pool.versions.plan import SCHEMA, Shard, TableRange, records_of
+from tistream.pool.versions.reader import StoreReader
+from tistream.pool.versions.scan import read_range
+
+TABLES, KEYS = 3, 20
+IDS = [100 + table for table in range(TABLES)]
+SEEDS = st.integers(0, 1 << 32)
+
+
+def world_of(seed: int) -> tuple[VersionsWorld, random.Random]:
+    """A pool of one to four shards, with or without runs."""
+    rng = random.Random(seed)
+    world = VersionsWorld()
+    world.rows = random_rows(rng, TABLES, KEYS, rng.randint(1, 60), common=rng.random() < 0.5)
+    keys = sorted({row["key"] for row in world.rows})
+    cuts = sorted(rng.sample(keys[1:], min(len(keys) - 1, rng.randint(0, 3))))
+    bounds = [b"", *cuts, b""]
+    indexed = rng.random() < 0.8
+    world.shards = [world.shard(KeySpan(low, high), rng, indexed=indexed) for low, high in pairwise(bounds)]
+    return world, rng
+
+
+def small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Pieces so small that every cut occurs."""
+    monkeypatch.setattr(scan, "FILL_ROWS", rng.choice([1, 5, 1 << 15]))
+    monkeypatch.setattr(tail, "CHUNK_ROWS", rng.choice([1, 4, 1 << 16]))
+    monkeypatch.setattr(tail, "ROWS_MAX", rng.choice([3, 10, 1 << 20]))
+    monkeypatch.setattr(lookup, "GROUPS_AT_ONCE", rng.choice([1, 2, 16]))
+
+
+def read(world: VersionsWorld, window: Window, ranges: list[TableRange], **how: bool) -> list[dict[str, Any]]:
+    tables = list(read_range(world.shards, StoreReader(world.objects), window, ranges, **how))
+    assert all(len(table) and table.schema == SCHEMA for table in tables)
+    rows: list[dict[str, Any]] = pa.concat_tables([*tables, SCHEMA.empty_table()]).to_pylist()
+    return rows
+
+
+def ts_of(world: VersionsWorld, rng: random.Random) -> int:
+    return int(rng.choice(world.rows)["commit_ts"]) + rng.choice([-1, 0, 0, 1])
+
+
+@settings(max_examples=examples(300, few=60), deadline=None)
+@given(SEEDS)
+def test_a_range_read_is_the_newest_version_of_each_key(seed: int) -> None:
+    world, rng = world_of(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, rng)
+        ts = max(ts_of(world, rng), world.base_ts)
+        live = {key: row for key, row in world.at(ts, IDS).items() if row["op"] == OP_PUT}
+        assert read(world, Window(0, ts), [records_of(one) for one in IDS]) == [live[key] for key in sorted(live)]
+        low, high = sorted(rng.choices(sorted({row["key"] for row in world.rows}), k=2))
+        one = rng.choice(IDS)
+        clipped = records_of(one).clip(KeySpan(low, high + b"\0"))
+        want = [live[key] for key in sorted(live) if live[key]["table_id"] == one and low <= key <= high]
+        assert read(world, Window(0, ts), [clipped] if clipped else []) == want
+
+
+@settings(max_examples=examples(300, few=60), deadline=None)
+@given(SEEDS)
+def test_a_window_gives_the_changed_keys_with_their_deletes(seed: int) -> None:
+    world, rng = world_of(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, rng)
+        low, high = sorted((ts_of(world, rng), ts_of(world, rng)))
+        low, high = max(low, world.base_ts), max(high, world.base_ts)
+        changed = world.at(high, IDS, low)
+        ranges = [records_of(one) for one in IDS]
+        assert read(world, Window(low, high), ranges, deletes=True) == [changed[key] for key in sorted(changed)]
+        inside = [row for row in world.rows if low < row["commit_ts"] <= high]
+        inside.sort(key=lambda row: (row["key"], -row["commit_ts"]))
+        assert read(world, Window(low, high), ranges, every=True) == inside
+
+
+@settings(max_examples=examples(300, few=60), deadline=None)
+@given(SEEDS)
+def test_a_lookup_is_the_newest_version_of_each_place(seed: int) -> None:
+    world, rng = world_of(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, rng)
+        ts = max(ts_of(world, rng), world.base_ts)
+        known = world.at(1 << 62, IDS)
+        places = [(row["table_id"], key) for key, row in known.items() if rng.random() < 0.5]
+        places += [(one, key + b"\0") for one, key in rng.sample(places, len(places) // 3)]  # never written
+        places += rng.sample(places, len(places) // 4)  # twice
+        places.sort(key=lambda place: place[1])
+        table = pa.Table.from_pylist([{"table_id": one, "key": key} for one, key in places], lookup.PLACES)
+        got = newest_at(world.shards, StoreReader(world.objects), table, ts).to_pylist()
+        now = world.at(ts, IDS)
+        nothing = dict.fromkeys(SCHEMA.names)
+        for (one, key), row in zip(places, got, strict=True):
+            want = now.get(key, {**nothing, "table_id": one, "key": key})
+            if row["commit_ts"] is None and want["commit_ts"] is not None:  # the base run has dropped a delete
+                assert want["op"] != OP_PUT
+                assert want["commit_ts"] <= world.base_ts
+            else:
+                assert row == want
+
+
+@settings(max_examples=examples(200, few=40), deadline=None)
+@given(SEEDS)
+def test_every_version_of_some_keys(seed: int) -> None:
+    world, rng = world_of(seed)
+    low, high = sorted((ts_of(world, rng), ts_of(world, rng)))
+    low, high = max(low, world.base_ts), max(high, world.base_ts)
+    keys = sorted(rng.sample(sorted({row["key"] for row in world.rows}), 1 + rng.randrange(3)) if len(
+        {row["key"] for row in world.rows}) > 3 else {world.rows[0]["key"]})  # fmt: skip
+    ids = {row["key"]: row["table_id"] for row in world.rows}
+    places = pa.Table.from_pylist([{"table_id": ids[key], "key": key} for key in keys], lookup.PLACES)
+    want = [row for row in world.rows if row["key"] in keys and low < row["commit_ts"] <= high]
+    want.sort(key=lambda row: (row["key"], -row["commit_ts"]))
+    assert versions_of(world.shards, StoreReader(world.objects), places, Window(low, high)).to_pylist() == want
+
+
+def test_a_point_read_fetches_one_row_group_of_a_run() -> None:
+    world = VersionsWorld()
+    rows = random_rows(random.Random(1), 1, 500, 400, common=False)
+    newest = {row["key"]: row for row in rows if row["op"] == OP_PUT}
+    world.rows = list(newest.values())
+    run = write_run(world.objects, world.name("run"), world.rows, None, 1 << 60, group_rows=8)
+    asked: list[list[int]] = []
+
+    class Counting(StoreReader):
+        def open_run(self, run: Any, indexes: Any) -> Any:
+            asked.append(list(indexes))
+            return super().open_run(run, indexes)
+
+    shards = [Shard(WHOLE, (), (run,), 1 << 60)]
+    key = sorted(newest)[len(newest) // 2]
+    places = pa.Table.from_pylist([{"table_id": 100, "key": key}], lookup.PLACES)
+    (got,) = newest_at(shards, Counting(world.objects), places, 1 << 61).to_pylist()
+    assert got == newest[key]
+    assert len(asked) == 1
+    assert len(asked[0]) == 1
+    found = list(read_range(shards, Counting(world.objects), Window(0, 1 << 61),
+                            [TableRange(100, KeySpan(key, key + b"\0"))]))  # fmt: skip
+    assert pa.concat_tables(found).to_pylist() == [newest[key]]
+    assert len(asked[1]) == 1
+
+
+def test_a_damaged_run_is_named() -> None:
+    world = VersionsWorld()
+    world.rows = random_rows(random.Random(2), 1, 20, 20, common=False)
+    run = write_run(world.objects, world.name("run"), world.rows, 0, 1 << 60)
+    body = bytearray(world.objects.get(run.key))
+    body[20] ^= 0xFF
+    world.objects.put(run.key, bytes(body))
+    world.shards = [Shard(WHOLE, (), (run,), 1 << 60)]
+    with pytest.raises(CorruptObject, match=run.key):
+        read(world, Window(0, 1 << 61), [records_of(100)])
+
+
+def test_a_record_range_holds_every_record_key_of_its_table() -> None:
+    span = records_of(104).span
+    prefix = plan.record_prefix(104)
+    assert prefix in span
+    assert prefix + b"\xff" * 40 in span
+    assert prefix[:-1] + b"i" not in span
+    assert plan.record_prefix(105) not in span

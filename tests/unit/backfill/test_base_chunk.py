@@ -14,9 +14,17 @@ from hypothesis import strategies as st
 from support import change_files
 from tistream.errors import CorruptObject, InvalidRequest, InvariantBroken
 from tistream.format.backfill.base_chunk import SCHEMA, ChunkId, check_span, write_chunk
-from tistream.format.backfill.chunk_plan import ChunkPlan, decode_done, decode_plan, encode_done, encode_plan
+from tistream.format.backfill.chunk_plan import (
+    ChunkPlan,
+    decode_done,
+    decode_plan,
+    encode_done,
+    encode_plan,
+    table_id_of,
+)
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.chunk_reader import open_chunk, read_chunk, read_plan
@@ -26,6 +34,7 @@ ID = ChunkId(TENANT, "b1", 0)
 KEY = layout.base_chunk(TENANT, "b1", 0)
 SPAN = KeySpan(b"a", b"n")
 S = 470596577375551488
+T = record_span(104).start.hex()
 
 
 def rows_of(rows: list[tuple[bytes, bytes, int | None]]) -> pa.Table:
@@ -162,10 +171,14 @@ def test_our_own_chunks_are_sound() -> None:
 
 
 def test_a_plan_comes_back() -> None:
-    plan = ChunkPlan((KeySpan(b"a", b"b"), KeySpan(b"b", b"c"), KeySpan(b"d", b"")), S)
-    objects = MemoryObjectStore()
-    objects.put_new(layout.backfill_plan(TENANT, "b1"), encode_plan(plan))
-    assert read_plan(objects, TENANT, "b1") == plan
+    first, second = record_span(104), record_span(105)
+    spans = (KeySpan(first.start, first.start + b"x"), KeySpan(first.start + b"x", first.end), second)
+    for exact in (True, False):
+        plan = ChunkPlan(spans, S, exact)
+        objects = MemoryObjectStore()
+        objects.put_new(layout.backfill_plan(TENANT, "b1"), encode_plan(plan))
+        assert read_plan(objects, TENANT, "b1") == plan
+    assert [table_id_of(span) for span in spans] == [104, 104, 105]
     assert decode_done("k", encode_done(3)) == 3
 
 
@@ -173,10 +186,14 @@ def test_a_plan_comes_back() -> None:
     ("change", "reason"),
     [
         ({"version": 2}, "plan version 2"),
-        ({"spans": [["61", "62"], ["6161", ""]]}, "span 1 from 6161 overlaps"),
-        ({"spans": [["61", ""], ["62", "63"]]}, "span 1 from 62 overlaps"),
+        ({"spans": [[T, T + "05"], [T + "04", T + "06"]]}, f"span 1 from {T}04 overlaps"),
         ({"spans": [["62", "61"]]}, "span 0 ends at 61, not above its start 62"),
+        ({"spans": [["61", "62"]]}, r"span 0, \[61, 62\), is not in the record keys"),
+        ({"spans": [[T, ""]]}, "is not in the record keys"),
+        ({"spans": [[T, T[:-2] + "74"]]}, "is not in the record keys"),
+        ({"spans": [[T.replace("5f72", "5f69"), T]]}, "is not in the record keys"),
         ({"spans": [["6", "61"]]}, "is not a valid plan"),
+        ({"exact": 1}, "is not a valid plan"),
         ({"spans": [["61"]]}, "is not a valid plan"),
         ({"spans": {}}, "not a list"),
         ({"min_ts": "0"}, "its min_ts 0 is not a TSO"),
@@ -184,7 +201,7 @@ def test_a_plan_comes_back() -> None:
     ],
 )
 def test_a_wrong_plan_is_refused_by_name(change: dict[str, Any], reason: str) -> None:
-    good = {"version": 1, "spans": [["61", "62"]], "min_ts": str(S)}
+    good = {"version": 1, "spans": [[T, T + "05"]], "min_ts": str(S)}
     with pytest.raises(CorruptObject, match=reason):
         decode_plan("plan", json.dumps(good | change).encode())
 

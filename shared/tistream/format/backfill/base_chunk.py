@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
         pa.field("commit_ts", pa.int64()),
     ]
 )
+UNKNOWN_TS = 1  # the commit_ts of a row in a base run if its chunk does not state it; no TSO is so low
 FOOTER_BYTES_MAX = 4 << 20
 GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # of a row group that this program writes
 GROUP_ROWS_MAX, GROUP_BYTES_MAX = 4_194_304, 512 << 20  # of a row group that this program reads

@@ -1,0 +1,54 @@
+"""Input and result of the job that turns a base chunk into a base run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream.format.backfill.base_chunk import ChunkId
+from tistream.format.run import RunRef
+from tistream.format.segment import SegmentRef
+from tistream.model.base_cover import Base
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.storage.measured import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUnit:
+    """A chunk to take. `planned` is its span in the plan; `span` is the part of it in the task's span, of table_id.
+
+    `segments`, `runs` and `indexed_ts` are the task's log: the runs hold every version up to indexed_ts, the segments
+    every version above it. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the chunk.
+    `key` is the object key of the output.
+    """
+
+    tenant: TenantKey
+    task_id: int
+    chunk: ChunkId
+    planned: KeySpan
+    span: KeySpan
+    table_id: int
+    base_ts: int
+    exact: bool
+    flushed_ts: int
+    segments: tuple[SegmentRef, ...]
+    runs: tuple[RunRef, ...]
+    indexed_ts: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaseMade:
+    """The result of a BaseUnit. `base`: what is known after it. `run`: its rows; None if no row of the chunk counts.
+
+    failed: the reason if there is no result. `lasting`: another attempt gives the same, until the chunk is replaced by
+    one of another backfill.
+    """
+
+    task_id: int
+    chunk: ChunkId
+    base: Base | None = None
+    run: RunRef | None = None
+    failed: str | None = None
+    lasting: bool = False
+    traffic: dict[str, Traffic] = field(default_factory=dict)

@@ -58,6 +58,16 @@ class CutSet:
         """The physical ids of all visible base tables at `ts`."""
         return sorted({one for version in self.tables(ts) for one in version.head.physical_ids})
 
+    def user_ids(self) -> list[int]:
+        """The physical ids with rows at T0 that were ever visible. The rows of system schemas that were older than the
+        whole set are not known."""
+        low, high = self.history.snapshot_ts, self.history.resolved_ts
+        return [
+            one
+            for one in sorted(self.state(self.t0)["table_id"].unique().to_list())
+            if any(version is not None for _, _, version in self.history.versions_of(one, low, high))
+        ]
+
     def tables(self, ts: int) -> list[Any]:
         """The visible base tables at `ts`."""
         names = self.history.databases(ts)

@@ -55,6 +55,10 @@ class SorterMetrics:
         self.compact_failures = Counter(
             "tistream_sorter_compact_failures_total", "Compactions that failed.", registry=registry
         )
+        self.bases = Counter("tistream_sorter_base_chunks_total", "Base chunks taken.", registry=registry)
+        self.base_failures = Counter(
+            "tistream_sorter_base_failures_total", "Base chunks and their jobs that failed.", registry=registry
+        )
         self.collected = Counter(
             "tistream_sorter_collected_objects_total", "Objects deleted by garbage collection.", registry=registry
         )

@@ -2,12 +2,12 @@
 
 A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
 
-    b"TSMF" | u32 LE version = 5 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
+    b"TSMF" | u32 LE version = 6 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
 The Arrow part consists of one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices); the header
 has their lengths. A manifest restates all positions, pending parts, slices and waiting watermarks. Only segments are
 incremental: `segments` are the new ones. `live_segments`, in checkpoint manifests only, are all that readers need,
-including the new ones.
+including the new ones. `basis` is in checkpoint manifests only, too.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ import pyarrow as pa
 import zstandard
 
 from tistream.errors import CorruptObject
+from tistream.format.backfill.basis import Basis
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.format.source_file import SourceFile
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
-VERSION = 5
+VERSION = 6
 # Version 1 has no sources and row_groups in pending parts. Below version 3 there is no retained_ts and heritage,
-# because there was no garbage collection. Below 4 there is no intake, below 5 no merge.
-KNOWN_VERSIONS = (1, 2, 3, 4, 5)
+# because there was no garbage collection. Below 4 there is no intake, below 5 no merge, below 6 no basis.
+KNOWN_VERSIONS = (1, 2, 3, 4, 5, 6)
 
 KIND_CLAIM = "claim"  # empty: records only that an epoch has begun
 KIND_TICK = "tick"
@@ -167,6 +168,7 @@ class Manifest:
     flushed_ts: int
     segments: tuple[SegmentRef, ...] = ()
     live_segments: tuple[SegmentRef, ...] | None = None
+    basis: Basis | None = None  # in checkpoint manifests
     pending: tuple[PendingPart, ...] = ()
     positions: dict[int, tuple[ChainPosition, ...]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)  # totals since the task began
@@ -202,6 +204,7 @@ def encode(manifest: Manifest) -> bytes:
         "span": [manifest.span.start.hex(), manifest.span.end.hex()],
         "segments": [segment.to_json() for segment in manifest.segments],
         "live_segments": None if live is None else [segment.to_json() for segment in live],
+        "basis": None if manifest.basis is None else manifest.basis.to_json(),
         "pending": [part.to_json() for part in manifest.pending],
         "positions": {
             str(store): [[chain.first_ts, chain.at_ts] for chain in chains]
@@ -254,6 +257,7 @@ def decode(key: str, data: bytes) -> Manifest:
         span=KeySpan(*map(bytes.fromhex, header["span"])),
         segments=tuple(map(SegmentRef.from_json, header["segments"])),
         live_segments=None if live is None else tuple(map(SegmentRef.from_json, live)),
+        basis=Basis.from_json(header["basis"]) if header.get("basis") else None,
         pending=tuple(map(PendingPart.from_json, header["pending"])),
         positions={
             int(store): tuple(ChainPosition(*chain) for chain in chains)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tistream.errors import CorruptObject, InvariantBroken
+from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
@@ -21,6 +22,7 @@ class TaskView:
     last: Manifest | None = None  # the newest of any kind
     state: Manifest | None = None  # the newest with state: one of any kind but a claim
     segments: tuple[SegmentRef, ...] = ()  # live, in commit order
+    basis: Basis = NO_BASIS  # of the newest checkpoint
 
     @property
     def sealed(self) -> bool:
@@ -45,7 +47,7 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
         InvariantBroken: a manifest follows a seal, epochs or flushed_ts decrease, or a number is missing.
     """
     number, epoch, flushed_ts = view.number, view.epoch, view.flushed_ts
-    last, state = view.last, view.state
+    last, state, basis = view.last, view.state, view.basis
     segments: list[SegmentRef] | None = None
     for manifest in manifests:
         if last is not None and last.kind == KIND_SEAL:
@@ -62,10 +64,10 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
                 raise InvariantBroken(3, f"window from {manifest.low_ts} after {flushed_ts} in {manifest.number}")
             state, flushed_ts = manifest, manifest.flushed_ts
             if manifest.live_segments is not None:
-                segments = list(manifest.live_segments)
+                segments, basis = list(manifest.live_segments), manifest.basis or NO_BASIS
             elif manifest.segments:
                 segments = list(view.segments) if segments is None else segments
                 segments.extend(manifest.segments)
         number, epoch, last = manifest.number, manifest.task_epoch, manifest
     live = view.segments if segments is None else tuple(segments)
-    return TaskView(number, epoch, flushed_ts, last, state, live)
+    return TaskView(number, epoch, flushed_ts, last, state, live, basis)

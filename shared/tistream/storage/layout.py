@@ -23,7 +23,7 @@ _OF_TENANT = re.compile(
 )
 _BACKFILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _CHUNK = re.compile(r"chunk-(?P<number>[0-9]{8})")
-_WRITTEN = re.compile(r"/(segment|pending)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
+_WRITTEN = re.compile(r"/(segment|pending|base)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
@@ -108,6 +108,11 @@ def base_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
     return f"{chunk_prefix(tenant, backfill_id)}{number:08d}"
 
 
+def refused_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
+    """The object that records why chunk `number` is never taken."""
+    return f"{backfill_prefix(tenant, backfill_id)}refused-{number:08d}"
+
+
 def parse_base_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
     """The number of a chunk of this backfill; None for any other name."""
     found = _CHUNK.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
@@ -136,14 +141,14 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
     return f"{task_prefix(tenant, task_id)}manifest/"
 
 
-def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str]:
-    """The prefixes of a task's segments and pending parts."""
+def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
+    """The prefixes of a task's segments, pending parts and base runs."""
     prefix = task_prefix(tenant, task_id)
-    return f"{prefix}segment/", f"{prefix}pending/"
+    return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}base/"
 
 
 def epoch_of(key: str) -> int | None:
-    """The epoch under which a segment or pending part was written; None for any other name."""
+    """The epoch under which a segment, pending part or base run was written; None for any other name."""
     found = _WRITTEN.search(key)
     return None if found is None else int(found["epoch"])
 
@@ -166,6 +171,11 @@ def segment(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) 
 def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
     """A part of the pending state written under `epoch` by the tick `nonce`."""
     return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def base_run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
+    """A base run written under `epoch` by the job `nonce`."""
+    return f"{task_prefix(tenant, task_id)}base/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def served(tenant: TenantKey) -> str:

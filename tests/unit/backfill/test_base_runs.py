@@ -47,7 +47,7 @@ class BaseWorld:
 
     def table_ids(self) -> list[int]:
         """The physical ids with rows at T0."""
-        return sorted(self.made.state(self.made.t0)["table_id"].unique().to_list())
+        return self.made.user_ids()
 
     def chunk(self, table_id: int, span: KeySpan, says: int, read: int, *, with_commit_ts: bool = True) -> BaseUnit:
         """Push a chunk of `span` that says to be as of `says`, with the rows as of `read`."""
@@ -88,7 +88,7 @@ def good(made: BaseMade) -> BaseMade:
     return made
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_chunks_at_random_ts_and_the_log_are_the_table_at_any_ts(seed: int) -> None:
     rng = random.Random(seed)
     stamps = commit_timestamps(NAME)
@@ -114,7 +114,7 @@ def test_chunks_at_random_ts_and_the_log_are_the_table_at_any_ts(seed: int) -> N
                 assert not found.height or found["value"].to_list() == wanted["value"].to_list()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_second_backfill_adds_no_row_twice(seed: int) -> None:
     rng = random.Random(seed)
     stamps = [one for one in commit_timestamps(NAME) if one >= commit_timestamps(NAME)[600]]
@@ -137,30 +137,30 @@ def _keys(world: BaseWorld, run: RunRef) -> list[bytes]:
     return [bytes(key) for key in found.column("key").to_pylist()]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_chunk_of_a_wrong_ts_is_caught(seed: int) -> None:
-    """Of each table whose rows differ between two ts, a chunk that says one and was read at the other is refused."""
+    """A chunk that says the ts just before a change of its table and was read just after it, or the reverse, is
+    refused: if its rows differ at all."""
     rng = random.Random(seed)
-    stamps = commit_timestamps(NAME)
-    world = BaseWorld(stamps[500], seed)
+    world = BaseWorld(commit_timestamps(NAME)[300], seed)
     caught = 0
     for table_id in world.table_ids():
-        says, read = rng.sample([one for one in stamps if one >= world.made.t0], 2)
         span = record_span(table_id)
-        same = (
-            world.made.chunk_rows(span, says)
-            .select(["key", "value"])
-            .equals(world.made.chunk_rows(span, read).select(["key", "value"]))
-        )
+        stamps = world.made.rows.filter((pl.col("table_id") == table_id) & (pl.col("commit_ts") > world.made.t0))
+        if not stamps.height:
+            continue
+        changed = rng.choice(stamps["commit_ts"].to_list())
+        says, read = rng.sample([changed - 1, changed], 2)
+        one, two = (world.made.chunk_rows(span, ts).select(["key", "value"]) for ts in (says, read))
         made = base_guarded(world.objects, world.chunk(table_id, span, says, read))
-        if same:
+        if one.equals(two):
             good(made)
             continue
         caught += 1
         assert made.failed is not None
         assert made.lasting
         assert f"chunk-{made.chunk.number:08d}: it is not as of its base_ts {says}" in made.failed
-    assert caught, "no table changed between the two ts of this seed"
+    assert caught >= 5
 
 
 def test_a_replaced_chunk_or_a_wrong_span_is_refused() -> None:

@@ -293,7 +293,7 @@ def test_what_heirs_share_for_ever_is_looked_at_ever_less_often() -> None:
         return store.traffic()["list"].requests - before
 
     lists(20)  # its manifests have gone by now
-    assert lists(64) <= 2 * 2 * 3, "each heir looks once an hour, at three prefixes"
+    assert lists(64) <= 2 * 2 * 4, "each heir looks once an hour, at four prefixes"
 
 
 def test_a_child_that_has_not_begun_is_spoken_for_by_the_seal() -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream_sorter.jobs import shard_io
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
@@ -82,6 +83,19 @@ class SparkRunner:
         def given(bundle: Iterable[bytes]) -> Iterator[Rewritten]:
             for part in bundle:
                 yield shard_io.rewrite(url, *pickle.loads(part))
+
+        keys = self._keys.told({unit.tenant for unit in units})
+        work = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
+        self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
+        return list(self._context.runJob(self._context.parallelize(work, len(work)), given))
+
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+        """Take base chunks, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        url = self._url
+
+        def given(bundle: Iterable[bytes]) -> Iterator[BaseMade]:
+            for part in bundle:
+                yield shard_io.base(url, *pickle.loads(part))
 
         keys = self._keys.told({unit.tenant for unit in units})
         work = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]

@@ -28,6 +28,8 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.storage.write_behind import WriteBehind
+from tistream_sorter.jobs.base_runs import base_guarded
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
 from tistream_sorter.jobs.pointers import SourceBook, pointers
@@ -63,6 +65,11 @@ def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
 def rewrite(url: str, keys: KeyIds, unit: Rewrite) -> Rewritten:
     """Run one compaction in a Spark task. The output is encrypted with `keys`."""
     return rewrite_guarded(_told(url, keys), unit)
+
+
+def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseMade:
+    """Take one base chunk in a Spark task. The output is encrypted with `keys`."""
+    return base_guarded(_told(url, keys), unit)
 
 
 def _told(url: str, keys: KeyIds) -> ObjectStore:

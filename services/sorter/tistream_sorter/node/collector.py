@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
+from tistream.format.backfill.basis import Basis
 from tistream.format.manifest import PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
@@ -101,8 +102,10 @@ class Collector:
         logs = {cover.log.task_id: cover.log for cover in covers}
         if min(logs) != state.identity.task_id:
             return False
-        found: list[tuple[tuple[PendingPart, ...], tuple[SegmentRef, ...]]] = [
-            (log.view.state.pending, log.segments) for log in logs.values() if log.view.state is not None
+        found: list[tuple[tuple[PendingPart, ...], tuple[SegmentRef, ...], Basis]] = [
+            (log.view.state.pending, log.segments, log.view.basis)
+            for log in logs.values()
+            if log.view.state is not None
         ]
         left = unnamed(keys, found) if len(found) == len(logs) else []
         if view.sealed and TaskObjects(self._objects, tenant, ancestor).floor() < view.number:

@@ -81,7 +81,7 @@ def _intake(state: TaskState) -> list[Intake]:
 def stored_bytes(state: TaskState) -> dict[int, int]:
     """Bytes of the objects that a state rests on, each once, by the task that wrote them."""
     sizes = {segment.key: segment.size for segment in state.live_segments}
-    sizes |= {part.key: part.size for part in state.pending}
+    sizes |= {part.key: part.size for part in state.pending} | {run.key: run.size for run in state.basis.runs}
     found: Counter[int] = Counter()
     for key, size in sizes.items():
         found[layout.task_of(key) or 0] += size

@@ -10,6 +10,7 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
@@ -30,6 +31,9 @@ class Runner(Protocol):
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         """Merge the segments of each unit into one, beside the ticks."""
+
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+        """Turn base chunks into base runs, beside the ticks."""
 
 
 class Trouble(Protocol):

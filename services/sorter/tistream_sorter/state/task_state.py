@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, Merging, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
@@ -49,6 +50,7 @@ class TaskState:
     manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
     retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest resolved_ts that readers had
     received when this epoch began; no new row may appear at or below it.
+    basis: the rows before the log, from backfills.
     """
 
     identity: TaskIdentity
@@ -75,6 +77,7 @@ class TaskState:
     restate: bool = False
     intake: IntakeCount = NOTHING_TAKEN
     served_ts: int = 0
+    basis: Basis = NO_BASIS
     taken_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
 
     @property
@@ -121,8 +124,11 @@ def first_state(identity: TaskIdentity, number: int) -> TaskState:
     )
 
 
-def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskState:
-    """The state according to the newest state manifest. `number`: the last manifest of any kind."""
+def recovered_state(
+    identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int, basis: Basis = NO_BASIS
+) -> TaskState:
+    """The state according to the newest state manifest. `number`: the last manifest of any kind. `live` and `basis`:
+    what the manifests name."""
     assert manifest.slices is not None
     assert manifest.waiting is not None
     return begun(
@@ -143,6 +149,7 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,
             intake=manifest.intake,
+            basis=basis,
         )
     )
 

@@ -18,6 +18,7 @@ from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, StoreNeed, TaskStatus
+from tistream_sorter.jobs.base_unit import BaseMade
 from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.state.damage import Damages
@@ -28,6 +29,7 @@ from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.task.seal_orders import Order, Others, may_stop, must_read, next_step, other_parents, read_order
 from tistream_sorter.task.status import coverage, no_room, slice_holds, store_need, task_status
 from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
+from tistream_sorter.upkeep.base_plan import with_bases
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
 from tistream_sorter.upkeep.load import LoadMeter
@@ -76,6 +78,7 @@ class Task:
         self._flushed_by_all = 0
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
+        self._based: list[BaseMade] = []
         self._wasted: list[str] = []  # keys of objects that may exist and that no manifest will name
         self._taking: Taking | None = None  # in progress; `state` does not change until it has ended
         self._sweeping: frozenset[str] = frozenset()  # large parts that the present tick scans for dead locks
@@ -102,9 +105,9 @@ class Task:
 
     @property
     def to_settle(self) -> bool:
-        """Whether a compaction is complete that no manifest contains yet."""
+        """Whether a compaction or a base is complete that no manifest contains yet."""
         with self._lock:
-            return bool(self._rewritten) or self.state.restate
+            return bool(self._rewritten) or bool(self._based) or self.state.restate
 
     @property
     def durable(self) -> TaskState:
@@ -141,6 +144,11 @@ class Task:
         with self._lock:
             self._rewritten.append(done)
 
+    def based(self, made: BaseMade) -> None:
+        """A base chunk was taken: the next manifest names the base and its run."""
+        with self._lock:
+            self._based.append(made)
+
     def wasted(self, key: str) -> None:
         """An object that may exist will never be named by a manifest."""
         with self._lock:
@@ -161,6 +169,7 @@ class Task:
         with self._lock:
             done, self._rewritten = self._rewritten, []
             vain, self._wasted = self._wasted, []
+            bases, self._based = self._based, []
         for one in done:
             assert one.output is not None
             after = replaced(state, one)
@@ -168,8 +177,9 @@ class Task:
                 vain.append(one.output.key)
             else:
                 state = after
+        state, useless = with_bases(state, bases)
         self.state = state
-        return vain
+        return [*vain, *useless]
 
     # -- assignment -----------------------------------------------------------------------------------------------
 

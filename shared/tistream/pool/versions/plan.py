@@ -71,7 +71,7 @@ class Shard:
 
 def shards_of(covers: Iterable[Cover]) -> list[Shard]:
     """The shards of a tenant, in key order, from the logs that lineage.covers returned for its tasks."""
-    found = [Shard(cover.span, cover.log.view.segments) for cover in covers]
+    found = [Shard(cover.span, cover.log.view.segments, cover.log.view.basis.runs) for cover in covers]
     return sorted(found, key=lambda shard: shard.span.start)
 
 

@@ -160,7 +160,7 @@ def test_a_chunk_of_a_wrong_ts_is_caught(seed: int) -> None:
         assert made.failed is not None
         assert made.lasting
         assert f"chunk-{made.chunk.number:08d}: it is not as of its base_ts {says}" in made.failed
-    assert caught >= 5
+    assert caught >= 3
 
 
 def test_a_replaced_chunk_or_a_wrong_span_is_refused() -> None:

@@ -7,7 +7,8 @@ A task's manifests are numbered from 1 without a hole. Each is one object, creat
 The Arrow part consists of one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices); the header
 has their lengths. A manifest restates all positions, pending parts, slices and waiting watermarks. Only segments are
 incremental: `segments` are the new ones. `live_segments`, in checkpoint manifests only, are all that readers need,
-including the new ones. `basis` is in checkpoint manifests only, too.
+including the new ones; so is `basis`. The version index (`index`) is restated when it changes and in checkpoints;
+without an index the header does not have the field.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import zstandard
 
 from tistream.errors import CorruptObject
 from tistream.format.backfill.basis import Basis
+from tistream.format.run import Index, IndexPart
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.format.source_file import SourceFile
 from tistream.model.ids import TenantKey
@@ -31,7 +33,8 @@ from tistream.model.span import KeySpan
 MAGIC = b"TSMF"
 VERSION = 6
 # Version 1 has no sources and row_groups in pending parts. Below version 3 there is no retained_ts and heritage,
-# because there was no garbage collection. Below 4 there is no intake, below 5 no merge, below 6 no basis.
+# because there was no garbage collection. Below 4 there is no intake, below 5 no merge, below 6 no version index and no
+# basis.
 KNOWN_VERSIONS = (1, 2, 3, 4, 5, 6)
 
 KIND_CLAIM = "claim"  # empty: records only that an epoch has begun
@@ -183,6 +186,7 @@ class Manifest:
     intake: IntakeCount = NOTHING_TAKEN
     slices: pa.Table | None = None
     waiting: pa.Table | None = None
+    index: Index | None = None  # the version index (tistream.format.run); None: unchanged, or none in a checkpoint
 
 
 def _ipc(table: pa.Table | None) -> bytes:
@@ -215,6 +219,8 @@ def encode(manifest: Manifest) -> bytes:
         "children": [[task, span.start.hex(), span.end.hex()] for task, span in manifest.children],
         "arrow": [len(slices), len(waiting)],
     }
+    if manifest.index is not None:
+        header["index"] = [part.to_json() for part in manifest.index]
     for name in (*_PLAIN, *_SINCE_3):
         header[name] = getattr(manifest, name)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
@@ -251,7 +257,7 @@ def decode(key: str, data: bytes) -> Manifest:
     (length,) = struct.unpack_from("<I", body)
     header = json.loads(body[4 : 4 + length])
     slices_end = 4 + length + header["arrow"][0]
-    live = header["live_segments"]
+    live, index = header["live_segments"], header.get("index")
     return Manifest(
         tenant=TenantKey(header["cluster_id"], header["tenant_id"]),
         span=KeySpan(*map(bytes.fromhex, header["span"])),
@@ -272,6 +278,7 @@ def decode(key: str, data: bytes) -> Manifest:
         schema_retained_ts=header.get("schema_retained_ts", header.get("retained_ts", 0)),
         heritage=tuple(header.get("heritage", ())),
         merge=Merging.from_json(header["merge"]) if header.get("merge") else None,
+        index=None if index is None else tuple(map(IndexPart.from_json, index)),
         intake=IntakeCount.from_json(header["intake"]) if "intake" in header else NOTHING_TAKEN,
         **{name: header[name] for name in _PLAIN},
     )

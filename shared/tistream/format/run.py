@@ -1,18 +1,64 @@
-"""Reference of a run: versions of keys, sorted by key, in one immutable Parquet object (design-time.md 1)."""
+"""Runs of the version index: schema, references, and the index of a task in a manifest (docs/adr/0028).
+
+A *run object* is an immutable Parquet file of versions, sorted by ORDER. A *run* has all versions of a part of the
+task's span with commit_ts in the window (low_ts, high_ts]; it has one or several objects with disjoint key ranges, in
+key order. A *base run* (low_ts None) has, for each key, the newest version at or below the part's base_ts, and no
+deletes. An object without rows is not written, so a window without changes has no run.
+
+The index of a task is a sequence of parts (`IndexPart`), whose spans tile the task's span in key order. Usually it is
+one part. A task that was merged has the parts of its parents, whose windows differ, until merges of runs have made
+their windows equal. A reader works part by part:
+
+    versions of a key at or below T = base run + runs of the part, clipped to the part's span
+                                      + rows of live segments with commit_ts in (indexed_ts of the part, T]
+
+T must be at or above the part's base_ts. Objects are shared by split tasks, so a run object may have keys outside of
+the part's span; they do not count. Rows of segments at or below the part's indexed_ts are in its runs already, and
+must be ignored. Versions at or below `begins_ts` were not in the pool when the index began; only a backfill adds them.
+
+Format of an object: row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes (a larger row is alone), page
+checksums, zstd. Each row group has the exact minimum and maximum of table_id, key and commit_ts as Parquet statistics.
+Keys above 4 KiB have no statistics: a row group without them may hold any key between `first` and `last` of the
+reference. The order by (table_id, key) is the order by key, because a key begins with its table's id.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
+
+import pyarrow as pa
+
+from tistream.errors import InvariantBroken
+from tistream.model.span import KeySpan
+
+SCHEMA = pa.schema(
+    [
+        pa.field("table_id", pa.int64(), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("commit_ts", pa.int64(), nullable=False),
+        pa.field("start_ts", pa.int64(), nullable=False),
+        pa.field("op", pa.int8(), nullable=False),  # segment.OP_PUT, OP_DELETE
+        pa.field("value", pa.binary()),
+        pa.field("txn_source", pa.int64()),
+    ]
+)
+ORDER = ("table_id", "key", "commit_ts", "start_ts")  # commit_ts descending: the newest version of a key is first
+GROUP_ROWS = 8_192
+GROUP_BYTES = 8 << 20
+OBJECT_BYTES = 64 << 20  # a run is cut into objects of about this size, between two keys
 
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
-    """A run in a manifest. It holds the versions in (low_ts, high_ts] of its keys. low_ts None: a base run, which holds
-    of each key at most one version at or below high_ts, and no deletes.
+    """The reference to one object of a run in a manifest.
 
-    `first` and `last` are the bounds of its rows, inclusive: (table_id, key). `checksum` is the zlib CRC-32 of the
-    object, eight hex digits; `size` is in bytes.
+    `size` is in bytes; `checksum` is the zlib CRC-32 of the whole object, eight hex digits. `low_ts` is None for an
+    object of a base run; then `high_ts` is the base_ts. `first` and `last` are the inclusive bounds (table_id, key) of
+    the object. `obsolete`: the number of versions that a fold of this object into the base removes, in the object and
+    in what is older: one for a put that replaces a version, two for a delete of a version, one for another delete.
     """
 
     key: str
@@ -23,16 +69,137 @@ class RunRef:
     high_ts: int
     first: tuple[int, bytes]
     last: tuple[int, bytes]
+    obsolete: int = 0
+
+    @property
+    def window(self) -> tuple[int | None, int]:
+        """(low_ts, high_ts); objects of one run have equal windows."""
+        return self.low_ts, self.high_ts
+
+    def touches(self, span: KeySpan) -> bool:
+        """Whether the object may have keys in `span`."""
+        return span.touches(self.first[1], self.last[1])
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; keys are hexadecimal."""
-        out = asdict(self)
-        for name in ("first", "last"):
-            table_id, key = out[name]
-            out[name] = [table_id, key.hex()]
+        """A JSON object; keys of rows in hexadecimal."""
+        out: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
+        out["first"] = [self.first[0], self.first[1].hex()]
+        out["last"] = [self.last[0], self.last[1].hex()]
         return out
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunRef:
         bounds = {name: (data[name][0], bytes.fromhex(data[name][1])) for name in ("first", "last")}
         return cls(**{**data, **bounds})
+
+
+_PLAIN = ("key", "size", "checksum", "rows", "low_ts", "high_ts", "obsolete")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """The index of one part of a task's span. All timestamps are TSO.
+
+    begins_ts: versions at or below it are in the index only if they were backfilled. base_ts: the lowest ts that can be
+    read; the base run has the state at it, and may be empty. indexed_ts: the runs have every change of the span in
+    (base_ts, indexed_ts]. runs: base run first, then by window, each in key order.
+    """
+
+    span: KeySpan
+    begins_ts: int
+    base_ts: int
+    indexed_ts: int
+    runs: tuple[RunRef, ...] = ()
+
+    @property
+    def base(self) -> tuple[RunRef, ...]:
+        """The objects of the base run, in key order."""
+        return tuple(run for run in self.runs if run.low_ts is None)
+
+    def by_window(self) -> list[tuple[RunRef, ...]]:
+        """The runs above the base run, oldest first, each as its objects in key order."""
+        found: dict[tuple[int, int], list[RunRef]] = {}
+        for run in self.runs:
+            if run.low_ts is not None:
+                found.setdefault((run.low_ts, run.high_ts), []).append(run)
+        return [tuple(found[window]) for window in sorted(found)]
+
+    def clipped(self, span: KeySpan) -> IndexPart | None:
+        """The part of it inside `span`, without objects that have no key there; None if it has no key in common."""
+        piece = self.span.clip(span)
+        if piece is None:
+            return None
+        return replace(self, span=piece, runs=tuple(run for run in self.runs if run.touches(piece)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "span": [self.span.start.hex(), self.span.end.hex()],
+            "begins_ts": self.begins_ts,
+            "base_ts": self.base_ts,
+            "indexed_ts": self.indexed_ts,
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> IndexPart:
+        span = KeySpan(*map(bytes.fromhex, data["span"]))
+        runs = tuple(map(RunRef.from_json, data["runs"]))
+        return cls(span, data["begins_ts"], data["base_ts"], data["indexed_ts"], runs)
+
+
+Index = tuple[IndexPart, ...]
+
+
+def runs_of(index: Iterable[IndexPart]) -> tuple[RunRef, ...]:
+    """The objects that an index names, each once."""
+    return tuple({run.key: run for part in index for run in part.runs}.values())
+
+
+def indexed_ts(index: Sequence[IndexPart]) -> int:
+    """The ts up to which the runs have every change of all parts; 0 without an index."""
+    return min((part.indexed_ts for part in index), default=0)
+
+
+def base_ts(index: Sequence[IndexPart]) -> int:
+    """The lowest ts at which every key of the index can be read; 0 without an index."""
+    return max((part.base_ts for part in index), default=0)
+
+
+def check_index(index: Index, span: KeySpan, flushed_ts: int, before: Index) -> None:
+    """Check an index that a manifest states; `before`: the one it replaces.
+
+    Raises:
+        InvariantBroken: 25 if the parts do not tile the span, or windows or objects of a part overlap; 27 if a run
+            reaches above flushed_ts; 28 if base_ts or indexed_ts of some key decreases.
+    """
+    if not index:
+        return
+    spans = [part.span for part in index]
+    tiled = spans[0].start == span.start and spans[-1].end == span.end
+    if not tiled or any(left.end != right.start or not left.end for left, right in pairwise(spans)):
+        raise InvariantBroken(25, f"the parts {spans} of an index do not tile {span}")
+    for part in index:
+        _check_part(part)
+        if part.indexed_ts > flushed_ts:
+            raise InvariantBroken(27, f"an index reaches {part.indexed_ts}, above flushed_ts {flushed_ts}")
+        for old in before:
+            if old.span.overlaps(part.span) and (old.base_ts > part.base_ts or old.indexed_ts > part.indexed_ts):
+                reason = f"({old.base_ts}, {old.indexed_ts}] to ({part.base_ts}, {part.indexed_ts}]"
+                raise InvariantBroken(28, f"the index of {part.span} goes back from {reason}")
+
+
+def _check_part(part: IndexPart) -> None:
+    if not part.begins_ts <= part.base_ts <= part.indexed_ts:
+        raise InvariantBroken(25, f"an index with begins_ts {part.begins_ts}, {part.base_ts}, {part.indexed_ts}")
+    reached = part.base_ts
+    for run in part.by_window():
+        low, high = run[0].window
+        if low is None or low < reached or not low < high <= part.indexed_ts:
+            raise InvariantBroken(25, f"{run[0].key}: the window ({low}, {high}] overlaps another one or the base")
+        reached = high
+    if any(run.high_ts != part.base_ts for run in part.base):
+        raise InvariantBroken(25, f"a base run of {part.span} is not at its base_ts {part.base_ts}")
+    for run in (part.base, *part.by_window()):
+        for left, right in pairwise(run):
+            if left.last >= right.first:
+                raise InvariantBroken(25, f"{left.key} and {right.key} of one run overlap")

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tistream.errors import CorruptObject, InvariantBroken
+from tistream.format import run
 from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
+from tistream.format.run import Index, RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 
@@ -22,7 +24,23 @@ class TaskView:
     last: Manifest | None = None  # the newest of any kind
     state: Manifest | None = None  # the newest with state: one of any kind but a claim
     segments: tuple[SegmentRef, ...] = ()  # live, in commit order
+    index: Index = ()  # the version index; empty before its first run
     basis: Basis = NO_BASIS  # of the newest checkpoint
+
+    @property
+    def runs(self) -> tuple[RunRef, ...]:
+        """The objects of the version index, each once. A reader works by parts: see tistream.format.run."""
+        return run.runs_of(self.index)
+
+    @property
+    def indexed_ts(self) -> int:
+        """The ts up to which the version index has every change; 0 without an index."""
+        return run.indexed_ts(self.index)
+
+    @property
+    def base_ts(self) -> int:
+        """The lowest ts at which every key of the version index can be read; 0 without an index."""
+        return run.base_ts(self.index)
 
     @property
     def sealed(self) -> bool:
@@ -44,11 +62,13 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
     """The view after `manifests`, which follow it in order. If `view` is empty, the first may be any checkpoint.
 
     Raises:
-        InvariantBroken: a manifest follows a seal, epochs or flushed_ts decrease, or a number is missing.
+        InvariantBroken: a manifest follows a seal, epochs or flushed_ts decrease, a number is missing, or its version
+            index is invalid (run.check_index).
     """
     number, epoch, flushed_ts = view.number, view.epoch, view.flushed_ts
     last, state, basis = view.last, view.state, view.basis
     segments: list[SegmentRef] | None = None
+    index = view.index
     for manifest in manifests:
         if last is not None and last.kind == KIND_SEAL:
             raise InvariantBroken(11, f"manifest {manifest.number} of task {manifest.task_id} follows its seal")
@@ -63,6 +83,9 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
             if state is not None and manifest.low_ts != flushed_ts:
                 raise InvariantBroken(3, f"window from {manifest.low_ts} after {flushed_ts} in {manifest.number}")
             state, flushed_ts = manifest, manifest.flushed_ts
+            if manifest.index is not None:
+                run.check_index(manifest.index, manifest.span, flushed_ts, index)
+                index = manifest.index
             if manifest.live_segments is not None:
                 segments, basis = list(manifest.live_segments), manifest.basis or NO_BASIS
             elif manifest.segments:
@@ -70,4 +93,4 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
                 segments.extend(manifest.segments)
         number, epoch, last = manifest.number, manifest.task_epoch, manifest
     live = view.segments if segments is None else tuple(segments)
-    return TaskView(number, epoch, flushed_ts, last, state, live, basis)
+    return TaskView(number, epoch, flushed_ts, last, state, live, index, basis)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
-from tistream.format.byte_ranges import ByteRange
-from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
+from tistream.pool.parquet_objects import open_object, read_groups
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.range_reader import fetch_ranges
-
-TAIL_BYTES = 32 << 10  # the first read at a segment's end; holds a footer of about 35 row groups
-WHOLE_BYTES = 256 << 10  # a segment up to this size is read whole, in one request
 
 
 def row_groups_touching(segment: SegmentRef, window: Window, table_ids: Sequence[int] | None) -> list[int]:
@@ -83,48 +76,13 @@ def read_row_groups(
     footers: FooterCache | None = None,
 ) -> pa.Table:
     """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as read_rows."""
-    names = [name for name in SCHEMA.names if columns is None or name in columns]
-    schema = pa.schema([SCHEMA.field(name) for name in names])
     if not indexes:
-        return schema.empty_table()
-    held: list[tuple[int, bytes]] = []
-    footer = footers.get(segment.key) if footers else None
-    if footer is None:
-        footer, held = _open(objects, segment)
-        if footers:
-            footers.put(segment.key, footer)
-    ranges: list[ByteRange] = [place for index in indexes for place in footer.groups[index].ranges(names)]
-    source = fetch_ranges(objects, segment.key, segment.size, ranges, held)
-    try:
-        file = pq.ParquetFile(
-            pa.PythonFile(source, mode="r"),
-            metadata=footer.metadata,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
-        return file.read_row_groups(list(indexes), columns=names, use_threads=False).select(names).cast(schema)
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise CorruptObject(segment.key, f"row groups {list(indexes)} cannot be decoded: {error}") from error
-
-
-def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[ParquetFooter, list[tuple[int, bytes]]]:
-    """The segment's footer, and the bytes read to get it as (offset, bytes). The checksum is verified if these bytes
-    are the whole segment."""
-    length = segment.size if segment.size <= WHOLE_BYTES else TAIL_BYTES
-    while True:
-        tail, size = objects.get_tail(segment.key, length)
-        if size != segment.size:
-            raise CorruptObject(segment.key, f"has {size} bytes; its manifest states {segment.size}")
-        if len(tail) == size and f"{zlib.crc32(tail):08x}" != segment.checksum:
-            raise CorruptObject(segment.key, f"fails its checksum {segment.checksum}")
-        footer = read_footer(segment.key, tail, size)
-        if not isinstance(footer, NeedMore):
-            break
-        length = footer.length
-    rows = [group.rows for group in footer.groups]
+        return SCHEMA.empty_table().select([name for name in SCHEMA.names if columns is None or name in columns])
+    opened = open_object(objects, segment, footers)
+    rows = [group.rows for group in opened.footer.groups]
     if rows != [group.rows for group in segment.row_groups]:
         raise CorruptObject(segment.key, f"has row groups of {rows} rows, not those that its manifest states")
-    return footer, [(size - len(tail), tail)]
+    return read_groups(objects, segment, opened, indexes, columns, SCHEMA)
 
 
 def _any_between(ids: np.ndarray[tuple[int], np.dtype[np.int64]], group: RowGroupInfo) -> bool:

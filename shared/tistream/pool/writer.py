@@ -116,7 +116,7 @@ def _row_bytes(table: pa.Table) -> Ints | None:
         return None
     total = np.zeros(table.num_rows, np.int64)
     for name in VALUES:
-        total += _lengths(table.column(name))
+        total += byte_lengths(table.column(name))
     widest = total.max(initial=0)
     return total if widest * SPLIT_ROWS > GROUP_BYTES else None
 
@@ -155,7 +155,7 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
     encodings = {"commit_ts": "DELTA_BINARY_PACKED", "start_ts": "BYTE_STREAM_SPLIT"}
     levels = dict.fromkeys(SCHEMA.names, level)
     for name in VALUES:
-        encodings[name], levels[name] = _value_options(table.column(name), level)
+        encodings[name], levels[name] = value_options(table.column(name), level)
     return {
         "compression": "zstd",
         "compression_level": levels,
@@ -167,7 +167,7 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
     }
 
 
-def _value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
+def value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
     """(encoding, zstd level) of a value column, chosen by a sample. DELTA_BYTE_ARRAY stores lengths apart from bytes,
     which is smaller for values of similar length and larger for mixed ones."""
     sample = _sample(column)
@@ -186,7 +186,7 @@ def _sample(column: pa.ChunkedArray) -> list[bytes]:
     return [value for at in range(0, len(column), step) if (value := column[at].as_py())]
 
 
-def _lengths(column: pa.ChunkedArray) -> Ints:
+def byte_lengths(column: pa.ChunkedArray) -> Ints:
     """Bytes of each value; 0 for null."""
     out = [np.zeros(0, np.int64)]
     for chunk in column.chunks:

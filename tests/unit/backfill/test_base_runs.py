@@ -61,7 +61,7 @@ class BaseWorld:
         return BaseUnit(
             tenant=identity.tenant, task_id=1, chunk=identity, planned=span, span=span, table_id=table_id, base_ts=says,
             exact=True, flushed_ts=self.end, segments=self.segments, runs=tuple(self.runs), indexed_ts=0,
-            key=f"{layout.task_prefix(identity.tenant, 1)}run/{self.number:04d}.parquet",
+            epoch=1, nonce=f"{self.number:016x}",
         )  # fmt: skip
 
     def cuts(self, table_id: int) -> list[KeySpan]:
@@ -103,7 +103,7 @@ def test_chunks_at_random_ts_and_the_log_are_the_table_at_any_ts(seed: int) -> N
                 base_guarded(world.objects, world.chunk(table_id, span, base_ts, base_ts, with_commit_ts=with_ts))
             )
             highest[table_id] = max(highest.get(table_id, 0), base_ts)
-            world.runs += [made.run] if made.run is not None else []
+            world.runs += made.runs
     assert world.runs, "some rows of the tables were never changed above T0"
     for ts in [*rng.sample(stamps, 8), world.end]:
         for table_id in table_ids:
@@ -122,7 +122,7 @@ def test_a_second_backfill_adds_no_row_twice(seed: int) -> None:
     for table_id in world.table_ids():
         for base_ts in sorted(rng.sample(stamps, 2), reverse=rng.random() < 0.5):
             made = good(base_guarded(world.objects, world.chunk(table_id, record_span(table_id), base_ts, base_ts)))
-            world.runs += [made.run] if made.run is not None else []
+            world.runs += made.runs
         found = world.state([table_id], world.end)
         assert found["key"].n_unique() == found.height
         wanted = world.made.state(world.end).filter(pl.col("table_id") == table_id)

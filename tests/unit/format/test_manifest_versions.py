@@ -12,13 +12,13 @@ import zstandard
 from tistream.format import manifest as manifests
 from tistream.format.backfill.basis import Basis
 from tistream.format.manifest import KIND_TICK, NOTHING_TAKEN, ChainPosition, IntakeCount, Manifest, Merging
-from tistream.format.run import RunRef
+from tistream.format.run import IndexPart, RunRef
 from tistream.model.base_cover import Base
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 
 # The version that began to write a header's field.
-SINCE = {"retained_ts": 3, "schema_retained_ts": 3, "heritage": 3, "intake": 4, "merge": 5, "basis": 6}
+SINCE = {"retained_ts": 3, "schema_retained_ts": 3, "heritage": 3, "intake": 4, "merge": 5, "basis": 6, "index": 6}
 FULL = Manifest(
     TenantKey("7", "acme"),
     3,
@@ -43,6 +43,7 @@ FULL = Manifest(
         (Base(KeySpan(b"b", b"c"), 15),),
         (RunRef("run", 9, "0a0b0c0d", 2, None, 15, (104, b"b1"), (104, b"b2")),),
     ),
+    index=(IndexPart(KeySpan(b"a", b"m"), 2, 6, 9, (RunRef("run", 10, "0a", 4, 6, 9, (1, b"b"), (1, b"c"), 1),)),),
 )
 WITHOUT = {
     "retained_ts": 0,
@@ -51,6 +52,7 @@ WITHOUT = {
     "intake": NOTHING_TAKEN,
     "merge": None,
     "basis": None,
+    "index": None,
 }
 
 

@@ -6,8 +6,6 @@ ranges of keys that fit into memory.
 
 from __future__ import annotations
 
-import io
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,17 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.errors import CorruptObject, RetryableError, TiStreamError
 from tistream.format.backfill.base_chunk import UNKNOWN_TS, check_span
-from tistream.format.run import RunRef
+from tistream.format.run import OBJECT_BYTES, SCHEMA, RunRef
 from tistream.format.segment import OP_PUT
 from tistream.model.base_cover import Base
 from tistream.model.ts import Window
+from tistream.pool.run_writer import write_run
 from tistream.pool.versions.merge import below, key_array
-from tistream.pool.versions.plan import SCHEMA, Shard, TableRange, parts_of
+from tistream.pool.versions.plan import Shard, TableRange, parts_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.pool.versions.tail import sorted_stamps
@@ -35,15 +33,13 @@ from tistream.storage.object_store import ObjectStore
 from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, rows_that_count
 
-GROUP_ROWS, GROUP_BYTES = 8_192, 8 << 20  # of a run's row group
-
 
 def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
     """Take one chunk. Errors are returned in the result and do not fail the other chunks of the job."""
     counted = MeasuredObjectStore(objects)
     try:
-        run = _run(counted, unit)
-        made = BaseMade(unit.task_id, unit.chunk, Base(unit.span, unit.base_ts), run)
+        runs = _runs(counted, unit)
+        made = BaseMade(unit.task_id, unit.chunk, Base(unit.span, unit.base_ts), runs)
     except RetryableError as error:
         made = BaseMade(unit.task_id, unit.chunk, failed=str(error))
     except TiStreamError as error:
@@ -51,12 +47,12 @@ def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
     return replace(made, traffic={kind: took for kind, took in counted.traffic().items() if took.requests})
 
 
-def _run(objects: ObjectStore, unit: BaseUnit) -> RunRef | None:
+def _runs(objects: ObjectStore, unit: BaseUnit) -> tuple[RunRef, ...]:
     chunk = open_chunk(objects, unit.chunk)
     check_span(chunk, unit.planned)
     if chunk.base_ts != unit.base_ts:
         raise CorruptObject(chunk.key, f"is as of {chunk.base_ts}, not {unit.base_ts} as before: it was replaced")
-    writer = _RunWriter(unit)
+    writer = _RunWriter(objects, unit)
     given = (_inside(table, unit) for table in read_chunk(objects, chunk))
     logged, first = _Ahead(_logged(objects, unit)), _Ahead(_first_changes(objects, unit))
     try:
@@ -69,12 +65,8 @@ def _run(objects: ObjectStore, unit: BaseUnit) -> RunRef | None:
             writer.add(counts)
     except Disagreement as error:
         raise CorruptObject(chunk.key, str(error)) from error
-    ended = writer.ended()
-    if ended is None:
-        return None
-    body, run = ended
-    objects.put(unit.key, body)
-    return run
+    writer.flush()
+    return tuple(writer.runs)
 
 
 def _inside(table: pa.Table, unit: BaseUnit) -> pa.Table:
@@ -152,26 +144,14 @@ class _Ahead:
         return pa.concat_tables(taken) if taken else schema.empty_table()
 
 
+@dataclass(slots=True)
 class _RunWriter:
-    """Collects rows in key order and writes them as a base run."""
+    """Collects rows in key order, and writes objects of a base run of about OBJECT_BYTES."""
 
-    def __init__(self, unit: BaseUnit) -> None:
-        self._unit = unit
-        self._sink = io.BytesIO()
-        self._rows = 0
-        self._first: bytes | None = None
-        self._last = b""
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            SCHEMA,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=["table_id", "op", "txn_source"],
-            column_encoding={"key": "DELTA_BYTE_ARRAY", "value": "PLAIN", "commit_ts": "PLAIN", "start_ts": "PLAIN"},
-            write_statistics=["table_id", "key", "commit_ts"],
-            write_page_checksum=True,
-            store_schema=False,
-        )
+    objects: ObjectStore
+    unit: BaseUnit
+    held: list[pa.Table] = field(default_factory=list)
+    runs: list[RunRef] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
         """Add rows of base_rows.CHUNK."""
@@ -179,7 +159,7 @@ class _RunWriter:
             return
         count = rows.num_rows
         columns = {
-            "table_id": pa.repeat(pa.scalar(self._unit.table_id, pa.int64()), count),
+            "table_id": pa.repeat(pa.scalar(self.unit.table_id, pa.int64()), count),
             "key": rows.column("key"),
             "commit_ts": pc.fill_null(rows.column("commit_ts"), UNKNOWN_TS),
             "start_ts": pa.repeat(pa.scalar(0, pa.int64()), count),
@@ -187,22 +167,15 @@ class _RunWriter:
             "value": rows.column("value"),
             "txn_source": pa.nulls(count, pa.int64()),
         }
-        table = pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA).combine_chunks()
-        each: int = max(1, table.nbytes // count)
-        step = max(1, min(GROUP_ROWS, GROUP_BYTES // each))
-        for at in range(0, count, step):
-            self._writer.write_table(table.slice(at, step), row_group_size=step)
-        if self._first is None:
-            self._first = table.column("key")[0].as_py()
-        self._last = table.column("key")[-1].as_py()
-        self._rows += count
+        self.held.append(pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA))
+        if sum(table.nbytes for table in self.held) >= OBJECT_BYTES:
+            self.flush()
 
-    def ended(self) -> tuple[bytes, RunRef] | None:
-        """The object and its reference; None without rows."""
-        self._writer.close()
-        if self._first is None:
-            return None
-        body, unit = self._sink.getvalue(), self._unit
-        checksum = f"{zlib.crc32(body):08x}"
-        first, last = (unit.table_id, self._first), (unit.table_id, self._last)
-        return body, RunRef(unit.key, len(body), checksum, self._rows, None, unit.base_ts, first, last)
+    def flush(self) -> None:
+        """Write the rows that are in memory."""
+        if self.held:
+            table = pa.concat_tables(self.held).combine_chunks()
+            body, run = write_run(table, self.unit.key(len(self.runs)), None, self.unit.base_ts)
+            self.objects.put(run.key, body)
+            self.held.clear()
+            self.runs.append(run)

@@ -10,6 +10,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model.base_cover import Base
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.storage import layout
 from tistream.storage.measured import Traffic
 
 
@@ -19,7 +20,7 @@ class BaseUnit:
 
     `segments`, `runs` and `indexed_ts` are the task's log: the runs hold every version up to indexed_ts, the segments
     every version above it. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the chunk.
-    `key` is the object key of the output.
+    `epoch` and `nonce` are in the object keys of the output.
     """
 
     tenant: TenantKey
@@ -34,12 +35,18 @@ class BaseUnit:
     segments: tuple[SegmentRef, ...]
     runs: tuple[RunRef, ...]
     indexed_ts: int
-    key: str
+    epoch: int
+    nonce: str
+
+    def key(self, part: int) -> str:
+        """The object key of output `part`."""
+        return layout.base_run(self.tenant, self.task_id, self.epoch, self.nonce, part)
 
 
 @dataclass(frozen=True, slots=True)
 class BaseMade:
-    """The result of a BaseUnit. `base`: what is known after it. `run`: its rows; None if no row of the chunk counts.
+    """The result of a BaseUnit. `base`: what is known after it. `runs`: the objects with the rows that count, in
+    key order.
 
     failed: the reason if there is no result. `lasting`: another attempt gives the same, until the chunk is replaced by
     one of another backfill.
@@ -48,7 +55,7 @@ class BaseMade:
     task_id: int
     chunk: ChunkId
     base: Base | None = None
-    run: RunRef | None = None
+    runs: tuple[RunRef, ...] = ()
     failed: str | None = None
     lasting: bool = False
     traffic: dict[str, Traffic] = field(default_factory=dict)

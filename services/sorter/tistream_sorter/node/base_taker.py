@@ -123,8 +123,7 @@ class BaseTaker:
         return []
 
     def _job(self, found: Sequence[tuple[Task, BaseUnit]]) -> None:
-        of_key = {unit.key: task for task, unit in found}
-        keys = {(unit.task_id, unit.chunk): unit.key for _, unit in found}
+        tasks = {task.task_id: task for task, _ in found}
         try:
             with trace.root("base chunks", attributes={"tistream.chunks": len(found)}):
                 results = self._runner.bases([unit for _, unit in found])
@@ -132,22 +131,20 @@ class BaseTaker:
             log.error("job that takes base chunks failed", exc_info=error, extra={"chunks": len(found)})
             self._metrics.base_failures.inc()
             for task, unit in found:
-                task.wasted(unit.key)
+                task.wasted(unit.key(0))
                 self._pauses.failed(task.task_id, self._clock.monotonic_ms())
             return
         for made in results:
-            key = keys[made.task_id, made.chunk]
             self._objects.add_all(made.traffic, made.chunk.tenant)
-            self._took(of_key[key], key, made)
+            self._took(tasks[made.task_id], made)
 
-    def _took(self, task: Task, key: str, made: BaseMade) -> None:
+    def _took(self, task: Task, made: BaseMade) -> None:
         if made.failed is None:
             self._pauses.worked(task.task_id)
             self._metrics.bases.inc()
             task.based(made)
             return
         self._metrics.base_failures.inc()
-        task.wasted(key)
         chunk = made.chunk
         fields = {"tenant": str(chunk.tenant), "backfill": chunk.backfill_id, "chunk": chunk.number}
         log.warning("base chunk not taken", extra={**fields, "reason": made.failed})

@@ -14,7 +14,6 @@ from tistream.format.backfill.chunk_plan import ChunkPlan, table_id_of
 from tistream.model.base_cover import base_ts_of, clipped
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.storage import layout
 from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.state.task_state import TaskState
 
@@ -109,7 +108,8 @@ def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_m
                 segments=state.live_segments,
                 runs=state.basis.within(span).runs,
                 indexed_ts=INDEXED_TS,
-                key=layout.base_run(identity.tenant, identity.task_id, identity.task_epoch, new_nonce(), 0),
+                epoch=identity.task_epoch,
+                nonce=new_nonce(),
             )
         )
     return out
@@ -123,9 +123,9 @@ def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, l
         assert one.base is not None
         outdated = one.base.base_ts < state.begins_ts or _has(state, one.base.span, one.base.base_ts)
         if outdated:
-            vain += [] if one.run is None else [one.run.key]
+            vain += [run.key for run in one.runs]
             continue
-        state = replace(state, basis=state.basis.with_base(one.base, one.run), restate=True)
+        state = replace(state, basis=state.basis.with_base(one.base, one.runs), restate=True)
     return state, vain
 
 

@@ -16,18 +16,23 @@ from tistream.model.span import KeySpan
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """`cover`: the bases, in key order, without overlaps. `runs`: base runs in any order; no key is in two of them."""
+    """`cover`: the bases, in key order, without overlaps. `runs`: objects of base runs in any order; no key is in two.
+
+    A row in a run is the oldest version of its key: neither the index nor a segment has one at or below the run's
+    high_ts. A fold of the version index at a ts drops deletes, so it must take these rows as the oldest versions of
+    its keys, and drop the runs that it took; the cover stays.
+    """
 
     cover: Cover = ()
     runs: tuple[RunRef, ...] = ()
 
-    def with_base(self, base: Base, run: RunRef | None) -> Basis:
-        """The basis with one more base, and the run with its rows, if it has any."""
-        return Basis(laid_over(self.cover, [base]), self.runs if run is None else (*self.runs, run))
+    def with_base(self, base: Base, runs: Iterable[RunRef]) -> Basis:
+        """The basis with one more base, and the objects with its rows, if it has any."""
+        return Basis(laid_over(self.cover, [base]), (*self.runs, *runs))
 
     def within(self, span: KeySpan) -> Basis:
         """The part that concerns `span`. A run that reaches beyond it is kept whole: readers clip its rows."""
-        runs = tuple(run for run in self.runs if span.touches(run.first[1], run.last[1]))
+        runs = tuple(run for run in self.runs if run.touches(span))
         return Basis(clipped(self.cover, span), runs)
 
     def to_json(self) -> dict[str, Any]:

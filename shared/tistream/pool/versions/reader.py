@@ -18,7 +18,8 @@ from tistream.errors import CorruptObject
 from tistream.format.parquet_footer import Chunk, Group, NeedMore, ParquetFooter, read_footer
 from tistream.format.segment import SegmentRef
 from tistream.pool.footers import FooterCache
-from tistream.pool.rows import TAIL_BYTES, WHOLE_BYTES, read_row_groups
+from tistream.pool.parquet_objects import TAIL_BYTES, WHOLE_BYTES
+from tistream.pool.rows import read_row_groups
 from tistream.pool.versions.plan import SCHEMA, Run
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges

@@ -1,0 +1,97 @@
+"""Reads row groups of immutable Parquet objects that a manifest names: segments and runs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.errors import CorruptObject
+from tistream.format.byte_ranges import ByteRange
+from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
+from tistream.pool.footers import FooterCache
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.range_reader import fetch_ranges
+
+TAIL_BYTES = 32 << 10  # the first read at an object's end; holds a footer of about 35 row groups
+WHOLE_BYTES = 256 << 10  # an object up to this size is read whole, in one request
+
+
+class NamedObject(Protocol):
+    """An object as a manifest states it: its key, its size in bytes, the CRC-32 of its bytes, and its rows."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def checksum(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An object's footer, and the bytes read to get it as (offset, bytes)."""
+
+    footer: ParquetFooter
+    held: tuple[tuple[int, bytes], ...] = ()
+
+
+def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None) -> Opened:
+    """Read the object's footer. The checksum is verified if the bytes read are the whole object.
+
+    Raises:
+        NotFoundYet: garbage collection has deleted the object.
+        CorruptObject: the object is damaged, or is not what its manifest states.
+    """
+    cached = footers.get(named.key) if footers else None
+    if cached is not None:
+        return Opened(cached)
+    length = named.size if named.size <= WHOLE_BYTES else TAIL_BYTES
+    while True:
+        tail, size = objects.get_tail(named.key, length)
+        if size != named.size:
+            raise CorruptObject(named.key, f"has {size} bytes; its manifest states {named.size}")
+        if len(tail) == size and f"{zlib.crc32(tail):08x}" != named.checksum:
+            raise CorruptObject(named.key, f"fails its checksum {named.checksum}")
+        footer = read_footer(named.key, tail, size)
+        if not isinstance(footer, NeedMore):
+            break
+        length = footer.length
+    if footers:
+        footers.put(named.key, footer)
+    return Opened(footer, ((size - len(tail), tail),))
+
+
+def read_groups(
+    objects: ObjectStore,
+    named: NamedObject,
+    opened: Opened,
+    indexes: Sequence[int],
+    columns: Collection[str] | None,
+    schema: pa.Schema,
+) -> pa.Table:
+    """Row groups in the order of `indexes`, unfiltered, with `columns` (None means all) in the order and with the types
+    of `schema`. Raises as open_object."""
+    names = [name for name in schema.names if columns is None or name in columns]
+    wanted = pa.schema([schema.field(name) for name in names])
+    if not indexes:
+        return wanted.empty_table()
+    footer = opened.footer
+    ranges: list[ByteRange] = [place for index in indexes for place in footer.groups[index].ranges(names)]
+    source = fetch_ranges(objects, named.key, named.size, ranges, opened.held)
+    try:
+        file = pq.ParquetFile(
+            pa.PythonFile(source, mode="r"),
+            metadata=footer.metadata,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+        return file.read_row_groups(list(indexes), columns=names, use_threads=False).select(names).cast(wanted)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise CorruptObject(named.key, f"row groups {list(indexes)} cannot be decoded: {error}") from error

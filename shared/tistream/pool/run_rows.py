@@ -1,0 +1,75 @@
+"""Reads row groups of runs (tistream.format.run), and their bounds."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tistream.errors import CorruptObject
+from tistream.format.parquet_footer import Chunk, Group
+from tistream.format.run import SCHEMA, RunRef
+from tistream.pool.footers import FooterCache
+from tistream.pool.parquet_objects import Opened, open_object, read_groups
+from tistream.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBounds:
+    """One row group of a run. All bounds are inclusive. `unpacked`: bytes of its pages, uncompressed."""
+
+    rows: int
+    unpacked: int
+    first_key: bytes
+    last_key: bytes
+    commit_ts_min: int
+    commit_ts_max: int
+
+
+def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None) -> Opened:
+    """Read the footer of a run object.
+
+    Raises:
+        NotFoundYet: garbage collection has deleted the object.
+        CorruptObject: the object is damaged, or is not what its manifest states.
+    """
+    opened = open_object(objects, run, footers)
+    rows = sum(group.rows for group in opened.footer.groups)
+    if rows != run.rows:
+        raise CorruptObject(run.key, f"has {rows} rows; its manifest states {run.rows}")
+    return opened
+
+
+def group_bounds(run: RunRef, opened: Opened) -> list[GroupBounds]:
+    """The bounds of each row group, in file order. A group without statistics of its keys, because one is too long, has
+    the bounds of the object."""
+    return [_bounds(run, group) for group in opened.footer.groups]
+
+
+def read_run_groups(
+    objects: ObjectStore, run: RunRef, opened: Opened, indexes: Sequence[int], columns: Collection[str] | None = None
+) -> pa.Table:
+    """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as open_run."""
+    return read_groups(objects, run, opened, indexes, columns, SCHEMA)
+
+
+def read_run(objects: ObjectStore, run: RunRef, columns: Collection[str] | None = None) -> pa.Table:
+    """All rows of an object. Raises as open_run."""
+    opened = open_run(objects, run)
+    return read_run_groups(objects, run, opened, range(len(opened.footer.groups)), columns)
+
+
+def _bounds(run: RunRef, group: Group) -> GroupBounds:
+    chunks = {chunk.column: chunk for chunk in group.chunks}
+    key = chunks["key"]
+    first = run.first[1] if key.low is None or key.high is None else key.low
+    last = run.last[1] if key.low is None or key.high is None else key.high
+    return GroupBounds(group.rows, group.unpacked, first, last, *_int_bounds(run, chunks["commit_ts"]))
+
+
+def _int_bounds(run: RunRef, chunk: Chunk) -> tuple[int, int]:
+    if chunk.low is None or chunk.high is None:
+        raise CorruptObject(run.key, "has a row group without the bounds of commit_ts")
+    return struct.unpack("<q", chunk.low)[0], struct.unpack("<q", chunk.high)[0]

@@ -106,6 +106,7 @@ class SorterSettings(ServiceSettings):
     collect: CollectSettings = CollectSettings()
     compact: CompactSettings = CompactSettings()
     spark: SparkSettings = SparkSettings()
+    bases_ms: int = Field(default=5_000, ge=50, description="pause between two looks for base chunks of backfills")
 
     @model_validator(mode="after")
     def _spark_locked(self) -> Self:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import polars as pl
 import pyarrow as pa
 import pytest
+from prometheus_client import CollectorRegistry
 
 from support.cut_set import CutSet, commit_timestamps, cut
 from support.sorter_world import SorterWorld
@@ -24,6 +25,9 @@ from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
+from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.base_taker import BaseTaker
 
 NAME = "everything"
 
@@ -42,6 +46,20 @@ class BackfillWorld:
         self.stamps = [one for one in stamps if one >= self.made.t0]
         self.table_ids = self.made.user_ids()
         self.open: list[str] = []
+        self.taker = self.new_taker()
+
+    def new_taker(self) -> BaseTaker:
+        nonces = random.Random(self.rng.random())
+        objects, metrics = MeasuredObjectStore(self.world.objects), SorterMetrics(CollectorRegistry())
+        return BaseTaker(
+            objects, self.world.runner, self.world.clock, lambda: f"{nonces.getrandbits(64):016x}", metrics
+        )
+
+    def kill(self) -> None:
+        """kill -9: what no manifest names is forgotten."""
+        self.world.start()
+        self.world.send(self.world.sent)
+        self.taker = self.new_taker()
 
     def plan(self, backfill_id: str) -> list[KeySpan]:
         """Put the plan of a backfill of every table, in up to three chunks each."""
@@ -64,15 +82,12 @@ class BackfillWorld:
 
     def turn(self) -> None:
         """Take what there is to take, and commit it."""
-        self.assign()
+        self.taker.open({self.tenant: list(self.open)})
         for _ in range(200):
             self.world.tick()
-            if not self.world.node.take_bases():
+            if not self.taker.take(self.world.node.tasks()):
                 return
         raise AssertionError("bases are taken without end")
-
-    def assign(self) -> None:
-        assert self.world.node.assign(self.world.identities, backfills={self.tenant: list(self.open)})
 
     def shards(self) -> list[Shard]:
         """The tenant's pool as readers see it."""

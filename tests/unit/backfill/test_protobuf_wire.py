@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.backup_files import nested, number, text, varint
-from tistream.format.protobuf_wire import read_message
+from tistream.format.backfill.protobuf_wire import read_message
 
 
 def test_fields_come_back_in_order() -> None:

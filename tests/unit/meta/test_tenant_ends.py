@@ -14,11 +14,13 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.backfills import BackfillSource
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import TenantRoute
 from tistream.wire.tokens import Grant, StoreToken
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
+from tistream_meta.backfills.backfill_book import BackfillBook
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Store
@@ -87,6 +89,8 @@ class World:
             )
             self.repository.usage.take(UsageReport(node_id=f"api-{number}", instance="i", counted=[counted]))
         self.begin("meta-1")
+        for key in (ACME, *OTHERS):
+            self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""

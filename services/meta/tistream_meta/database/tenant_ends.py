@@ -28,7 +28,15 @@ from tistream_meta.database import audit_log, counter_rows, store_rows, tables, 
 from tistream_meta.decide.model import Change, Tenant
 
 T = TypeVar("T")
-_OF_TENANT = (tables.tasks, tables.stores, tables.tenant_usage, tables.tenant_stored, tables.quotas, tables.tenants)
+_OF_TENANT = (
+    tables.tasks,
+    tables.stores,
+    tables.backfills,
+    tables.tenant_usage,
+    tables.tenant_stored,
+    tables.quotas,
+    tables.tenants,
+)
 
 
 class Write(Protocol):

@@ -15,7 +15,6 @@ from tistream.model.ids import TenantKey
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.meta import SealOrder, TaskReport
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import BaseTaker
 from tistream_sorter.node.claims import Claims, Ended, Held
 from tistream_sorter.node.collector import Collector
 from tistream_sorter.node.compactor import Compactor
@@ -34,7 +33,6 @@ log = logging.getLogger(__name__)
 COMMIT_THREADS = 8
 LARGE_THREADS = 4  # large ticks that run at the same time; each has a thread, which mostly waits
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
-NO_BACKFILLS: Mapping[TenantKey, Sequence[str]] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
 # Pause of a task whose tenant's key cannot be used: each refused request delays the other tasks of the tick.
 KEY_AGAIN_MS = 2_000
@@ -58,7 +56,6 @@ class SorterNode:
         self._jobs = TickJobs(objects, runner, clock, metrics, self._trouble, self._stop)
         self._collector = Collector(objects, limits.collect, clock, metrics)
         self._compactor = Compactor(objects, runner, limits.compact, clock, new_nonce, metrics)
-        self._bases = BaseTaker(objects, runner, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._sealed: dict[int, Ended] = {}  # sealed tasks that are still routed here
@@ -93,11 +90,10 @@ class SorterNode:
         wanted: Sequence[TaskIdentity],
         orders: Mapping[int, SealOrder] = NO_ORDERS,
         keep: Mapping[TenantKey, int] = KEEP_ALL,
-        backfills: Mapping[TenantKey, Sequence[str]] = NO_BACKFILLS,
     ) -> bool:
         """Hold exactly the wanted tasks, each under its epoch, and pass on their orders. keep: retention of committed
-        rows by tenant, in ms. backfills: the open ones of each tenant. Claims run in parallel. Return False if some
-        claims must be repeated, because the store did not answer."""
+        rows by tenant, in ms. Claims run in parallel. Return False if some claims must be repeated, because the store
+        did not answer."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
             current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}
@@ -110,7 +106,6 @@ class SorterNode:
             task.keep(keep.get(task.state.identity.tenant))
             self._give(task, orders)
         self._claims.keep_only(epochs)
-        self._bases.open(backfills)
         new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
         complete = True
         for identity, (opened, final) in zip(new, self._pool.map(self._claims.open, new), strict=True):
@@ -161,16 +156,6 @@ class SorterNode:
         with self._lock:
             held = list(self._held.values())
         if not self._compactor.compact([one.task for one in held if one.task.stopped is None]):
-            return False
-        self.wake()
-        return True
-
-    def take_bases(self) -> bool:
-        """Take base chunks of open backfills, with one job for all tasks, in a thread of its own. Return whether any
-        were."""
-        with self._lock:
-            held = [one.task for one in self._held.values() if one.task.stopped is None]
-        if not self._bases.take(held):
             return False
         self.wake()
         return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tistream.errors import CorruptObject
-from tistream.format.protobuf_wire import Message, read_message
+from tistream.format.backfill.protobuf_wire import Message, read_message
 from tistream.model.span import shown_key
 from tistream.model.ts import MAX_TS
 

@@ -98,7 +98,7 @@ def sorted_stamps(
 def _one_range(
     reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int
 ) -> tuple[Stamps | None, bytes | None]:
-    """The first range of `span`, and the key at which the next one starts; None if there is none."""
+    """The first range of `span`, and the key at which the next one starts; None without one."""
     held: list[Stamps] = []
     rows = 0
     cut: bytes | None = None

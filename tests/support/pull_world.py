@@ -68,12 +68,17 @@ def committed(name: str) -> tuple[pl.DataFrame, History]:
     return rows, history_of(golden.load(name), rows)
 
 
+def task_cuts(rows: pl.DataFrame, tasks: int) -> list[bytes]:
+    """The keys at which `tasks` tasks cut the key space, evenly by rows."""
+    keys = rows["key"].sort()
+    return [keys[len(keys) * at // tasks] for at in range(1, tasks)]
+
+
 def write_pool(
     objects: MemoryObjectStore, tenant: TenantKey, rows: pl.DataFrame, tasks: int, ticks: Sequence[int]
 ) -> list[SegmentIndex]:
     """Segments of `tasks` tasks that cut the key space evenly by rows, one segment for each tick that has rows."""
-    keys = rows["key"].sort()
-    cuts = [keys[len(keys) * at // tasks] for at in range(1, tasks)]
+    cuts = task_cuts(rows, tasks)
     out = []
     for task in range(tasks):
         mine = rows

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import OP_DELETE, OP_PUT, SegmentRef
 from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import KeySpan
+from tistream.pool import run_writer
 from tistream.pool.versions import plan
 from tistream.pool.versions.plan import Shard
 from tistream.pool.writer import write_segment
@@ -23,40 +24,20 @@ from tistream.storage.backends.memory import MemoryObjectStore
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RunRef:
-    """A plan.Run."""
-
-    key: str
-    size: int
-    checksum: str
-    rows: int
-    low_ts: int | None
-    high_ts: int
-    first: tuple[int, bytes]
-    last: tuple[int, bytes]
-
-
 def int_key(table_id: int, handle: int) -> bytes:
     """A record key with an integer handle."""
     return plan.record_prefix(table_id) + (handle + (1 << 63)).to_bytes(8, "big")
 
 
-def write_run(
+def written_run(
     objects: MemoryObjectStore, name: str, rows: Sequence[Row], low_ts: int | None, high_ts: int, group_rows: int = 7
 ) -> RunRef:
-    """A run of these rows (plan.SCHEMA, in any order)."""
+    """A run object of these rows (run.SCHEMA, in any order)."""
     ordered = sorted(rows, key=lambda row: (row["table_id"], row["key"], -row["commit_ts"], row["start_ts"]))
-    table = pa.Table.from_pylist(ordered, plan.SCHEMA)
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table, sink, row_group_size=group_rows, write_statistics=["table_id", "key", "commit_ts"],
-        compression="zstd", write_page_checksum=True, store_schema=False,
-    )  # fmt: skip
-    body = sink.getvalue().to_pybytes()
+    with patch.object(run_writer, "GROUP_ROWS", group_rows):
+        body, ref = run_writer.write_run(pa.Table.from_pylist(ordered, SCHEMA), name, low_ts, high_ts)
     objects.put(name, body)
-    ends = [(row["table_id"], row["key"]) for row in (ordered[0], ordered[-1])]
-    return RunRef(name, len(body), f"{zlib.crc32(body):08x}", len(ordered), low_ts, high_ts, *ends)
+    return ref
 
 
 @dataclass
@@ -104,14 +85,13 @@ class VersionsWorld:
                 newest = {row["key"]: row for row in sorted(mine, key=lambda row: row["commit_ts"])
                           if row["commit_ts"] <= base_ts}  # fmt: skip
                 base = [row for row in newest.values() if row["op"] == OP_PUT]
-                if base:
-                    runs.append(write_run(self.objects, self.name("run"), base, None, base_ts, rng.randint(1, 9)))
+                runs += self._run(base, None, base_ts, rng)
                 low = base_ts
                 self.base_ts = max(self.base_ts, base_ts)
             for high in cuts:
                 some = [row for row in mine if low < row["commit_ts"] <= high]
-                if some:
-                    runs.append(write_run(self.objects, self.name("run"), some, low, high, rng.randint(1, 9)))
+                if low < high:
+                    runs += self._run(some, low, high, rng)
                     low = high
         indexed_ts = cuts[-1] if indexed and cuts else 0
         segments = []
@@ -121,6 +101,15 @@ class VersionsWorld:
             if some and high > indexed_ts:
                 segments.append(self.segment(some))
         return Shard(span, tuple(segments), tuple(runs), indexed_ts)
+
+    def _run(self, rows: Sequence[Row], low: int | None, high: int, rng: random.Random) -> list[RunRef]:
+        """One run, cut into objects between random keys."""
+        keys = sorted({row["key"] for row in rows})
+        cuts = [b"", *sorted(rng.sample(keys, min(len(keys), rng.randint(0, 2)))), b"\xff"]
+        parts = ([row for row in rows if start <= row["key"] < end] for start, end in pairwise(cuts))
+        return [
+            written_run(self.objects, self.name("run"), part, low, high, rng.randint(1, 9)) for part in parts if part
+        ]
 
 
 def random_rows(rng: random.Random, tables: int, keys: int, commits: int, *, common: bool) -> list[Row]:

@@ -20,6 +20,7 @@ from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.model.ids import TenantKey
+from tistream.pool.footers import FooterCache
 from tistream.service.http.app import THREADS, new_app
 from tistream.service.http.guard import METRICS
 from tistream.service.http.peers import Peers
@@ -47,6 +48,8 @@ from tistream_api.admission.token_bucket import Limits, own_or
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
+from tistream_api.points.point_reads import PointReads
+from tistream_api.pull.admitted import Admission
 from tistream_api.pull.decode_slots import Working, at_once_of
 from tistream_api.pull.start import Pulls
 from tistream_api.read.group_cache import GroupCache, Keeping
@@ -58,6 +61,7 @@ from tistream_api.routes.audit_routes import build_audit_router
 from tistream_api.routes.console_pages import build_pages
 from tistream_api.routes.insight_routes import build_insight_router
 from tistream_api.routes.operator_routes import build_operator_router
+from tistream_api.routes.point_routes import build_point_router
 from tistream_api.routes.pull_routes import build_router
 from tistream_api.routes.store_routes import build_store_router
 from tistream_api.routes.tenant_end_routes import build_tenant_end_router
@@ -70,6 +74,7 @@ from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.readiness import Readiness
 from tistream_api.tenant.tenants import Tenants
+from tistream_api.tenant.times import Times
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +169,8 @@ def build_app(
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
     routers = [
-        build_router(tenants, pulls, lists, status, meta, gate),
+        build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
+        build_point_router(tenants, points, gate),
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
         build_token_router(tokens, callers, clock, new_secret),
@@ -221,6 +227,13 @@ def _tidy(memory: Memory) -> None:
     """Let the allocators return the memory that pulls have released."""
     if memory.fallen():
         give_back()
+
+
+def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pulls: Pulls) -> PointReads:
+    """Reads at a point in time, under the limits of pulls."""
+    admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory)
+    times = Times(pulls.clock, settings.list_wait_ms)
+    return PointReads(objects, cache, admission, pulls.working, times, FooterCache(), pulls.budget)
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

@@ -228,11 +228,11 @@ class History:
         """Whether any TableInfo ever contained the id, visible or not, system schemas included."""
         return self._current.ever_named(physical_id)
 
-    def at_snapshot(self, physical_id: int) -> bool:
-        """Whether a visible table had the id at `snapshot_ts`. Raises Gone."""
-        self._refuse_below(self.snapshot_ts)
+    def owned(self, physical_id: int, ts: int) -> bool:
+        """Whether a visible table had the id at `ts` or, if the history at `ts` was dropped, whether it is not known to
+        be younger."""
         owner = self._owners.get(physical_id)
-        return owner is not None and owner.at(self.snapshot_ts) is not None
+        return owner is not None and owner.at(max(ts, self.base_ts)) is not None
 
     def schema_version_before(self, commit_ts: int) -> int:
         """The highest schema version whose Diff was committed strictly before `commit_ts`; 0 before the first."""

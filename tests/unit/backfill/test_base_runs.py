@@ -60,7 +60,7 @@ class BaseWorld:
         self.number += 1
         return BaseUnit(
             tenant=identity.tenant, task_id=1, chunk=identity, planned=span, span=span, table_id=table_id, base_ts=says,
-            exact=True, flushed_ts=self.end, segments=self.segments, runs=tuple(self.runs), indexed_ts=0,
+            exact=True, flushed_ts=self.end, segments=self.segments, runs=(), indexed_ts=0, basis=tuple(self.runs),
             epoch=1, nonce=f"{self.number:016x}",
         )  # fmt: skip
 
@@ -74,7 +74,7 @@ class BaseWorld:
 
     def state(self, table_ids: Sequence[int], ts: int) -> pl.DataFrame:
         """The rows of tables at `ts` by the base runs and the log."""
-        shard = Shard(KeySpan(b"", b""), self.segments, tuple(self.runs), 0)
+        shard = Shard(KeySpan(b"", b""), self.segments, basis=tuple(self.runs))
         wanted = [TableRange(one, record_span(one)) for one in table_ids]
         tables = list(read_range([shard], StoreReader(self.objects), Window(0, ts), wanted))
         frame = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame(schema={"key": pl.Binary})

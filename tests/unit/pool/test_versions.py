@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
-from support.versions_world import VersionsWorld, random_rows, write_run
+from support.versions_world import VersionsWorld, random_rows, written_run
 from tistream.errors import CorruptObject
+from tistream.format.run import SCHEMA
 from tistream.format.segment import OP_PUT
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions import lookup, plan, scan, tail
 from tistream.pool.versions.lookup import newest_at, versions_of
-from tistream.pool.versions.plan import SCHEMA, Shard, TableRange, records_of
+from tistream.pool.versions.plan import Shard, TableRange, records_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 
@@ -137,7 +138,7 @@ def test_a_point_read_fetches_one_row_group_of_a_run() -> None:
     rows = random_rows(random.Random(1), 1, 500, 400, common=False)
     newest = {row["key"]: row for row in rows if row["op"] == OP_PUT}
     world.rows = list(newest.values())
-    run = write_run(world.objects, world.name("run"), world.rows, None, 1 << 60, group_rows=8)
+    run = written_run(world.objects, world.name("run"), world.rows, None, 1 << 60, group_rows=8)
     asked: list[list[int]] = []
 
     class Counting(StoreReader):
@@ -161,7 +162,7 @@ def test_a_point_read_fetches_one_row_group_of_a_run() -> None:
 def test_a_damaged_run_is_named() -> None:
     world = VersionsWorld()
     world.rows = random_rows(random.Random(2), 1, 20, 20, common=False)
-    run = write_run(world.objects, world.name("run"), world.rows, 0, 1 << 60)
+    run = written_run(world.objects, world.name("run"), world.rows, 0, 1 << 60)
     body = bytearray(world.objects.get(run.key))
     body[20] ^= 0xFF
     world.objects.put(run.key, bytes(body))

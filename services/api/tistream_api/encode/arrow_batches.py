@@ -24,7 +24,7 @@ BATCH_ROWS = 16_384
 
 _OPS = pa.array(["delete", "put"], pa.string())
 _NAMES = pa.struct([pa.field("database", pa.string()), pa.field("table", pa.string())])
-_ROWID = pa.field("_tidb_rowid", pa.int64())
+ROWID = pa.field("_tidb_rowid", pa.int64())
 DDL_SCHEMA = pa.schema(
     [
         pa.field("seq", pa.int64(), nullable=False),
@@ -57,18 +57,20 @@ def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 def end_batch(end: End) -> pa.RecordBatch:
     """A batch of one row: the position at the end of the answer."""
+    stamps = end.stamps()
     schema = pa.schema(
-        [pa.field("resolved_ts", pa.int64()), pa.field("cursor", pa.string(), nullable=False)],
+        [*(pa.field(name, pa.int64()) for name in stamps), pa.field("cursor", pa.string(), nullable=bool(end.between))],
         metadata={"tistream.version": VERSION, "tistream.type": end.type},
     )
-    return pa.record_batch([pa.array([end.resolved_ts], pa.int64()), pa.array([end.cursor])], schema=schema)
+    values = [pa.array([ts], pa.int64()) for ts in stamps.values()]
+    return pa.record_batch([*values, pa.array([end.cursor], pa.string())], schema=schema)
 
 
 def row_schema(version: TableVersion) -> pa.Schema:
     """The schema of a table's row events."""
     table = version.table
-    row = [_field(column) for column in table.visible_columns]
-    key = [_field(column) for column in table.key_columns] or [_ROWID]
+    row = [field_of(column) for column in table.visible_columns]
+    key = [field_of(column) for column in table.key_columns] or [ROWID]
     return _row_schema(key, row, {"database": version.database, "table": table.name, "table_id": str(table.id)})
 
 
@@ -143,8 +145,8 @@ class _TableBatches:
             pa.array(events.start_ts),
             pa.array(self._places(events, "schema_version", None)),
             self._key(new, old),
-            _struct(self._new.columns, self._row_fields, new),
-            _struct(self._old.columns, self._row_fields, old),
+            struct_of(self._new.columns, self._row_fields, new),
+            struct_of(self._old.columns, self._row_fields, old),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -152,11 +154,11 @@ class _TableBatches:
         """The keys of the new rows; of a delete, the key of the old row."""
         deletes = new < 0
         if not deletes.any():
-            return _struct(self._new.keys, self._key_fields, new)
+            return struct_of(self._new.keys, self._key_fields, new)
         if deletes.all():
-            return _struct(self._old.keys, self._key_fields, old)
+            return struct_of(self._old.keys, self._key_fields, old)
         both = [pa.concat_arrays(pair) for pair in zip(self._new.keys, self._old.keys, strict=True)]
-        return _struct(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
+        return struct_of(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
 
     def _places(self, events: Events, name: str, side: _Side | None) -> Ints:
         """Values of a field of Rows, one for each event. With a `side` they are row indexes, counted through the images
@@ -184,7 +186,7 @@ class _Side:
         self.keys = [_joined(arrays) for arrays in zip(*(image.keys for image in there), strict=True)]
 
 
-def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) -> pa.Array:
+def struct_of(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) -> pa.Array:
     """A struct array of these columns at `places`; a negative place is null."""
     gone = places < 0
     if gone.all():
@@ -203,7 +205,8 @@ def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) ->
     return pa.StructArray.from_arrays(picked, fields=fields, mask=mask)
 
 
-def _field(column: Column) -> pa.Field:
+def field_of(column: Column) -> pa.Field:
+    """The Arrow field of a column, with its SQL type."""
     return pa.field(column.name, arrow_type(kind_of(column)), metadata={"tidb.type": sql_type(column)})
 
 

@@ -110,4 +110,21 @@ def compressed(encoder: Encoder, coding: str | None) -> Encoder:
     """`encoder` with this Content-Encoding; the same encoder if there is no `coding`."""
     if coding is None:
         return encoder
-    return CompressedEncoder(encoder, _Zstd() if coding == "zstd" else _Gzip())
+    return CompressedEncoder(encoder, _compressor(coding))
+
+
+def compressed_pieces(pieces: Iterator[Piece], coding: str | None) -> Iterator[Piece]:
+    """The pieces of a whole answer with this Content-Encoding."""
+    if coding is None:
+        yield from pieces
+        return
+    compressor = _compressor(coding)
+    for piece in pieces:
+        data = compressor.compress(piece)
+        if data or not piece:  # an empty piece makes the answer begin
+            yield data
+    yield compressor.flush()
+
+
+def _compressor(coding: str) -> Compressor:
+    return _Zstd() if coding == "zstd" else _Gzip()

@@ -7,11 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`resolved` at the end of a commit_ts; `continue` inside one, where there is no resolved_ts."""
+    """`resolved` at the end of a commit_ts; `continue` inside one, where there is no resolved_ts. With `between`, `end`
+    of a difference of two timestamps, which has no cursor after its last event."""
 
-    cursor: str
+    cursor: str | None
     resolved_ts: int | None
+    between: tuple[int, int] | None = None
 
     @property
     def type(self) -> str:
+        if self.between is not None:
+            return "end"
         return "continue" if self.resolved_ts is None else "resolved"
+
+    def stamps(self) -> dict[str, int | None]:
+        """The timestamps by name, before the cursor."""
+        if self.between is not None:
+            return {"from": self.between[0], "to": self.between[1]}
+        return {"resolved_ts": self.resolved_ts}

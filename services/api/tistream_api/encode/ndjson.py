@@ -42,10 +42,9 @@ class NdjsonEncoder:
                 yield mixed[at : at + PIECE_BYTES].tobytes()
 
     def end(self, end: End) -> Iterator[bytes]:
-        """The `resolved` or `continue` line."""
-        line: dict[str, str] = {"type": end.type}
-        if end.resolved_ts is not None:
-            line["resolved_ts"] = str(end.resolved_ts)
+        """The line of the position."""
+        line: dict[str, str | None] = {"type": end.type}
+        line |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}
         line["cursor"] = end.cursor
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 

@@ -104,16 +104,11 @@ class OneStreamEncoder:
         """A batch without rows, whose metadata holds the position."""
         schema = self._one.begun(end)
         yield from self._begin(schema)
-        told = {"tistream.type": end.type, "tistream.cursor": end.cursor}
-        if end.resolved_ts is not None:
-            told["tistream.resolved_ts"] = str(end.resolved_ts)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as stream:
-            stream.write_batch(_nothing(schema))  # the writer puts the schema before this batch
-            before = sink.tell()
-            stream.write_batch(_nothing(schema), told)
-            after = sink.tell()
-        yield sink.getvalue()[before:after].to_pybytes()
+        told = {"tistream.type": end.type}
+        told |= {f"tistream.{name}": str(ts) for name, ts in end.stamps().items() if ts is not None}
+        if end.cursor is not None:
+            told["tistream.cursor"] = end.cursor
+        yield marker_batch(schema, told)
 
     def close(self) -> Iterator[Piece]:
         """The end of the stream."""
@@ -123,6 +118,18 @@ class OneStreamEncoder:
         if not self._open:
             self._open = True
             yield schema.serialize().to_pybytes()
+
+
+def marker_batch(schema: pa.Schema, told: dict[str, str]) -> bytes:
+    """A batch of `schema` without rows, with this metadata, as it is in a stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(_nothing(schema))  # the writer puts the schema before this batch
+        before = sink.tell()
+        stream.write_batch(_nothing(schema), told)
+        after = sink.tell()
+    found: bytes = sink.getvalue()[before:after].to_pybytes()
+    return found
 
 
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:

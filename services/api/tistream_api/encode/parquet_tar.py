@@ -42,9 +42,9 @@ class ParquetEncoder:
     def end(self, end: End) -> Iterator[Piece]:
         """Files of the buffered batches, and a JSON file with the position."""
         yield from self._flush()
-        resolved_ts = None if end.resolved_ts is None else str(end.resolved_ts)
-        line = {"type": end.type, "resolved_ts": resolved_ts, "cursor": end.cursor}
-        told = {name: value for name, value in line.items() if value is not None}
+        told: dict[str, str | None] = {"type": end.type}
+        told |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}
+        told["cursor"] = end.cursor
         yield from self._member("end.json", orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self) -> Iterator[Piece]:
@@ -71,11 +71,17 @@ class ParquetEncoder:
             yield bytes(gap)
 
 
-def _file(table: pa.Table) -> memoryview:
+def storable(table: pa.Table) -> pa.Table:
+    """The table with a null member in structs without members, which Parquet does not have."""
     for name in ("row", "old_row"):
         at = table.schema.get_field_index(name)
-        if at >= 0 and table.schema.field(at).type.num_fields == 0:  # Parquet has no struct without members
+        if at >= 0 and table.schema.field(at).type.num_fields == 0:
             table = table.set_column(at, pa.field(name, pa.struct([_NO_MEMBERS])), _with_a_member(table.column(at)))
+    return table
+
+
+def _file(table: pa.Table) -> memoryview:
+    table = storable(table)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, **_OPTIONS)
     return memoryview(sink.getvalue())

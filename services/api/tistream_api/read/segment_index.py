@@ -35,6 +35,11 @@ class SegmentIndex:
         self._rows = np.concatenate([self._rows[:known], np.array([segment.rows for segment in new], np.int64)])
         self._segments = segments
 
+    @property
+    def segments(self) -> tuple[SegmentRef, ...]:
+        """The live segments."""
+        return self._segments
+
     def overlapping(self, window: Window) -> list[SegmentRef]:
         """The segments that may hold rows of the window, in commit order."""
         return [self._segments[at] for at in self._fit(window)]

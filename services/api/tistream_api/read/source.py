@@ -44,13 +44,16 @@ class TenantSource:
         cache: GroupCache,
         replan: Callable[[], None],
         retained_ts: Callable[[], int] = lambda: 0,
+        snapshot_id: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`snapshot_id` returns the highest id in the tenant's snapshot; None if it cannot be read any more."""
         self.replan = replan
         self._lock = lock
         self._history_now = history
         self._segments = segments
         self._cache = cache
         self._retained_ts = retained_ts
+        self._snapshot_id = snapshot_id
         self._worked_of: History | None = None
         self._mine = object()  # key of shared results: it excludes those of other sources and of earlier histories
 
@@ -170,12 +173,17 @@ class TenantSource:
             found = [version for version in found if version.folded[1] == fold(scope.table)]
         return sorted((one for one in found if one.head.kind == "table"), key=lambda one: one.head.id)
 
-    def older_than_tenant(self, physical_ids: Iterable[int]) -> bool:
-        """Whether any of these ids had rows that no log holds, because its table or partition existed at the tenant's
-        snapshot. False once retention has dropped that part of the history."""
+    def older_than(self, physical_ids: Iterable[int], begins_ts: int) -> bool:
+        """Whether any of these ids may have had rows at `begins_ts` or at the tenant's snapshot, because its table or
+        partition existed then. TiDB gives ids in ascending order."""
         with self._lock:
             history = self._history()
-            return history.base_ts == history.snapshot_ts and any(map(history.at_snapshot, physical_ids))
+            dropped = history.base_ts > history.snapshot_ts >= begins_ts
+        highest = self._snapshot_id() if dropped else None
+        if highest is not None:
+            return any(one <= highest for one in physical_ids)
+        with self._lock:
+            return any(history.owned(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
 
     def schema_version(self, ts: int) -> int:
         """The schema version in force at `ts`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
@@ -55,6 +56,14 @@ _PULL = [
         "IPC streams one after the other",
     ),
 ]
+_PULL.append(
+    _query(
+        "squash",
+        {"type": "boolean", "default": False},
+        "net changes between start_ts and end_ts: each key once. Not with follow and wait_ms; a cursor goes with "
+        "squash=true until a `resolved`, and then without it",
+    )
+)
 _LIST = [_query("ts", _TS, "as of this time; default: the newest")]
 _HEX = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
 _COVERAGE = [
@@ -143,6 +152,7 @@ def problems(*statuses: int) -> Responses:
 
 
 PULL_PROBLEMS = problems(400, 404, 410, 422, 429, 503)
+POINT_PROBLEMS = problems(400, 404, 409, 410, 422, 429, 503)
 LIST_PROBLEMS = problems(400, 404, 410, 503)
 TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
@@ -157,6 +167,26 @@ def pull_doc() -> dict[str, Any]:
     content = {form.media_type: text if name == "ndjson" else bytes_ for name, form in FORMATS.items()}
     events = {"description": "events in the format asked for; ndjson: one a line", "content": content}
     return {"parameters": _PULL, "responses": {"200": events}}
+
+
+def events_doc() -> dict[str, Any]:
+    """openapi_extra of a call that answers with events in the format asked for, and whose parameters are a model."""
+    return {"responses": pull_doc()["responses"]}
+
+
+def rows_doc(media_types: Mapping[str, str]) -> dict[str, Any]:
+    """openapi_extra of ListRows. `media_types` by format."""
+    text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
+    content = {media_type: text if name == "ndjson" else bytes_ for name, media_type in media_types.items()}
+    return {
+        "responses": {"200": {"description": "rows in the format asked for; ndjson: one a line", "content": content}}
+    }
+
+
+def lines_doc() -> dict[str, Any]:
+    """openapi_extra of a call that answers with lines of JSON."""
+    content = {FORMATS["ndjson"].media_type: {"schema": {"type": "string"}}}
+    return {"responses": {"200": {"description": "events, one a line", "content": content}}}
 
 
 def list_doc() -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -12,19 +10,16 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
-from starlette.exceptions import HTTPException
 
-from tistream.concurrency import new_event
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Notification
-from tistream.wire.tokens import Grant
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Access, Gate, caller_of, turn_of
 from tistream_api.admission.metering import part_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
-from tistream_api.encode.shown_names import MayRead
+from tistream_api.points.point_reads import PointReads
 from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Scope
 from tistream_api.request import params
@@ -33,6 +28,8 @@ from tistream_api.request.head_requests import is_head
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
+from tistream_api.routes.asking import readable, watched
+from tistream_api.routes.point_routes import squashed
 from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.tenant_view import TenantView
@@ -45,11 +42,17 @@ TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
 def build_router(
-    tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, meta: MetaClient, guard: Gate
+    tenants: Tenants,
+    pulls: Pulls,
+    points: PointReads,
+    lists: Lists,
+    status: TenantStatus,
+    meta: MetaClient,
+    guard: Gate,
 ) -> APIRouter:
     """Every route of the API server except the open ones; to be included behind the gate."""
     router = APIRouter()
-    _add_pulls(router, tenants, pulls, guard)
+    _add_pulls(router, tenants, pulls, points, guard)
     _add_lists(router, tenants, lists)
     _add_status(router, tenants, status)
     _add_forwarded(router, meta)
@@ -60,58 +63,32 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
     return tenants.view(name_of(cluster_id), name_of(tenant_id))
 
 
-def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
-    """A function that returns whether a name of the tenant may be shown; None: all may."""
-    tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-    if may(grants, "read", Resource(*tenant)):
-        return None
-
-    def may_read(database: str, table: str) -> bool:
-        if not table:  # a database, which lists show if the caller may read something in it
-            return may_some(grants, "read", Resource(*tenant, database))
-        return may(grants, "read", Resource(*tenant, database, table))
-
-    return may_read
-
-
-async def watched(request: Request) -> AsyncIterator[None]:
-    """Set `request.state.gone` when the client disconnects. A pull checks it even before its first byte."""
-    gone = request.state.gone = new_event()
-
-    async def until_gone() -> None:
-        with suppress(HTTPException):  # an unread body that is too large
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            gone.set()
-
-    watching = asyncio.create_task(until_gone())
-    try:
-        yield
-    finally:
-        watching.cancel()
-
-
 def _query(request: Request) -> bytes:
     query: bytes = request.scope["query_string"]
     return query
 
 
-def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
+def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> None:
+    squash = squashed(points, guard)
+
     def answer(request: Request, view: TenantView, *names: str) -> Response:
+        found = squash(request, view, Scope(view.tenant, *map(name_of, names)))
+        if found is not None:
+            return found
         asked = params.parse_pull(_query(request), one_table=len(names) == TABLE_NAMES)
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
         asked = replace(asked, coding=coding_of(request.headers.get("accept-encoding"), asked.format))
         headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
         media_type = FORMATS[asked.format].media_type
-        may_read = _readable(caller_of(request).grants, view)
+        may_read = readable(caller_of(request).grants, view)
         counted, gone = turn_of(request).end, request.state.gone.is_set
         if is_head(request.scope):  # a HEAD request does not wait, and serves no rows
             asked = replace(asked, wait_ms=0)
             pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
             return StreamingResponse(iter(()), headers=headers, media_type=media_type)
-        found = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
-        return StreamingResponse(iter(found), headers=headers, media_type=media_type)
+        pulled = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
+        return StreamingResponse(iter(pulled), headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
         return router.get(

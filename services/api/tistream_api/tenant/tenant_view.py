@@ -29,6 +29,7 @@ from tistream_api.read.row_events import Barrier
 from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.source import TenantSource, not_kept
 from tistream_api.tenant.served_progress import EVERY_MS, ServedProgress
+from tistream_api.tenant.snapshot_ids import SnapshotIds
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class TenantView:
             cache,
             self.replan,
             lambda: self._retained_ts,
+            SnapshotIds(objects, self.tenant).highest,
         )
 
     # ---- what pulls ask

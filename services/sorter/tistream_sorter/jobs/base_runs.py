@@ -85,7 +85,7 @@ def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
     """Of each key the newest version at or below base_ts that the task's log has (LOGGED)."""
-    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts)
+    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
         put = pc.equal(table.column("op"), OP_PUT)

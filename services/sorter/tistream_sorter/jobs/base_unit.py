@@ -19,8 +19,8 @@ class BaseUnit:
     """A chunk to take. `planned` is its span in the plan; `span` is the part of it in the task's span, of table_id.
 
     `segments`, `runs` and `indexed_ts` are the task's log: the runs hold every version up to indexed_ts, the segments
-    every version above it. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the chunk.
-    `epoch` and `nonce` are in the object keys of the output.
+    every version above it; `basis` are the rows of earlier backfills. `flushed_ts` is the task's: changes in (base_ts,
+    flushed_ts] are compared with the chunk. `epoch` and `nonce` are in the object keys of the output.
     """
 
     tenant: TenantKey
@@ -35,6 +35,7 @@ class BaseUnit:
     segments: tuple[SegmentRef, ...]
     runs: tuple[RunRef, ...]
     indexed_ts: int
+    basis: tuple[RunRef, ...]
     epoch: int
     nonce: str
 

@@ -106,8 +106,9 @@ def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_m
                 exact=backfill.plan.exact,
                 flushed_ts=state.flushed_ts,
                 segments=state.live_segments,
-                runs=state.basis.within(span).runs,
+                runs=(),
                 indexed_ts=INDEXED_TS,
+                basis=state.basis.within(span).runs,
                 epoch=identity.task_epoch,
                 nonce=new_nonce(),
             )

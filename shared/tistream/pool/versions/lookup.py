@@ -8,16 +8,18 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.format.run import SCHEMA, RunRef
 from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan
 from tistream.pool.versions.merge import Ints
-from tistream.pool.versions.plan import SCHEMA, Run, Shard
+from tistream.pool.versions.plan import Shard
 from tistream.pool.versions.reader import Opened, Reader, RunGroups
 
 GROUPS_AT_ONCE = 16  # row groups of a run whose rows are compared at once
@@ -35,7 +37,7 @@ def newest_at(shards: Sequence[Shard], reader: Reader, places: pa.Table, ts: int
         ts: at least 1. The runs and segments must hold every version up to it.
 
     Returns:
-        plan.SCHEMA with one row for each place, in the order of `places`. Of a key without a version, all columns but
+        run.SCHEMA with one row for each place, in the order of `places`. Of a key without a version, all columns but
         `table_id` and `key` are null. A deleted key has op 2 and a null value.
 
     Raises:
@@ -57,7 +59,7 @@ def newest_at(shards: Sequence[Shard], reader: Reader, places: pa.Table, ts: int
 def versions_of(
     shards: Sequence[Shard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
 ) -> pa.Table:
-    """Every version with commit_ts in `window` of some keys (plan.SCHEMA), by key, then newest first. `places` is as in
+    """Every version with commit_ts in `window` of some keys (run.SCHEMA), by key, then newest first. `places` is as in
     `newest_at`, without repetitions. With `rows_max`, older versions may be missing beyond that number of rows in all.
     """
     keys = one_array(places.column("key").cast(pa.binary()))
@@ -89,7 +91,7 @@ class _Match:
     opened: Opened
 
     def whole(self, at: Ints) -> pa.Table:
-        """plan.SCHEMA of these of its rows."""
+        """run.SCHEMA of these of its rows."""
         rest = self.opened.read(_REST).take(pa.array(self.rows[at]))
         stamps = self.stamps.take(pa.array(at))
         columns = {name: table.column(name) for table in (stamps, rest) for name in table.column_names}
@@ -177,8 +179,10 @@ def _matches(
         if len(wanted):
             yield from _match(reader.open_segment(part.segment, part.index), keys, wanted, part.window)
     texts: list[bytes] | None = None
-    for run in plan.runs_of(shard, window, shard.span):
+    for run in chain.from_iterable(plan.runs_of(shard, window, shard.span)):
         texts = keys[start:end].to_pylist() if texts is None else texts
+        if bisect_left(texts, run.first[1]) == bisect_right(texts, run.last[1]):
+            continue
         groups = reader.groups(run)
         touched = [
             (at, start + low, start + high)
@@ -193,7 +197,7 @@ def _matches(
                 yield from _match(reader.open_run(run, [at for at, _, _ in some]), keys, wanted, window)
 
 
-def _highest(run: Run, groups: RunGroups, at: int) -> int:
+def _highest(run: RunRef, groups: RunGroups, at: int) -> int:
     return min(run.high_ts, int(groups.commit_ts_max[at]))
 
 

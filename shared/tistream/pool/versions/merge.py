@@ -1,6 +1,6 @@
 """Merges sorted versions of keys: the newest version of each key, in key order. Pure.
 
-A version is a row of plan.SCHEMA. All tables here have keys in ascending order within one source; a source has a key's
+A version is a row of run.SCHEMA. All tables here have keys in ascending order within one source; a source has a key's
 versions newest first.
 """
 

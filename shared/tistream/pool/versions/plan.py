@@ -8,70 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-import pyarrow as pa
-
+from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.lineage import Cover
 
-SCHEMA = pa.schema(
-    [
-        pa.field("table_id", pa.int64(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("commit_ts", pa.int64(), nullable=False),
-        pa.field("start_ts", pa.int64(), nullable=False),
-        pa.field("op", pa.int8(), nullable=False),
-        pa.field("value", pa.binary()),
-        pa.field("txn_source", pa.int64()),
-    ]
-)
-
-
-class Run(Protocol):
-    """A reference to a run, an immutable Parquet object of SCHEMA: by table_id, key, commit_ts descending, start_ts.
-
-    A run holds the versions in (low_ts, high_ts] of its keys. A run without low_ts is a base: of each key it holds the
-    newest version at or below high_ts, and no deletes. `first` and `last` are (table_id, key).
-    """
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def checksum(self) -> str: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def low_ts(self) -> int | None: ...
-    @property
-    def high_ts(self) -> int: ...
-    @property
-    def first(self) -> tuple[int, bytes]: ...
-    @property
-    def last(self) -> tuple[int, bytes]: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The committed versions of the keys in `span`, as one task's log lists them.
+    """The committed versions of the keys in `span`: a part of a task's version index, and the task's segments.
 
-    `runs` hold every version up to `indexed_ts`, `segments` every version above it. Shards of split tasks may list the
-    same objects: only the rows with keys in the span belong to the shard.
+    `runs` hold every version in (base_ts, indexed_ts] and the state at base_ts, `segments` every version above
+    indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled: `basis` are the base runs of
+    backfills, each row the oldest version of its key. Shards of split tasks may list
+    the same objects: only the rows with keys in the span belong to the shard.
     """
 
     span: KeySpan
     segments: tuple[SegmentRef, ...]
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunRef, ...] = ()
     indexed_ts: int = 0
+    base_ts: int = 0
+    begins_ts: int = 0
+    basis: tuple[RunRef, ...] = ()
 
 
 def shards_of(covers: Iterable[Cover]) -> list[Shard]:
     """The shards of a tenant, in key order, from the logs that lineage.covers returned for its tasks."""
-    found = [Shard(cover.span, cover.log.view.segments, cover.log.view.basis.runs) for cover in covers]
+    found: list[Shard] = []
+    for cover in covers:
+        view = cover.log.view
+        if not view.index:
+            begins_ts = 0 if view.state is None else view.state.retained_ts
+            basis = view.basis.within(cover.span).runs
+            found.append(Shard(cover.span, view.segments, begins_ts=begins_ts, basis=basis))
+            continue
+        for part in (one.clipped(cover.span) for one in view.index):
+            if part is not None:
+                times = part.indexed_ts, part.base_ts, part.begins_ts
+                found.append(Shard(part.span, view.segments, part.runs, *times, view.basis.within(part.span).runs))
     return sorted(found, key=lambda shard: shard.span.start)
 
 
@@ -137,14 +114,26 @@ def parts_of(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[Par
     return sorted(found, key=lambda part: part.commit_ts_max, reverse=True)
 
 
-def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[Run]:
-    """The shard's runs that may hold versions of the window with keys in `span`, newest first."""
-    found = [
-        run
-        for run in shard.runs
-        if run.high_ts > window.low
-        and (run.low_ts is None or run.low_ts < window.high)
-        and run.last[1] >= span.start
-        and (not span.end or run.first[1] < span.end)
-    ]
-    return sorted(found, key=lambda run: run.high_ts, reverse=True)
+def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
+    """The shard's runs that may hold versions of the window with keys in `span`, newest first; of each, its objects
+    that may, in key order."""
+    found: dict[tuple[int | None, int], list[RunRef]] = {}
+    for run in shard.runs:
+        overlaps = run.high_ts > window.low and (run.low_ts is None or run.low_ts < window.high)
+        if overlaps and run.touches(span):
+            found.setdefault(run.window, []).append(run)
+    newest_first = sorted(found, key=lambda one: one[1], reverse=True)
+    runs = [tuple(sorted(found[one], key=lambda run: run.first)) for one in newest_first]
+    return runs + _chains([run for run in shard.basis if run.touches(span)])
+
+
+def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
+    """Objects of several backfills as few runs, each of objects with disjoint key ranges in key order."""
+    chains: list[list[RunRef]] = []
+    for run in sorted(objects, key=lambda run: run.first):
+        fitting = next((chain for chain in chains if chain[-1].last < run.first), None)
+        if fitting is None:
+            chains.append([run])
+        else:
+            fitting.append(run)
+    return [tuple(chain) for chain in chains]

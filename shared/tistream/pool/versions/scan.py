@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import OP_DELETE
 from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan, tail
 from tistream.pool.versions.merge import Ints
-from tistream.pool.versions.plan import SCHEMA, Run, Shard, TableRange
+from tistream.pool.versions.plan import Shard, TableRange
 from tistream.pool.versions.reader import Opened, Reader
 from tistream.pool.versions.tail import Stamps
 
@@ -45,7 +47,7 @@ def read_range(
         every: return every version in the window, newest first; implies `deletes`.
 
     Yields:
-        Tables of plan.SCHEMA of some 10^4 rows, never empty.
+        Tables of run.SCHEMA of some 10^4 rows, never empty.
 
     Raises:
         NotFoundYet: an object is gone; plan again from newer shards, after the last key that was returned.
@@ -131,7 +133,7 @@ class _Merge:
         self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
         runs = plan.runs_of(shard, window, wanted.span)
         parts = plan.parts_of(shard, window, [wanted.table_id])
-        self._sources = [_Source(self._run_pieces(run)) for run in runs]
+        self._sources = [_Source(chain.from_iterable(map(self._run_pieces, objects))) for objects in runs]
         if parts:
             self._sources.insert(0, _Source(self._tail_pieces(parts)))
 
@@ -174,7 +176,7 @@ class _Merge:
         columns = {name: table.column(name) for table in (chosen, values) for name in table.column_names}
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
-    def _run_pieces(self, run: Run) -> Iterator[tuple[_Piece, bytes]]:
+    def _run_pieces(self, run: RunRef) -> Iterator[tuple[_Piece, bytes]]:
         groups, span, window = self._reader.groups(run), self._wanted.span, self._window
         chosen = [
             at

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.format.run import SCHEMA
 from tistream.model.span import KeySpan
 from tistream.pool.versions import merge
 from tistream.pool.versions.merge import Ints
-from tistream.pool.versions.plan import SCHEMA, Part
+from tistream.pool.versions.plan import Part
 from tistream.pool.versions.reader import Reader
 
 ROWS_MAX = 1 << 20  # stamps held at once: above it, a range of keys is cut
@@ -48,7 +49,7 @@ class Stamps:
         return Stamps(self.parts, self.table.slice(start, count), self.part[rows], self.row[rows])
 
     def whole(self, reader: Reader) -> pa.Table:
-        """The rows with their values (plan.SCHEMA)."""
+        """The rows with their values (run.SCHEMA)."""
         found, at = [], []
         for number in np.unique(self.part).tolist():
             mine = np.flatnonzero(self.part == number)
@@ -98,7 +99,7 @@ def sorted_stamps(
 def _one_range(
     reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int
 ) -> tuple[Stamps | None, bytes | None]:
-    """The first range of `span`, and the key at which the next one starts; None without one."""
+    """The first range of `span`, and the key at which the next one starts; None after the last range."""
     held: list[Stamps] = []
     rows = 0
     cut: bytes | None = None

@@ -1,0 +1,89 @@
+"""The answer of ListRows: a page of a table's rows as of a ts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tistream.errors import Gone, RetryableError, Undecodable
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.pool.versions.plan import TableRange
+from tistream_api.encode.piece import Piece
+from tistream_api.points import point_cursor
+from tistream_api.points.point_cursor import Kind, PointPosition
+from tistream_api.points.pool_reads import PoolReads
+from tistream_api.points.row_formats import RowEncoder
+from tistream_api.points.table_rows import DecodedRows, Shape, pages
+from tistream_api.read.cursor import Scope
+from tistream_api.read.row_events import Barrier
+
+
+def undecodable(barrier: Barrier) -> Undecodable:
+    """The error for a row that no schema can decode."""
+    extra = {
+        "table": barrier.table or "",
+        "table_id": str(barrier.table_id),
+        "key": barrier.key.hex(),
+        "commit_ts": str(barrier.commit_ts),
+        "reason": barrier.reason,
+    }
+    return Undecodable(str(barrier), extra)
+
+
+@dataclass(slots=True)
+class RowsPage:
+    """One answer. `after` is the raw key after which it begins; `only` the text of the one key to keep."""
+
+    scope: Scope
+    shape: Shape
+    ranges: list[TableRange]
+    only: str | None
+    after: bytes
+    limit: int
+    reads: PoolReads
+    encoder: RowEncoder
+    count: Callable[[int, int, int], None]
+    met: Callable[[Barrier], None]
+    stopping: Callable[[], bool]
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the answer's bytes. Raises Undecodable before the first of them."""
+        last, more = self.after, False
+        sent = 0
+        try:
+            for rows, barrier in self._found():
+                page = rows if len(rows) <= self.limit - sent else rows.slice(0, self.limit - sent)
+                if barrier is not None:
+                    self.met(barrier)
+                if barrier is not None and not sent and not len(page):
+                    raise undecodable(barrier)
+                if len(page):
+                    if not sent:
+                        yield b""  # the answer begins: from now on, no error status is possible
+                    self.count(len(page), len(page), 0)
+                    yield from self._counted(self.encoder.rows(page))
+                    last = page.raw[len(page) - 1].as_py()
+                sent += len(page)
+                if len(page) < len(rows) or barrier is not None or sent == self.limit or self.stopping():
+                    more = True
+                    break
+        except (RetryableError, Gone):
+            if not sent:
+                raise
+            more = True  # the next answer goes on, or has the error
+        cursor = self._cursor(last) if more else None
+        yield from self._counted(self.encoder.end(cursor))
+
+    def _found(self) -> Iterator[tuple[DecodedRows, Barrier | None]]:
+        rest = KeySpan(self.after + b"\0", b"") if self.after else KeySpan(b"", b"")
+        ranges = [one for one in (asked.clip(rest) for asked in self.ranges) if one is not None]
+        return pages(self.shape, self.reads.scan(Window(0, self.shape.ts), ranges), self.only)
+
+    def _cursor(self, key: bytes) -> str:
+        return point_cursor.encode(Kind.ROWS, self.scope, PointPosition(0, self.shape.ts, key=key))
+
+    def _counted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            self.count(0, 0, len(piece))
+            yield piece

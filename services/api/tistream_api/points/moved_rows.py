@@ -1,0 +1,90 @@
+"""Joins the delete and the put of one visible key that has two raw keys into one event. Pure.
+
+A row gets another raw key when it moves to another partition, when it is deleted and inserted again in a table whose
+rows are stored by `_tidb_rowid`, or when its table gets other physical ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.json_text import render_objects
+from tistream.decode.row_compare import same_rows
+from tistream_api.read.events import Image, Ints, Rows
+from tistream_api.read.plan import OP_DELETE
+
+
+def paired(sets: Sequence[Rows]) -> Rows:
+    """All events of these sets, of one version, as one set: a delete and a put of one key are one put, or nothing if
+    the row is the same."""
+    one = _joined(sets)
+    deletes, puts = np.flatnonzero(one.op == OP_DELETE), np.flatnonzero((one.op != OP_DELETE) & (one.old_at < 0))
+    if not len(deletes) or not len(puts) or one.new is None or one.old is None:
+        return one
+    gone, come = key_texts(one, one.old, one.old_at[deletes]), key_texts(one, one.new, one.new_at[puts])
+    match = pc.fill_null(pc.index_in(come, value_set=gone), -1).to_numpy(zero_copy_only=False)
+    puts, match = puts[match >= 0], match[match >= 0]
+    if not len(puts):
+        return one
+    old_at = one.old_at.copy()
+    old_at[puts] = one.old_at[deletes[match]]
+    keep = np.ones(len(one), np.bool_)
+    keep[deletes[match]] = False
+    sides = [
+        [column.take(pa.array(at)) for column in image.columns]
+        for image, at in ((one.new, one.new_at[puts]), (one.old, old_at[puts]))
+    ]
+    keep[puts[same_rows(sides[0], sides[1], np.arange(len(puts)))]] = False
+    return chosen(replace(one, old_at=old_at), np.flatnonzero(keep))
+
+
+def chosen(rows: Rows, at: Ints) -> Rows:
+    """The events at these indexes."""
+    numbers: dict[str, Any] = {
+        name: getattr(rows, name)[at] for name in ("commit_ts", "start_ts", "schema_version", "op", "new_at", "old_at")
+    }
+    return replace(rows, **numbers, raw=rows.raw.take(pa.array(at)))
+
+
+def _joined(sets: Sequence[Rows]) -> Rows:
+    if len(sets) == 1:
+        return sets[0]
+    new, new_at = _images([(one.new, one.new_at) for one in sets])
+    old, old_at = _images([(one.old, one.old_at) for one in sets])
+    numbers: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in sets])
+        for name in ("commit_ts", "start_ts", "schema_version", "op")
+    }
+    raw = pa.concat_arrays([one.raw.cast(pa.binary()) for one in sets])
+    return replace(sets[0], new=new, old=old, new_at=new_at, old_at=old_at, raw=raw, **numbers)
+
+
+def _images(found: Sequence[tuple[Image | None, Ints]]) -> tuple[Image | None, Ints]:
+    """The images in a row, and the indexes in the result."""
+    images = [image for image, _ in found if image is not None]
+    at, begin = [], 0
+    for image, places in found:
+        at.append(np.where(places < 0, -1, places + begin))
+        begin += 0 if image is None else len(image.keys[0])
+    if not images:
+        return None, np.concatenate(at)
+    columns = [pa.concat_arrays(list(arrays)) for arrays in zip(*(one.columns for one in images), strict=True)]
+    keys = [pa.concat_arrays(list(arrays)) for arrays in zip(*(one.keys for one in images), strict=True)]
+    return Image(columns, keys), np.concatenate(at)
+
+
+def key_texts(rows: Rows, image: Image, at: Ints) -> Any:
+    """The keys of these rows of an image as handle_bytes.key_text makes them; of a table without a key, the integers of
+    `_tidb_rowid`."""
+    keys = [one.take(pa.array(at)) for one in image.keys]
+    columns = rows.version.table.key_columns
+    if not columns:
+        return keys[0]
+    fields = [pa.field(str(number), one.type) for number, one in enumerate(keys)]
+    return render_objects(columns, pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields)))

@@ -1,0 +1,125 @@
+"""The table that a name means at a ts, and which of its raw keys a request asks for. Pure, but for the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tistream.decode.handle_bytes import NotAKey, handle_bound, handle_columns, handles_of, key_text
+from tistream.errors import AlreadyDiffers, InvalidRequest, UnknownName
+from tistream.model.span import KeySpan
+from tistream.pool.versions.plan import TableRange, record_prefix, records_of
+from tistream.schema.tidb.table import Table
+from tistream.schema.visible import TableVersion
+from tistream_api.points.pool_reads import PoolReads
+from tistream_api.points.table_rows import Shape
+from tistream_api.read.cursor import Scope
+from tistream_api.read.source import TenantSource, not_kept
+
+
+def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
+    """The base table with the scope's name at `ts`. Raises UnknownName."""
+    assert scope.database is not None
+    assert scope.table is not None
+    version = source.table(ts, scope.database, scope.table)
+    if version is None:
+        raise UnknownName(f"no table {scope.database}.{scope.table} at {ts}")
+    if version.head.kind != "table":
+        raise UnknownName(f"{scope.database}.{scope.table} is a {version.head.kind} at {ts}: it has no rows of its own")
+    return version
+
+
+def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[TableVersion], ts: int) -> None:
+    """Check that every row of these tables at `ts` is in the pool.
+
+    Raises:
+        Gone: what the version index has folded is newer than `ts`.
+        NotComplete: a table had rows before the pool's first version of its keys, and they have not been backfilled.
+    """
+    for version in versions:
+        shards = reads.over(version.head.physical_ids)
+        base_ts = max((shard.base_ts for shard in shards), default=0)
+        if ts < base_ts:
+            raise not_kept(ts, base_ts)
+        begins_ts = max((shard.begins_ts for shard in shards), default=0)
+        if source.older_than(version.head.physical_ids, begins_ts):
+            name = f"{version.database}.{version.head.name}"
+            raise NotComplete(
+                f"table {name} existed before the pool's first version of its rows, and has not been backfilled; "
+                "pull its changes, or run a backfill",
+                {"table": name},
+            )
+
+
+class NotComplete(AlreadyDiffers):
+    """The rows that a table had at the tenant's snapshot are not in the pool."""
+
+    code = "not-complete"
+
+
+def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequence[str] | None) -> Shape:
+    """How rows at `ts` are shown, with these columns (None: all visible ones). Raises InvalidRequest."""
+    visible = version.table.visible_columns
+    if columns is not None:
+        by_name = {column.name: column for column in visible}
+        for name in columns:
+            if name not in by_name:
+                known = ", ".join(by_name)
+                raise InvalidRequest(
+                    f"columns: no column {name[:80]!r}; the table has {known}", {"parameter": "columns"}
+                )
+        visible = tuple(by_name[name] for name in columns)
+    return Shape(version, ts, source.schema_version(ts), visible)
+
+
+def ranges_of(ids: Sequence[int], low: bytes = b"", high: bytes | None = None) -> list[TableRange]:
+    """The record keys of these physical ids with `low <= handle`, and `handle < high` unless that is None."""
+    found = []
+    for one in sorted(ids):
+        prefix, whole = record_prefix(one), records_of(one)
+        start, end = prefix + low, whole.span.end if high is None else prefix + high
+        if start < end:
+            found.append(TableRange(one, KeySpan(start, end)))
+    return found
+
+
+def ranges_asked(
+    version: TableVersion,
+    key: dict[str, Any] | None,
+    from_key: dict[str, Any] | None,
+    to_key: dict[str, Any] | None,
+) -> tuple[list[TableRange], str | None]:
+    """The raw keys to read, and the text of the one key to keep (None: all). Raises InvalidRequest, naming the
+    parameter."""
+    table, ids = version.table, version.head.physical_ids
+    if key is not None:
+        return key_ranges(table, ids, key)
+    low = b"" if from_key is None else _bound("from_key", table, from_key)
+    high = None if to_key is None else _bound("to_key", table, to_key)
+    return ranges_of(ids, low, high), None
+
+
+def key_ranges(table: Table, ids: Sequence[int], key: dict[str, Any]) -> tuple[list[TableRange], str | None]:
+    """The raw keys that a row with this key may have, and the text of the key to keep: None if each of these raw keys
+    is that of the row. Raises InvalidRequest."""
+    try:
+        text = key_text(table, key)
+        if handle_columns(table) is None:
+            return ranges_of(ids), text
+        found = [one for handle in handles_of(table, key) for one in ranges_of(ids, handle, handle + b"\0")]
+    except NotAKey as error:
+        raise InvalidRequest(f"key {error}", {"parameter": "key"}) from error
+    return sorted(found, key=lambda one: one.span.start), None
+
+
+def _bound(name: str, table: Table, key: dict[str, Any]) -> bytes:
+    if handle_columns(table) is None:
+        raise InvalidRequest(
+            f"{name} goes with tables whose rows are stored by a key of integers or byte-wise compared strings; "
+            f"{table.name} is not one of them",
+            {"parameter": name},
+        )
+    try:
+        return handle_bound(table, key)
+    except NotAKey as error:
+        raise InvalidRequest(f"{name} {error}", {"parameter": name}) from error

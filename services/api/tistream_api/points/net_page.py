@@ -1,0 +1,133 @@
+"""One answer of net changes: DiffTable, or a squashed pull. Both send the events of several parts, one after the other.
+
+The position in a squashed pull or a diff is (block, table id, step, raw key); see PointPosition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tistream.errors import Gone, RetryableError
+from tistream.model.ts import Window
+from tistream_api.encode.encoding import Encoder
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.points import point_cursor
+from tistream_api.points.list_rows import undecodable
+from tistream_api.points.net_changes import Part
+from tistream_api.points.net_events import Sent, net_events
+from tistream_api.points.point_cursor import Kind, PointPosition
+from tistream_api.points.pool_reads import PoolReads
+from tistream_api.read import cursor as cursors
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.events import Ddls, Events
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.source import TenantSource
+
+_BLOCK = 16  # a phase is block * _BLOCK + step
+GONE, DDL, ROWS = range(3)  # blocks: rows of tables that are no more; ddl events; rows of tables that there are
+
+
+@dataclass(frozen=True, slots=True)
+class NetPart:
+    """A part of the answer: net changes of a table, or ddl events if `part` is None."""
+
+    block: int
+    table_id: int
+    part: Part | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.block, self.table_id
+
+
+@dataclass(slots=True)
+class NetPage:
+    """One answer. `at` is the position after which it begins; `parts` are in order."""
+
+    kind: Kind
+    scope: Scope
+    parts: Sequence[NetPart]
+    at: PointPosition
+    limit: int
+    source: TenantSource
+    reads: PoolReads
+    encoder: Encoder
+    count: Callable[[int, int, int], None]
+    met: Callable[[Barrier], None]
+    stopping: Callable[[], bool]
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the answer's bytes. Raises Undecodable before the first of them."""
+        at, sent, more = self.at, 0, False
+        try:
+            for events, after, barrier in self._batches():
+                page = events.first(self.limit - sent)
+                if barrier is not None:
+                    self.met(barrier)
+                if barrier is not None and not sent and not len(page):
+                    raise undecodable(barrier)
+                if len(page):
+                    if not sent:
+                        yield b""  # the answer begins: from now on, no error status is possible
+                    self.count(len(page), page.rows, 0)
+                    yield from self._counted(self.encoder.events(page))
+                    at = after(len(page) - 1)
+                sent += len(page)
+                if len(page) < len(events) or barrier is not None or sent == self.limit or self.stopping():
+                    more = True
+                    break
+        except (RetryableError, Gone):
+            if not sent:
+                raise
+            more = True
+        yield from self._counted(self.encoder.end(self._end(at, more=more)))
+        yield from self._counted(self.encoder.close())
+
+    def _batches(self) -> Iterator[tuple[Events, Callable[[int], PointPosition], Barrier | None]]:
+        """Events, the position after each, and the barrier behind them."""
+        block, step = divmod(self.at.phase, _BLOCK)
+        begun = (block, self.at.table_id) if self.at.phase else (-1, -1)
+        for one in self.parts:
+            if one.place < begun:
+                continue
+            resumed = one.place == begun
+            if one.part is None:
+                yield from self._ddl(int.from_bytes(self.at.key, "big") if resumed else 0)
+                continue
+            for batch in net_events(self.reads, one.part, Sent(step, self.at.key) if resumed else Sent()):
+
+                def after(index: int, one: NetPart = one, sent: Callable[[int], Sent] = batch.sent) -> PointPosition:
+                    reached = sent(index)
+                    return self._position(one, reached.step, reached.key)
+
+                yield batch.events, after, batch.barrier
+
+    def _ddl(self, done: int) -> Iterator[tuple[Events, Callable[[int], PointPosition], Barrier | None]]:
+        found = self.source.ddl_events(self.scope, Window(self.at.low_ts, self.at.high_ts))
+        events = Events.ordered([Ddls(found.events[done:])])
+        one = NetPart(DDL, 0, None)
+        yield events, lambda index: self._position(one, 1, (done + index + 1).to_bytes(8, "big")), None
+
+    def _position(self, one: NetPart, step: int, key: bytes) -> PointPosition:
+        phase = one.block * _BLOCK + step
+        return PointPosition(self.at.low_ts, self.at.high_ts, phase, one.table_id, key)
+
+    def _end(self, at: PointPosition, *, more: bool) -> End:
+        cursor = point_cursor.encode(self.kind, self.scope, at)
+        if self.kind is Kind.DIFF:
+            return End(cursor if more else None, None, (at.low_ts, at.high_ts))
+        if more:
+            return End(cursor, None)
+        return End(cursors.encode(self.scope, Position(at.high_ts)), at.high_ts)
+
+    def _counted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            self.count(0, 0, len(piece))
+            yield piece
+
+
+def diff_parts(parts: Sequence[Part]) -> list[NetPart]:
+    """The parts of one name: rows of a table that has lost it before those of the table that has it."""
+    return [NetPart(ROWS, number, part) for number, part in enumerate(parts)]

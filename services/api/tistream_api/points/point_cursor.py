@@ -1,0 +1,57 @@
+"""The cursor of an answer about points in time: where it ended, as opaque text. Pure.
+
+The sealed body (read/cursor.py) is
+
+    u8 kind | 12 bytes digest of the scope | i64 low_ts | i64 high_ts | u8 phase | i64 table_id | key
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tistream_api.read.cursor import Scope, bad_cursor, seal, unseal
+
+_HEAD = struct.Struct(">B12sqqBq")
+
+
+class Kind(IntEnum):
+    """The call that a cursor belongs to. The numbers are no version of a pull's cursor."""
+
+    ROWS = 0x81
+    DIFF = 0x82
+    SQUASH = 0x83
+
+
+@dataclass(frozen=True, slots=True)
+class PointPosition:
+    """Everything at or before it has been sent.
+
+    `low_ts` is 0 in ListRows. `phase` counts the passes over the keys. `table_id` is the physical id of ListRows and
+    DiffTable, and the logical one of a squashed pull. An empty `key` is before the table's first key.
+    """
+
+    low_ts: int
+    high_ts: int
+    phase: int = 0
+    table_id: int = 0
+    key: bytes = b""
+
+
+def encode(kind: Kind, scope: Scope, at: PointPosition) -> str:
+    """The cursor's text, which is valid for this kind and scope alone."""
+    return seal(_HEAD.pack(kind, scope.digest(), at.low_ts, at.high_ts, at.phase, at.table_id) + at.key)
+
+
+def decode(kind: Kind, scope: Scope, text: str) -> PointPosition:
+    """Parse a cursor's text. Raises InvalidRequest."""
+    raw = unseal(text)
+    if len(raw) < _HEAD.size or raw[0] not in tuple(Kind):
+        raise bad_cursor("was not issued by this call")
+    found, digest, low_ts, high_ts, phase, table_id = _HEAD.unpack_from(raw)
+    if found != kind or digest != scope.digest():
+        raise bad_cursor("belongs to another call, tenant, database or table")
+    if min(low_ts, high_ts, table_id) < 0 or low_ts > high_ts:
+        raise bad_cursor("was not issued by this service")
+    return PointPosition(low_ts, high_ts, phase, table_id, raw[_HEAD.size :])

@@ -1,0 +1,235 @@
+"""Begins the answers of reads at a point in time: checks, admission, and what they read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tistream import trace
+from tistream.errors import InvalidRequest, UnknownName
+from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
+from tistream.storage.object_store import ObjectStore
+from tistream_api.encode.compression import compressed_pieces
+from tistream_api.encode.encoding import FORMATS, Encoder
+from tistream_api.encode.piece import Piece
+from tistream_api.encode.shown_names import ShownNames
+from tistream_api.points import point_cursor
+from tistream_api.points.list_rows import RowsPage
+from tistream_api.points.named_table import check_complete, ranges_asked, shape_of, table_at
+from tistream_api.points.net_changes import parts_between
+from tistream_api.points.net_page import NetPage, NetPart, diff_parts
+from tistream_api.points.point_cursor import Kind, PointPosition
+from tistream_api.points.pool_reads import CachedReader, PoolReads
+from tistream_api.points.row_formats import ENCODERS
+from tistream_api.points.row_history import RowHistory
+from tistream_api.points.squash import squash_parts
+from tistream_api.points.transaction import Transaction
+from tistream_api.pull.admitted import Admission, Admitted, Answer, Asking
+from tistream_api.pull.decode_slots import Working
+from tistream_api.read.cursor import Scope
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.scan import Budget
+from tistream_api.request.point_queries import DiffAsk, HistoryAsk, RowsAsk
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.tenant.times import Times
+
+Begin = Callable[[Admitted], Iterator[Piece]]
+"""Checks a request, and returns the pieces of its answer."""
+
+
+@dataclass(slots=True)
+class PointReads:
+    """Reads of every tenant. Thread-safe. `working` limits those that read or render rows at the moment."""
+
+    objects: ObjectStore
+    cache: GroupCache
+    admission: Admission
+    working: Working
+    times: Times
+    footers: FooterCache
+    budget: Budget
+
+    def rows(self, view: TenantView, scope: Scope, ask: RowsAsk, asking: Asking, coding: str | None) -> Answer:
+        """The answer of ListRows. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+
+        def pieces(admitted: Admitted) -> Iterator[Piece]:
+            at = self._rows_start(view, scope, ask)
+            version = table_at(view.source, scope, at.high_ts)
+            reads = self._reads(view, at.high_ts)
+            check_complete(view.source, reads, [version], at.high_ts)
+            shape = shape_of(view.source, version, at.high_ts, ask.columns)
+            ranges, only = ranges_asked(version, ask.key, ask.from_key, ask.to_key)
+            page = RowsPage(
+                scope,
+                shape,
+                ranges,
+                only,
+                at.key,
+                ask.limit,
+                reads,
+                ENCODERS[ask.format](shape),
+                admitted.count,
+                view.met,
+                admitted.watched.stopping,
+            )
+            return page.pieces()
+
+        return self._answer(view, "ListRows", asking, coding, pieces)
+
+    def _rows_start(self, view: TenantView, scope: Scope, ask: RowsAsk) -> PointPosition:
+        if ask.cursor is not None:
+            at = point_cursor.decode(Kind.ROWS, scope, ask.cursor)
+            self.times.readable(view, "cursor", at.high_ts)
+            return at
+        assert ask.ts is not None  # rows_ask requires one of the two
+        return PointPosition(0, self.times.readable(view, "ts", ask.ts))
+
+    def _answer(self, view: TenantView, call: str, asking: Asking, coding: str | None, begin: Begin) -> Answer:
+        """Admit a read, and begin the answer that `begin` makes."""
+        admitted = self.admission.begin(view, call, asking, trace.here())
+        try:
+            asking.counted()
+            view.wait_fresh()
+            pieces = begin(admitted)
+        except BaseException:
+            admitted.release()
+            raise
+
+        def held() -> Iterator[Piece]:
+            admitted.room.take()
+            yield from compressed_pieces(pieces, coding)
+
+        return admitted.answer(self.working.each(admitted.tenant, held(), asking.alive))
+
+    def _reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
+        def replan() -> None:
+            view.replan()
+            view.check_retained(lowest_ts)
+
+        return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
+
+    def history(self, view: TenantView, scope: Scope, ask: HistoryAsk, asking: Asking) -> dict[str, Any]:
+        """The answer of RowHistory. Raises as `rows`."""
+        admitted = self.admission.begin(view, "RowHistory", asking, trace.here())
+        try:
+            asking.counted()
+            view.wait_fresh()
+            high = self.times.readable(view, "to", ask.high)
+            low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)
+            _check_between(low, high, "to")
+            admitted.room.take()
+            found = RowHistory(scope, ask.key, Window(low, high), ask.limit, view.source, self._reads(view, low))
+            steps = (one.answer() for one in [found])  # made inside a working step
+            answer = next(self.working.each(admitted.tenant, steps, asking.alive))
+            admitted.count(len(answer["versions"]), len(answer["versions"]), 0)
+            return answer
+        finally:
+            admitted.release()
+
+    def transaction(self, view: TenantView, start_ts: int, asking: Asking, coding: str | None) -> Answer:
+        """The answer of GetTransaction. Raises as `rows`."""
+
+        def pieces(admitted: Admitted) -> Iterator[Piece]:
+            view.check_known()
+            found = Transaction(
+                Scope(view.tenant),
+                start_ts,
+                view.earliest_ts(),
+                view.resolved_ts(),
+                view.source,
+                CachedReader(self.objects, self.cache, self.footers),
+                self.budget,
+                admitted.count,
+                view.met,
+            )
+            return found.pieces()
+
+        return self._answer(view, "GetTransaction", asking, coding, pieces)
+
+    def diff(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: Asking, coding: str | None) -> Answer:
+        """The answer of DiffTable. Raises as `rows`."""
+
+        def parts(at: PointPosition) -> list[NetPart]:
+            assert scope.database is not None
+            assert scope.table is not None
+            named = [view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts)]
+            before, after = (tables[0] if tables else None for tables in named)
+            if before is None and after is None:
+                raise UnknownName(f"no table {scope.database}.{scope.table} at {at.low_ts} or at {at.high_ts}")
+            found = [one for one in (before, after) if one is not None]
+            check_complete(view.source, self._reads(view, at.low_ts), found, at.low_ts)
+            return diff_parts(parts_between(before, after, self._versions(view, at), at.low_ts, at.high_ts))
+
+        return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
+
+    def squash(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: Asking, coding: str | None) -> Answer:
+        """The answer of a pull with squash=true. Raises as `rows`."""
+
+        def parts(at: PointPosition) -> list[NetPart]:
+            before, after = (view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts))
+            check_complete(view.source, self._reads(view, at.low_ts), [*before, *after], at.low_ts)
+            if not before and not after and not view.source.bears(scope, at.low_ts, at.high_ts):
+                raise UnknownName(f"nothing has this name between {at.low_ts} and {at.high_ts}")
+            versions = self._versions(view, at)
+            return squash_parts(before, after, versions, at.low_ts, at.high_ts, ddl=ask.events == "all")
+
+        return self._net(view, scope, ask, asking, coding, Kind.SQUASH, parts)
+
+    def _net(
+        self,
+        view: TenantView,
+        scope: Scope,
+        ask: DiffAsk,
+        asking: Asking,
+        coding: str | None,
+        kind: Kind,
+        parts: Callable[[PointPosition], list[NetPart]],
+    ) -> Answer:
+        names = ("from", "to") if kind is Kind.DIFF else ("start_ts", "end_ts")
+
+        def pieces(admitted: Admitted) -> Iterator[Piece]:
+            at = self._net_start(view, scope, ask, kind, names)
+            encoder: Encoder = FORMATS[ask.format].new()
+            if asking.may_read is not None:
+                encoder = ShownNames(encoder, asking.may_read)
+            page = NetPage(
+                kind,
+                scope,
+                parts(at),
+                at,
+                ask.limit,
+                view.source,
+                self._reads(view, at.low_ts),
+                encoder,
+                admitted.count,
+                view.met,
+                admitted.watched.stopping,
+            )
+            return page.pieces()
+
+        return self._answer(view, "DiffTable" if kind is Kind.DIFF else scope.call, asking, coding, pieces)
+
+    def _net_start(
+        self, view: TenantView, scope: Scope, ask: DiffAsk, kind: Kind, names: tuple[str, str]
+    ) -> PointPosition:
+        if ask.cursor is not None:
+            at = point_cursor.decode(kind, scope, ask.cursor)
+            for ts in (at.low_ts, at.high_ts):
+                self.times.readable(view, "cursor", ts)
+            return at
+        assert ask.low is not None  # diff_ask requires one of the two
+        low = self.times.readable(view, names[0], ask.low)
+        high = self.times.readable(view, names[1], ask.high)
+        _check_between(low, high, names[1])
+        return PointPosition(low, high)
+
+    @staticmethod
+    def _versions(view: TenantView, at: PointPosition) -> tuple[int, int]:
+        return view.source.schema_version(at.low_ts), view.source.schema_version(at.high_ts)
+
+
+def _check_between(low: int, high: int, name: str) -> None:
+    if high < low:
+        raise InvalidRequest(f"{name} {high} lies below {low}", {"parameter": name})

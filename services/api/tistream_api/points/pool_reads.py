@@ -1,0 +1,116 @@
+"""Reads of versions in a tenant's pool that survive compaction: where an object has gone, they plan again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tistream.errors import NotFoundYet, Unavailable
+from tistream.format.run import RunRef
+from tistream.format.segment import SegmentRef
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
+from tistream.pool.versions.lookup import newest_at, versions_of
+from tistream.pool.versions.plan import Shard, TableRange, records_of
+from tistream.pool.versions.reader import Opened, Reader, RunGroups, StoreReader
+from tistream.pool.versions.scan import read_range
+from tistream.storage.object_store import ObjectStore
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.plan import GroupRef
+
+T = TypeVar("T")
+REPLANS = 3
+
+
+class CachedReader:
+    """A Reader that takes row groups of segments from the cache of pulls. Row groups of runs are not cached: a read of
+    a whole table would evict everything else."""
+
+    def __init__(self, objects: ObjectStore, cache: GroupCache, footers: FooterCache) -> None:
+        self._store = StoreReader(objects, footers)
+        self._cache = cache
+
+    def groups(self, run: RunRef) -> RunGroups:
+        """See Reader."""
+        return self._store.groups(run)
+
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
+        """See Reader."""
+        return self._store.open_run(run, indexes)
+
+    def open_segment(self, segment: SegmentRef, index: int) -> Opened:
+        """See Reader."""
+        return _CachedGroup(self._cache, GroupRef(segment, index))
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedGroup:
+    cache: GroupCache
+    group: GroupRef
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """See Opened."""
+        return self.cache.rows(self.group).select(list(names))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReads:
+    """Reads of one tenant. `shards` returns its pool; `replan` refreshes it, and raises Gone if what is being read may
+    have been deleted."""
+
+    reader: Reader
+    shards: Callable[[], list[Shard]]
+    replan: Callable[[], None]
+
+    def scan(
+        self, window: Window, ranges: Sequence[TableRange], *, deletes: bool = False, every: bool = False
+    ) -> Iterator[pa.Table]:
+        """versions.scan.read_range. Raises Gone, Unavailable, CorruptObject."""
+        rest, replans = list(ranges), 0
+        while rest:
+            try:
+                for table in read_range(self.shards(), self.reader, window, rest, deletes=deletes, every=every):
+                    last = table.column("key")[-1].as_py()
+                    yield table
+                    rest, replans = _after(rest, last), 0
+            except NotFoundYet as error:
+                replans = self._again(error, replans)
+            else:
+                return
+
+    def over(self, ids: Iterable[int]) -> list[Shard]:
+        """The shards that may hold rows of these physical ids."""
+        spans = [records_of(one).span for one in ids]
+        return [shard for shard in self.shards() if any(shard.span.overlaps(span) for span in spans)]
+
+    def newest(self, places: pa.Table, ts: int) -> pa.Table:
+        """versions.lookup.newest_at. Raises as `scan`."""
+        return self._repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
+
+    def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
+        """versions.lookup.versions_of. Raises as `scan`."""
+        return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
+
+    def _repeated(self, read: Callable[[], T]) -> T:
+        replans = 0
+        while True:
+            try:
+                return read()
+            except NotFoundYet as error:
+                replans = self._again(error, replans)
+
+    def _again(self, error: NotFoundYet, replans: int) -> int:
+        if replans >= REPLANS:
+            raise Unavailable(f"{error}, though it is live by the newest manifests") from error
+        self.replan()
+        return replans + 1
+
+
+def _after(ranges: Sequence[TableRange], key: bytes) -> list[TableRange]:
+    """The parts of `ranges`, which ascend, above `key`."""
+    found = (one.clip(KeySpan(key + b"\0", b"")) for one in ranges)
+    return [one for one in found if one is not None]

@@ -1,0 +1,204 @@
+"""Rows as of a ts as NDJSON, one Arrow IPC stream or one Parquet file (docs/points-in-time.md). Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_text import object_parts
+from tistream.decode.kernels.render_kernel import Form
+from tistream_api.encode.arrow_batches import BATCH_ROWS, ROWID, VERSION, field_of
+from tistream_api.encode.arrow_stream import END_OF_STREAM
+from tistream_api.encode.one_stream import marker_batch
+from tistream_api.encode.parquet_tar import storable
+from tistream_api.encode.piece import Piece
+from tistream_api.points.table_rows import DecodedRows, Shape
+
+PIECE_BYTES = 1 << 20
+GROUP_BYTES = 8 << 20  # rows that a row group of a Parquet file has, in bytes
+
+
+class RowEncoder(Protocol):
+    """Encodes one answer."""
+
+    def rows(self, rows: DecodedRows) -> Iterator[Piece]:
+        """Encode the next rows. Output may be held back until `end`."""
+
+    def end(self, cursor: str | None) -> Iterator[Piece]:
+        """Encode the end of the answer. `cursor` is None after the last row."""
+
+
+class NdjsonRows:
+    """A row a line, and an `end` line."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+
+    def rows(self, rows: DecodedRows) -> Iterator[Piece]:
+        """See RowEncoder."""
+        table = self._shape.version.table
+        key = object_parts(table.key_columns, rows.keys) if table.key_columns else [
+            Part('"_tidb_rowid":', Form.INT_TEXT, rows.keys[0])
+        ]  # fmt: skip
+        groups = [
+            Group('{"type":"row","key":', key, brackets=True),
+            Group(',"row":', object_parts(self._shape.columns, rows.columns), brackets=True),
+            Group("", [Part(',"commit_ts":"', Form.INT, pa.array(rows.commit_ts))]),
+        ]
+        tail = f'","schema_version":"{self._shape.schema_version}"}}\n'
+        for written in LineWriter(len(rows), groups, tail).write(PIECE_BYTES):
+            yield written.data.tobytes()
+
+    def end(self, cursor: str | None) -> Iterator[Piece]:
+        """See RowEncoder."""
+        line = {"type": "end", "ts": str(self._shape.ts), "cursor": cursor}
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+class ArrowRows:
+    """One IPC stream with one schema. The end is a batch without rows, in its metadata."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._schema = row_schema(shape)
+        self._open = False
+
+    def rows(self, rows: DecodedRows) -> Iterator[Piece]:
+        """See RowEncoder."""
+        yield from self._begin()
+        for start in range(0, len(rows), BATCH_ROWS):
+            yield memoryview(batch_of(rows.slice(start, BATCH_ROWS), self._schema).serialize())
+
+    def end(self, cursor: str | None) -> Iterator[Piece]:
+        """See RowEncoder."""
+        yield from self._begin()
+        yield marker_batch(self._schema, end_metadata(self._shape, cursor)) + END_OF_STREAM
+
+    def _begin(self) -> Iterator[Piece]:
+        if not self._open:
+            self._open = True
+            yield self._schema.serialize().to_pybytes()
+
+
+class ParquetRows:
+    """One Parquet file. The end is in the file's metadata."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._schema = row_schema(shape)
+        self._sink = _Sink()
+        empty = storable(self._schema.empty_table())
+        self._file = pq.ParquetWriter(
+            self._sink, empty.schema, compression="zstd", compression_level=1, write_statistics=["commit_ts"]
+        )
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+
+    def rows(self, rows: DecodedRows) -> Iterator[Piece]:
+        """See RowEncoder."""
+        self._held.append(batch_of(rows, self._schema))
+        self._held_bytes += self._held[-1].nbytes
+        if self._held_bytes >= GROUP_BYTES:
+            self._flush()
+            yield self._sink.taken()
+
+    def end(self, cursor: str | None) -> Iterator[Piece]:
+        """See RowEncoder."""
+        self._flush()
+        self._file.add_key_value_metadata(end_metadata(self._shape, cursor))
+        self._file.close()
+        yield self._sink.taken()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._file.write_table(storable(pa.Table.from_batches(self._held)))
+            self._held, self._held_bytes = [], 0
+
+
+class _Sink(io.RawIOBase):
+    """A file that only grows. Bytes that were taken are no longer held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._pieces.append(bytes(data))
+        self._size += len(self._pieces[-1])
+        return len(self._pieces[-1])
+
+    def tell(self) -> int:
+        return self._size
+
+    def taken(self) -> bytes:
+        """The bytes written since the last call."""
+        found, self._pieces = b"".join(self._pieces), []
+        return found
+
+
+def row_schema(shape: Shape) -> pa.Schema:
+    """The schema of rows as Arrow: key, row, commit_ts, schema_version."""
+    table = shape.version.table
+    key = [field_of(column) for column in table.key_columns] or [ROWID]
+    return pa.schema(
+        [
+            pa.field("key", pa.struct(key), nullable=False),
+            pa.field("row", pa.struct([field_of(column) for column in shape.columns]), nullable=False),
+            pa.field("commit_ts", pa.int64(), nullable=False),
+            pa.field("schema_version", pa.int64(), nullable=False),
+        ],
+        metadata={
+            "tistream.version": VERSION,
+            "tistream.type": "row",
+            "tistream.database": shape.version.database,
+            "tistream.table": table.name,
+            "tistream.table_id": str(table.id),
+            "tistream.ts": str(shape.ts),
+        },
+    )
+
+
+def batch_of(rows: DecodedRows, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows as one batch of `row_schema`."""
+    count = len(rows)
+    columns = [
+        _struct(schema.field("key").type, rows.keys, count),
+        _struct(schema.field("row").type, rows.columns, count),
+        pa.array(rows.commit_ts),
+        pa.repeat(pa.scalar(rows.shape.schema_version, pa.int64()), count),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def end_metadata(shape: Shape, cursor: str | None) -> dict[str, str]:
+    """The end of an answer as metadata; without a cursor after the last row."""
+    told = {"tistream.type": "end", "tistream.ts": str(shape.ts)}
+    return told if cursor is None else {**told, "tistream.cursor": cursor}
+
+
+def _struct(kind: pa.StructType, arrays: Sequence[pa.Array], count: int) -> pa.Array:
+    if not arrays:
+        return pa.StructArray.from_buffers(kind, count, [None])
+    return pa.StructArray.from_arrays(list(arrays), fields=list(kind))
+
+
+MEDIA_TYPES = {
+    "ndjson": "application/x-ndjson",
+    "arrow": "application/vnd.apache.arrow.stream",
+    "parquet": "application/vnd.apache.parquet",
+}
+ENCODERS: dict[str, Callable[[Shape], RowEncoder]] = {
+    "ndjson": NdjsonRows,
+    "arrow": ArrowRows,
+    "parquet": ParquetRows,
+}

@@ -1,0 +1,164 @@
+"""The answer of RowHistory: the versions of one row, newest first, as the events of a pull show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.handle_bytes import ROWID, NotAKey, handle_columns, handles_of, key_text
+from tistream.errors import InvalidRequest, UnknownName
+from tistream.format.segment import SCHEMA
+from tistream.model.ts import Window
+from tistream.pool.versions.lookup import PLACES
+from tistream.pool.versions.merge import first_of_each, key_array
+from tistream.pool.versions.plan import record_prefix, records_of
+from tistream_api.encode.ndjson import NdjsonEncoder
+from tistream_api.points.list_rows import undecodable
+from tistream_api.points.moved_rows import chosen, key_texts
+from tistream_api.points.pool_reads import PoolReads
+from tistream_api.read.cursor import Scope
+from tistream_api.read.events import Events, Ints, Rows
+from tistream_api.read.plan import OP_DELETE
+from tistream_api.read.row_events import Shapes, render
+from tistream_api.read.source import TenantSource
+
+VERSIONS_MAX = 10_000  # versions of one raw key that one answer reads
+_SHOWN = ("commit_ts", "start_ts", "op", "row", "old_row")
+
+
+@dataclass(slots=True)
+class RowHistory:
+    """One request."""
+
+    scope: Scope
+    key: dict[str, Any]
+    window: Window
+    limit: int
+    source: TenantSource
+    reads: PoolReads
+
+    def answer(self) -> dict[str, Any]:
+        """The answer. Raises UnknownName, InvalidRequest, Undecodable, Unavailable, Gone."""
+        ids = self._ids()
+        shapes = self.source.shapes(self.scope, ids, self.window)
+        exact, scanned, text = self._raw_keys(shapes)
+        lowest = self.window.low
+        versions: list[dict[str, Any]] = []
+        for rows, reached in self._rows(exact, scanned):
+            versions += self._events(rows, shapes, text)
+            lowest = max(lowest, reached)
+        versions = [one for one in versions if int(one["commit_ts"]) > lowest]
+        versions.sort(key=lambda one: (-int(one["commit_ts"]), one["op"] == "delete"))
+        if len(versions) > self.limit:
+            lowest = int(versions[self.limit]["commit_ts"])
+            kept = [one for one in versions if int(one["commit_ts"]) > lowest]
+            if not kept:  # two events of one commit_ts at a limit of one
+                lowest, kept = lowest - 1, [one for one in versions if int(one["commit_ts"]) >= lowest]
+            versions = kept
+        return {
+            "database": self.scope.database,
+            "table": self.scope.table,
+            "key": self.key,
+            "from": str(self.window.low),
+            "to": str(self.window.high),
+            "versions": versions,
+            "next_to": str(lowest) if lowest > self.window.low else None,
+        }
+
+    def _ids(self) -> list[int]:
+        bearers = self.source.bearers(self.scope, self.window)
+        if not bearers and not self.source.bears(self.scope, self.window.low, self.window.high):
+            name = f"{self.scope.database}.{self.scope.table}"
+            raise UnknownName(f"no table {name} between {self.window.low} and {self.window.high}")
+        return sorted({one for bearer in bearers for one in bearer.physical_ids})
+
+    def _raw_keys(self, shapes: Shapes) -> tuple[list[tuple[int, bytes]], list[int], str | None]:
+        """The raw keys that the row may have, the tables that must be read whole because their raw keys do not follow
+        from the keys in events, and the text of the key."""
+        exact: set[tuple[int, bytes]] = set()
+        scanned: set[int] = set()
+        wrong, text = "", None
+        for one, intervals in shapes.intervals.items():
+            for version in {id(each.version): each.version for each in intervals if each.version}.values():
+                try:
+                    text = key_text(version.table, self.key)
+                    if handle_columns(version.table) is None:
+                        scanned.add(one)
+                    else:
+                        exact |= {(one, record_prefix(one) + handle) for handle in handles_of(version.table, self.key)}
+                except NotAKey as error:
+                    wrong = str(error)
+        if text is None and wrong:
+            raise InvalidRequest(f"key {wrong}", {"parameter": "key"})
+        return sorted(place for place in exact if place[0] not in scanned), sorted(scanned), text
+
+    def _rows(self, exact: list[tuple[int, bytes]], scanned: list[int]) -> Iterator[tuple[pa.Table, int]]:
+        """Versions with the one before each (segment.SCHEMA), and the commit_ts at or below which some are missing."""
+        for one, key in exact:
+            place = pa.table([[one], [key]], schema=PLACES)
+            found = self.reads.versions(place, self.window, VERSIONS_MAX)
+            if len(found):
+                cut = len(found) >= VERSIONS_MAX
+                yield self._with_old(found), found.column("commit_ts")[-1].as_py() if cut else 0
+        for one in scanned:
+            for found in self.reads.scan(self.window, [records_of(one)], every=True):
+                yield self._with_old(found), 0
+
+    def _with_old(self, found: pa.Table) -> pa.Table:
+        """Add each version's row before, which is the next version of the same key, or the newest one below."""
+        keys = key_array(found)
+        last = np.append(first_of_each(keys)[1:], True)
+        below = self.reads.newest(found.filter(pa.array(last)).select(PLACES.names), self.window.low)
+        values = pa.concat_arrays([key_or_value(found, "value"), key_or_value(below, "value")])
+        at = np.arange(1, len(found) + 1)
+        at[last] = len(found) + np.arange(int(last.sum()))
+        columns = {name: found.column(name) for name in found.column_names} | {"old_value": values.take(pa.array(at))}
+        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def _events(self, rows: pa.Table, shapes: Shapes, text: str | None) -> Iterator[dict[str, Any]]:
+        found = render(rows, shapes)
+        if found.barrier is not None:
+            raise undecodable(found.barrier)
+        sets = [one for one in (_of_key(each, text, self.key) for each in found.sets) if len(one)]
+        if not sets:
+            return
+        sources = {
+            (commit_ts, start_ts): source
+            for commit_ts, start_ts, source in zip(
+                *(rows.column(name).to_pylist() for name in ("commit_ts", "start_ts", "txn_source")), strict=True
+            )
+        }
+        for piece in NdjsonEncoder().events(Events.ordered(sets)):
+            for line in piece.splitlines():
+                event = orjson.loads(line)
+                source = sources[int(event["commit_ts"]), int(event["start_ts"])]
+                shown = {name: event[name] for name in _SHOWN}
+                yield {**shown, "txn_source": None if source is None else str(source)}
+
+
+def key_or_value(table: pa.Table, name: str) -> pa.Array:
+    """A binary column as one array."""
+    column = table.column(name).combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _of_key(rows: Rows, text: str | None, key: dict[str, Any]) -> Rows:
+    """The events of the row with this key."""
+    if not len(rows):
+        return rows
+    wanted: Any = text if rows.version.table.key_columns else int(key.get(ROWID, -1))
+    hit = np.zeros(len(rows), np.bool_)
+    deletes = np.flatnonzero(rows.op == OP_DELETE)
+    puts = np.flatnonzero(rows.op != OP_DELETE)
+    for some, image, places in ((deletes, rows.old, rows.old_at), (puts, rows.new, rows.new_at)):
+        if len(some) and image is not None:
+            keys = key_texts(rows, image, places[some])
+            hit[some] = pc.equal(keys, pa.scalar(wanted, keys.type)).to_numpy(zero_copy_only=False)
+    at: Ints = np.flatnonzero(hit)
+    return chosen(rows, at)

@@ -1,0 +1,40 @@
+"""Which tables a squashed pull compares: those of the scope at both timestamps, matched by id, then by name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tistream.schema.visible import TableVersion
+from tistream_api.points.net_changes import Part, parts_between, same_line
+from tistream_api.points.net_page import DDL, GONE, ROWS, NetPart
+
+
+def squash_parts(
+    before: Sequence[TableVersion],
+    after: Sequence[TableVersion],
+    versions: tuple[int, int],
+    low_ts: int,
+    high_ts: int,
+    *,
+    ddl: bool,
+) -> list[NetPart]:
+    """The parts of the answer, in order: deletes of the rows of tables that are no more, in their last shape at
+    `low_ts`; ddl events, if wanted; then the net changes of each table at `high_ts`, in its shape then."""
+    earlier = {version.head.id: version for version in before}
+    later = {version.head.id for version in after}
+    free = {version.folded: version for version in before if version.head.id not in later}
+    out: list[NetPart] = [NetPart(DDL, 0, None)] if ddl else []
+    used = set(later)
+    for version in after:
+        own = earlier.get(version.head.id)
+        named = free.get(version.folded) if own is None else None
+        if named is not None and same_line(named.table, version.table):
+            own = named
+            used.add(named.head.id)
+        parts = parts_between(own, version, versions, low_ts, high_ts)
+        out += [NetPart(ROWS, version.head.id, part) for part in parts]
+    for version in before:
+        if version.head.id not in used:
+            gone = Part(version, versions[0], low_ts, high_ts, gone=tuple(sorted(version.head.physical_ids)))
+            out.append(NetPart(GONE, version.head.id, gone))
+    return sorted(out, key=lambda one: one.place)

@@ -1,0 +1,110 @@
+"""A table's rows as of a ts, decoded. Pure, apart from what the pool reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.json_text import render_objects
+from tistream.decode.kernels.arrow_buffers import number_array, one_array
+from tistream.decode.keys import int_handles
+from tistream.decode.rows import decode_rows
+from tistream.pool.versions.merge import key_array
+from tistream.schema.tidb.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_api.read.row_events import Barrier
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How rows are shown: the table as of a ts, and the chosen columns of `row`."""
+
+    version: TableVersion
+    ts: int
+    schema_version: int
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """Rows in key order. `columns` and `keys` have one array for each column of the shape and of the key."""
+
+    shape: Shape
+    columns: Sequence[pa.Array]
+    keys: Sequence[pa.Array]
+    commit_ts: Ints
+    raw: pa.Array  # raw keys
+
+    def __len__(self) -> int:
+        return len(self.commit_ts)
+
+    def slice(self, start: int, count: int) -> DecodedRows:
+        """Consecutive rows."""
+        columns = [one.slice(start, count) for one in self.columns]
+        keys = [one.slice(start, count) for one in self.keys]
+        commit_ts = self.commit_ts[start : start + count]
+        return DecodedRows(self.shape, columns, keys, commit_ts, self.raw.slice(start, count))
+
+    def take(self, at: Ints) -> DecodedRows:
+        """The rows at these indexes."""
+        places = pa.array(at)
+        columns = [one.take(places) for one in self.columns]
+        keys = [one.take(places) for one in self.keys]
+        return DecodedRows(self.shape, columns, keys, self.commit_ts[at], self.raw.take(places))
+
+
+def decoded(shape: Shape, versions: pa.Table) -> tuple[DecodedRows, Barrier | None]:
+    """Decode puts (tistream.format.run.SCHEMA). Rows end before the first one that cannot be decoded, which the
+    barrier describes."""
+    table = shape.version.table
+    keys = table.key_columns
+    columns = [*shape.columns, *(column for column in keys if column not in shape.columns)]
+    raw, values = key_array(versions), one_array(versions.column("value"))
+    found = decode_rows(table, columns, raw, values)
+    arrays = [found.batch.column(at) for at in range(len(columns))]
+    if keys:
+        shown = [arrays[columns.index(column)] for column in keys]
+    else:
+        shown = [number_array(*int_handles(raw))]
+    commit_ts = versions.column("commit_ts").to_numpy()
+    rows = DecodedRows(shape, arrays[: len(shape.columns)], shown, commit_ts, raw)
+    reasons = dict(found.errors)
+    if values.null_count:
+        without = int(np.argmax(pc.is_null(values).to_numpy(zero_copy_only=False)))
+        reasons.setdefault(without, "a put without a value")
+    if not reasons:
+        return rows, None
+    bad = min(reasons)
+    name = f"{shape.version.database}.{table.name}"
+    table_id = versions.column("table_id")[bad].as_py()
+    barrier = Barrier(int(commit_ts[bad]), name, table_id, raw[bad].as_py(), reasons[bad])
+    return rows.slice(0, bad), barrier
+
+
+def with_key(rows: DecodedRows, text: str) -> DecodedRows:
+    """The rows whose key is `text`, as handle_bytes.key_text makes it."""
+    columns = rows.shape.version.table.key_columns
+    if columns:
+        fields = [pa.field(str(at), one.type) for at, one in enumerate(rows.keys)]
+        shown = render_objects(columns, pa.RecordBatch.from_arrays(list(rows.keys), schema=pa.schema(fields)))
+    else:
+        shown = pc.binary_join_element_wise('{"_tidb_rowid":"', rows.keys[0].cast(pa.string()), '"}', "")
+    hit = pc.equal(shown, pa.scalar(text, shown.type)).to_numpy(zero_copy_only=False)
+    return rows if hit.all() else rows.take(np.flatnonzero(hit))
+
+
+def pages(shape: Shape, found: Iterator[pa.Table], only: str | None) -> Iterator[tuple[DecodedRows, Barrier | None]]:
+    """Decode tables of versions, of which only rows with the key `only` count (None: all). Nothing follows a
+    barrier."""
+    for versions in found:
+        rows, barrier = decoded(shape, versions)
+        yield (rows if only is None else with_key(rows, only)), barrier
+        if barrier is not None:
+            return

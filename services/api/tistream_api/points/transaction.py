@@ -1,0 +1,97 @@
+"""The answer of GetTransaction: every row event of one transaction, found by its start_ts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+import pyarrow.compute as pc
+
+from tistream.errors import Gone, NotFoundYet, Unavailable, UnknownName
+from tistream.model.ts import MAX_TS, Window, from_physical_ms, physical_ms
+from tistream.pool.versions.reader import Reader
+from tistream_api.encode.ndjson import NdjsonEncoder
+from tistream_api.encode.piece import Piece
+from tistream_api.points.list_rows import undecodable
+from tistream_api.points.pool_reads import REPLANS
+from tistream_api.read import plan
+from tistream_api.read.cursor import Place, Position, Scope
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.scan import Budget, Scan
+from tistream_api.read.source import TenantSource
+
+# TiDB ends transactions after max-txn-ttl (an hour); an operator may have raised it.
+LONGEST_MS = 24 * 3_600_000
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One request. `low_ts` is the earliest ts that is kept, `high_ts` is resolved."""
+
+    scope: Scope
+    start_ts: int
+    low_ts: int
+    high_ts: int
+    source: TenantSource
+    reader: Reader
+    budget: Budget
+    count: Callable[[int, int, int], None]
+    met: Callable[[Barrier], None]
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the answer's bytes: row events, and an `end` line. Raises UnknownName, Gone, Undecodable, Unavailable
+        before the first of them."""
+        commit_ts = self._commit_ts()
+        encoder, sent = NdjsonEncoder(), 0
+        scan = Scan(self.source, self.scope, Position(commit_ts - 1), commit_ts, self.budget)
+        for batch in scan.batches():
+            if batch.barrier is not None:
+                self.met(batch.barrier)
+                raise undecodable(batch.barrier)
+            mine = (batch.events.place == int(Place.ROW)) & (batch.events.start_ts == self.start_ts)
+            events = batch.events.chosen(np.flatnonzero(mine))
+            if len(events):
+                self.count(len(events), len(events), 0)
+                sent += len(events)
+                yield from self._counted(encoder.events(events))
+        end = {"type": "end", "start_ts": str(self.start_ts), "commit_ts": str(commit_ts), "rows": sent}
+        yield from self._counted(iter([orjson.dumps(end, option=orjson.OPT_APPEND_NEWLINE)]))
+
+    def _counted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            self.count(0, 0, len(piece))
+            yield piece
+
+    def _commit_ts(self) -> int:
+        """The commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start."""
+        last = min(self.high_ts, from_physical_ms(physical_ms(self.start_ts) + LONGEST_MS), MAX_TS)
+        low = max(self.start_ts, self.low_ts)
+        if low < last:
+            for _ in range(REPLANS + 1):
+                try:
+                    found = self._found(Window(low, last))
+                except NotFoundYet as error:
+                    reason = error
+                    self.source.replan()
+                    continue
+                if found is not None:
+                    return found
+                break
+            else:
+                raise Unavailable(f"{reason}, though it is live by the newest manifests")
+        if self.start_ts < self.low_ts:
+            earliest = str(self.low_ts)
+            raise Gone(f"a transaction that started at {self.start_ts} may lie below the earliest ts kept, {earliest}",
+                       {"earliest_ts": earliest})  # fmt: skip
+        raise UnknownName(f"no transaction with start_ts {self.start_ts} has changed a row in ({low}, {last}]")
+
+    def _found(self, window: Window) -> int | None:
+        for group in plan.groups_in(self.source.segments(window), window, None):
+            rows = self.reader.open_segment(group.segment, group.index).read(("start_ts", "commit_ts"))
+            at = pc.index(rows.column("start_ts"), self.start_ts).as_py()
+            if at >= 0:
+                found: int = rows.column("commit_ts")[at].as_py()
+                return found
+        return None

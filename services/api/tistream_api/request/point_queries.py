@@ -1,0 +1,297 @@
+"""The query parameters of reads at a point in time (docs/points-in-time.md), as models for the OpenAPI document.
+
+Every field is text, which `asked` converts from the raw query, which shows unknown and repeated parameters too. Nothing
+is guessed: an unknown, repeated, empty or malformed parameter is a 400 that names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from tistream.errors import InvalidRequest
+from tistream.model.ts import MAX_TS, from_physical_ms
+from tistream_api.request.params import FORMATS, LIMIT_DEFAULT, LIMIT_MAX
+
+HISTORY_LIMIT_DEFAULT = 100
+HISTORY_LIMIT_MAX = 10_000
+KEY_TEXT_MAX = 16_384
+SHOWN_MAX = 40
+
+NOW: Literal["now"] = "now"
+When = int | Literal["now"]
+"""A TSO, or "now": the newest ts that can be read."""
+
+_TS_TEXT = "a TSO, an RFC 3339 time (in a URL, + is %2B), or now"
+_DIGITS = re.compile(r"[0-9]{1,40}")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class RowsQuery(_Query):
+    """ListRows."""
+
+    ts: str | None = Field(default=None, description=f"read as of this time: {_TS_TEXT}; either this or cursor")
+    cursor: str | None = Field(default=None, description="where an answer ended; either this or ts")
+    key: str | None = Field(default=None, description='the key of one row, as in events: {"id":"1"}')
+    from_key: str | None = Field(default=None, description="inclusive; a key, or its first columns")
+    to_key: str | None = Field(default=None, description="exclusive; a key, or its first columns")
+    limit: str | None = Field(default=None, description=f"rows in the answer, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT}")
+    columns: str | None = Field(default=None, description="names of the columns in `row`, with commas between")
+    format: str | None = Field(
+        default=None, description="ndjson (lines of JSON), arrow (one IPC stream) or parquet (one file)"
+    )
+
+    def asked(self, raw: bytes) -> RowsAsk:
+        """The parameters in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        return rows_ask(raw)
+
+
+class HistoryQuery(_Query):
+    """RowHistory."""
+
+    key: str | None = Field(default=None, description='the key of one row, as in events: {"id":"1"}')
+    from_: str | None = Field(default=None, alias="from", description=f"exclusive: {_TS_TEXT}; the earliest one kept")
+    to: str | None = Field(default=None, description=f"inclusive: {_TS_TEXT}; now")
+    limit: str | None = Field(
+        default=None, description=f"versions in the answer, 1 to {HISTORY_LIMIT_MAX}; {HISTORY_LIMIT_DEFAULT}"
+    )
+
+    def asked(self, raw: bytes) -> HistoryAsk:
+        """The parameters in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        return history_ask(raw)
+
+
+class DiffQuery(_Query):
+    """DiffTable."""
+
+    from_: str | None = Field(default=None, alias="from", description=f"exclusive: {_TS_TEXT}; or cursor")
+    to: str | None = Field(default=None, description=f"inclusive: {_TS_TEXT}; now")
+    cursor: str | None = Field(default=None, description="where an answer ended; either this, or from and to")
+    limit: str | None = Field(default=None, description=f"events in the answer, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT}")
+    format: str | None = Field(default=None, description="ndjson, arrow or parquet, as of pulls")
+
+    def asked(self, raw: bytes) -> DiffAsk:
+        """The parameters in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        return diff_ask(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAsk:
+    """The parameters of ListRows. Exactly one of `ts` and `cursor` is set."""
+
+    ts: When | None
+    cursor: str | None
+    key: dict[str, Any] | None
+    from_key: dict[str, Any] | None
+    to_key: dict[str, Any] | None
+    limit: int
+    columns: tuple[str, ...] | None
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryAsk:
+    """The parameters of RowHistory."""
+
+    key: dict[str, Any]
+    low: When | None
+    high: When
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffAsk:
+    """The parameters of DiffTable, or of a squashed pull. Exactly one of `low` and `cursor` is set."""
+
+    low: When | None
+    high: When
+    cursor: str | None
+    limit: int
+    format: str
+    events: str = "rows"
+
+
+def rows_ask(query: bytes) -> RowsAsk:
+    """The parameters of ListRows. Raises InvalidRequest, naming the parameter."""
+    given = _given(query, RowsQuery)
+    if ("ts" in given) == ("cursor" in given):
+        raise InvalidRequest("give either ts or cursor, and not both", {"parameter": "ts"})
+    for name in ("from_key", "to_key"):
+        if "key" in given and name in given:
+            raise _bad(name, "does not go with key")
+    columns = tuple(given["columns"].split(",")) if "columns" in given else None
+    if columns is not None and (len(set(columns)) < len(columns) or "" in columns):
+        raise _bad("columns", "has an empty name, or one twice")
+    return RowsAsk(
+        ts=when("ts", given["ts"]) if "ts" in given else None,
+        cursor=given.get("cursor"),
+        key=_key(given, "key"),
+        from_key=_key(given, "from_key"),
+        to_key=_key(given, "to_key"),
+        limit=_limit(given, LIMIT_DEFAULT, LIMIT_MAX),
+        columns=columns,
+        format=_format(given),
+    )
+
+
+def history_ask(query: bytes) -> HistoryAsk:
+    """The parameters of RowHistory. Raises InvalidRequest, naming the parameter."""
+    given = _given(query, HistoryQuery)
+    key = _key(given, "key")
+    if key is None:
+        raise _bad("key", 'is required: the key of a row as in events, such as {"id":"1"}')
+    low = when("from", given["from"]) if "from" in given else None
+    high = when("to", given.get("to", NOW))
+    _check_order(low, high, "to", "from")
+    return HistoryAsk(key, low, high, _limit(given, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX))
+
+
+def diff_ask(query: bytes) -> DiffAsk:
+    """The parameters of DiffTable. Raises InvalidRequest, naming the parameter."""
+    given = _given(query, DiffQuery)
+    return _between(given, "from", "to")
+
+
+def squash_ask(query: bytes) -> DiffAsk | None:
+    """The parameters of a pull with squash=true; None for any other pull, valid or not. Raises InvalidRequest."""
+    names = [part.partition(b"=")[0] for part in query.split(b"&")]
+    if b"squash" not in names:
+        return None
+    given = _taken(query, (*SQUASH_PARAMETERS, *PLAIN_PULL_PARAMETERS))
+    if given["squash"] not in ("true", "false"):
+        raise _bad("squash", f"{given['squash'][:SHOWN_MAX]!r} is neither true nor false")
+    if given["squash"] == "false":
+        raise _bad("squash", "false is the default: leave it out")
+    for name in PLAIN_PULL_PARAMETERS:
+        if name in given:
+            raise _bad(name, "does not go with squash=true")
+    if given.get("format") == "arrow" and "events" not in given:
+        raise _bad("events", "is wanted with format=arrow: rows or all, as several IPC streams")
+    return _between(given, "start_ts", "end_ts")
+
+
+SQUASH_PARAMETERS = ("squash", "start_ts", "end_ts", "cursor", "limit", "format", "events")
+PLAIN_PULL_PARAMETERS = ("wait_ms", "follow", "snapshot")
+SQUASH_EVENTS = ("all", "rows")
+
+
+def _between(given: dict[str, str], low_name: str, high_name: str) -> DiffAsk:
+    if (low_name in given) == ("cursor" in given):
+        raise InvalidRequest(f"give either {low_name} or cursor, and not both", {"parameter": low_name})
+    if "cursor" in given and high_name in given:
+        raise _bad(high_name, "does not go with cursor, which holds it")
+    low = when(low_name, given[low_name]) if low_name in given else None
+    high = when(high_name, given.get(high_name, NOW))
+    _check_order(low, high, high_name, low_name)
+    events = given.get("events", SQUASH_EVENTS[0])
+    if events not in SQUASH_EVENTS:
+        raise _bad("events", f"is not one of {', '.join(SQUASH_EVENTS)}, which go with squash=true")
+    return DiffAsk(low, high, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX), _format(given), events)
+
+
+def _check_order(low: When | None, high: When, high_name: str, low_name: str) -> None:
+    if isinstance(low, int) and isinstance(high, int) and high < low:
+        raise _bad(high_name, f"{high} lies below {low_name} {low}")
+
+
+def when(name: str, text: str) -> When:
+    """A time: decimal digits are a TSO, an RFC 3339 time is the first ts of its millisecond. Raises InvalidRequest."""
+    if text == NOW:
+        return NOW
+    if text.isascii() and _DIGITS.fullmatch(text):
+        if int(text) > MAX_TS:
+            raise _bad(name, f"{text} does not lie from 0 to {MAX_TS}")
+        return int(text)
+    found = _TIME.fullmatch(text) if text.isascii() else None
+    try:
+        if found is None:
+            raise ValueError
+        zone = "+00:00" if found[4] in "Zz" else found[4]
+        at = datetime.fromisoformat(f"{found[1]}T{found[2]}{zone}").astimezone(UTC)
+        ms = int(at.timestamp()) * 1000 + int(((found[3] or ".0")[1:] + "00")[:3])
+    except (ValueError, OverflowError):
+        raise _bad(name, f"{text[:SHOWN_MAX]!r} is not {_TS_TEXT}") from None
+    if not 0 <= ms <= MAX_TS >> 18:
+        raise _bad(name, f"{text} does not lie in the range of timestamps")
+    return from_physical_ms(ms)
+
+
+def no_parameters(query: bytes) -> None:
+    """Raises InvalidRequest if there are any."""
+    _taken(query, ())
+
+
+def _key(given: dict[str, str], name: str) -> dict[str, Any] | None:
+    if name not in given:
+        return None
+    if len(given[name]) > KEY_TEXT_MAX:
+        raise _bad(name, f"is longer than {KEY_TEXT_MAX} characters")
+    try:
+        key = orjson.loads(given[name])
+    except orjson.JSONDecodeError as error:
+        raise _bad(name, f"is not JSON: {error}") from error
+    scalars = isinstance(key, dict) and key and all(isinstance(one, str | int | float) for one in key.values())
+    if not scalars or any(isinstance(one, bool) for one in key.values()):
+        raise _bad(name, 'is not an object of strings and numbers, such as {"id":"1"}')
+    found: dict[str, Any] = key
+    return found
+
+
+def _limit(given: dict[str, str], default: int, most: int) -> int:
+    if "limit" not in given:
+        return default
+    text = given["limit"]
+    if not text.isascii() or not _DIGITS.fullmatch(text):
+        raise _bad("limit", f"{text[:SHOWN_MAX]!r} is not a decimal number from 1 to {most}")
+    if not 1 <= int(text) <= most:
+        raise _bad("limit", f"{text} does not lie from 1 to {most}")
+    return int(text)
+
+
+def _format(given: dict[str, str]) -> str:
+    found = given.get("format", FORMATS[0])
+    if found not in FORMATS:
+        raise _bad("format", f"is not one of {', '.join(FORMATS)}")
+    return found
+
+
+def _given(query: bytes, model: type[BaseModel]) -> dict[str, str]:
+    return _taken(query, [field.alias or name for name, field in model.model_fields.items()])
+
+
+def _taken(query: bytes, known: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for part in filter(None, query.split(b"&")):
+        raw_name, _, raw_value = part.partition(b"=")
+        name, value = _text(raw_name), _text(raw_value)
+        if name not in known:
+            allowed = f"this call takes {', '.join(known)}" if known else "this call takes none"
+            raise InvalidRequest(f"unknown parameter {name[:80]!r}; {allowed}", {"parameter": name[:80]})
+        if name in given:
+            raise _bad(name, "is given more than once")
+        if not value:
+            raise _bad(name, "is empty")
+        given[name] = value
+    return given
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return unquote_to_bytes(raw.decode("ascii").replace("+", " ")).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("the query is not UTF-8, percent-encoded") from error
+
+
+def _bad(name: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"{name} {why}", {"parameter": name})

@@ -1,0 +1,61 @@
+"""The caller of a read, for its admission: what it may see, whether it may still read, whether it is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from tistream.concurrency import new_event
+from tistream.wire.tokens import Grant
+from tistream_api.admission.gate import Gate, caller_of, turn_of
+from tistream_api.admission.metering import part_of
+from tistream_api.auth.access import Resource, may, may_some
+from tistream_api.encode.shown_names import MayRead
+from tistream_api.pull.admitted import Asking
+from tistream_api.request.head_requests import is_head
+from tistream_api.tenant.tenant_view import TenantView
+
+
+def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
+    """A function that returns whether a name of the tenant may be shown; None: all may."""
+    tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+    if may(grants, "read", Resource(*tenant)):
+        return None
+
+    def may_read(database: str, table: str) -> bool:
+        if not table:  # a database, which lists show if the caller may read something in it
+            return may_some(grants, "read", Resource(*tenant, database))
+        return may(grants, "read", Resource(*tenant, database, table))
+
+    return may_read
+
+
+async def watched(request: Request) -> AsyncIterator[None]:
+    """Set `request.state.gone` when the client disconnects. A pull checks it even before its first byte."""
+    gone = request.state.gone = new_event()
+
+    async def until_gone() -> None:
+        with suppress(HTTPException):  # an unread body that is too large
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+    watching = asyncio.create_task(until_gone())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+def asking_of(request: Request, guard: Gate, view: TenantView) -> Asking:
+    """The caller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
+    caller = caller_of(request)
+    counted, gone = turn_of(request).end, request.state.gone.is_set
+    may_read = readable(caller.grants, view)
+    if is_head(request.scope):
+        return Asking(guard.still(caller), counted=counted, may_read=may_read, gone=gone)
+    return Asking(guard.still(caller), part_of(request.scope).add_rows, counted, may_read, gone)

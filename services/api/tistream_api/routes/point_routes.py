@@ -1,0 +1,149 @@
+"""HTTP routes of reads at a point in time (docs/points-in-time.md). They parse, call and translate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from tistream.errors import InvalidRequest
+from tistream.model.ts import MAX_TS
+from tistream_api.admission import gate
+from tistream_api.admission.gate import Gate
+from tistream_api.encode.compression import coding_of
+from tistream_api.encode.encoding import FORMATS
+from tistream_api.points.point_reads import PointReads
+from tistream_api.points.row_formats import MEDIA_TYPES
+from tistream_api.pull.admitted import Answer
+from tistream_api.read.cursor import Scope
+from tistream_api.request import point_queries
+from tistream_api.request.head_requests import is_head
+from tistream_api.request.point_queries import DiffQuery, HistoryQuery, RowsQuery
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+from tistream_api.routes.asking import asking_of, watched
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.tenant.tenants import Tenants
+
+TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
+TABLE = TENANT + "/databases/{db}/tables/{table}"
+POINTS: list[str | Enum] = ["points in time"]
+_START_TS = re.compile(r"[0-9]{1,19}")
+
+
+def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> APIRouter:
+    """ListRows, RowHistory, GetTransaction and DiffTable, to be included behind the gate."""
+    router = APIRouter()
+
+    def view_of(cluster_id: str, tenant_id: str) -> TenantView:
+        return tenants.view(name_of(cluster_id), name_of(tenant_id))
+
+    def scope_of(view: TenantView, db: str, table: str) -> Scope:
+        return Scope(view.tenant, name_of(db), name_of(table))
+
+    @router.get(
+        TABLE + "/rows",
+        operation_id="ListRows",
+        tags=POINTS,
+        response_class=StreamingResponse,
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+        openapi_extra=gate.READ_TABLE.declared(openapi.rows_doc(MEDIA_TYPES)),
+    )
+    def list_rows(
+        request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[RowsQuery, Query()]
+    ) -> Response:
+        """Rows of the table that has the name at `ts`, as of `ts`, in the order of raw keys."""
+        ask = query.asked(request.scope["query_string"])
+        view = view_of(cluster_id, tenant_id)
+        coding = coding_of(request.headers.get("accept-encoding"), ask.format)
+        asking = asking_of(request, guard, view)
+        found = points.rows(view, scope_of(view, db, table), ask, asking, coding)
+        return streamed(request, found, coding, MEDIA_TYPES[ask.format])
+
+    @router.get(
+        TABLE + "/history",
+        operation_id="RowHistory",
+        tags=POINTS,
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+        openapi_extra=gate.READ_TABLE.declared(),
+    )
+    def row_history(
+        request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[HistoryQuery, Query()]
+    ) -> dict[str, Any]:
+        """Versions of one row, newest first. If `next_to` is not null, continue with it as `to`."""
+        ask = query.asked(request.scope["query_string"])
+        view = view_of(cluster_id, tenant_id)
+        return points.history(view, scope_of(view, db, table), ask, asking_of(request, guard, view))
+
+    @router.get(
+        TENANT + "/transactions/{start_ts}",
+        operation_id="GetTransaction",
+        tags=POINTS,
+        response_class=StreamingResponse,
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+        openapi_extra=gate.READ_TENANT.declared(openapi.lines_doc()),
+    )
+    def get_transaction(request: Request, cluster_id: str, tenant_id: str, start_ts: str) -> Response:
+        """Every row event of one transaction, of all tables."""
+        point_queries.no_parameters(request.scope["query_string"])
+        if not _START_TS.fullmatch(start_ts) or int(start_ts) > MAX_TS:
+            raise InvalidRequest(f"start_ts {start_ts[:40]!r} is not a decimal number", {"parameter": "start_ts"})
+        view = view_of(cluster_id, tenant_id)
+        coding = coding_of(request.headers.get("accept-encoding"), "ndjson")
+        found = points.transaction(view, int(start_ts), asking_of(request, guard, view), coding)
+        return streamed(request, found, coding, FORMATS["ndjson"].media_type)
+
+    @router.get(
+        TABLE + "/diff",
+        operation_id="DiffTable",
+        tags=POINTS,
+        response_class=StreamingResponse,
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+        openapi_extra=gate.READ_TABLE.declared(openapi.events_doc()),
+    )
+    def diff_table(
+        request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[DiffQuery, Query()]
+    ) -> Response:
+        """What differs between two timestamps: one event for each key, in the shape of the table at `to`."""
+        ask = query.asked(request.scope["query_string"])
+        view = view_of(cluster_id, tenant_id)
+        coding = coding_of(request.headers.get("accept-encoding"), ask.format)
+        asking = asking_of(request, guard, view)
+        found = points.diff(view, scope_of(view, db, table), ask, asking, coding)
+        return streamed(request, found, coding, FORMATS[ask.format].media_type)
+
+    return router
+
+
+def streamed(request: Request, found: Answer, coding: str | None, media_type: str) -> Response:
+    """The response; of a HEAD request, its headers."""
+    headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": coding} if coding else {})
+    if is_head(request.scope):
+        found.close()
+        return StreamingResponse(iter(()), headers=headers, media_type=media_type)
+    return StreamingResponse(iter(found), headers=headers, media_type=media_type)
+
+
+Squash = Callable[[Request, TenantView, Scope], Response | None]
+
+
+def squashed(points: PointReads, guard: Gate) -> Squash:
+    """A function that answers a pull with squash=true; None for any other pull."""
+
+    def answer(request: Request, view: TenantView, scope: Scope) -> Response | None:
+        ask = point_queries.squash_ask(request.scope["query_string"])
+        if ask is None:
+            return None
+        coding = coding_of(request.headers.get("accept-encoding"), ask.format)
+        found = points.squash(view, scope, ask, asking_of(request, guard, view), coding)
+        return streamed(request, found, coding, FORMATS[ask.format].media_type)
+
+    return answer

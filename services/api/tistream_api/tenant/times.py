@@ -1,0 +1,39 @@
+"""Checks that a ts can be read, as the lists do: not below what is kept, and resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, Unavailable
+from tistream.model.ts import from_physical_ms
+from tistream_api.request.point_queries import When
+from tistream_api.tenant.tenant_view import TenantView
+
+
+@dataclass(slots=True)
+class Times:
+    """Waits at most `wait_ms` for a ts that is not resolved yet."""
+
+    clock: Clock
+    wait_ms: int
+
+    def readable(self, view: TenantView, name: str, ts: When) -> int:
+        """The ts of parameter `name`; "now" is resolved_ts.
+
+        Raises:
+            Gone: it lies below the earliest ts that is kept.
+            InvalidRequest: it lies in the future.
+            Unavailable: it is not resolved yet.
+        """
+        if isinstance(ts, int):
+            view.check_retained(ts)
+        view.check_known()
+        resolved_ts = view.resolved_ts()
+        if not isinstance(ts, int):
+            return resolved_ts
+        if ts > max(resolved_ts, from_physical_ms(self.clock.now_ms() + 1) - 1):
+            raise InvalidRequest(f"{name} {ts} lies in the future", {"parameter": name})
+        if ts > resolved_ts and not view.wait_above(ts - 1, self.wait_ms):
+            raise Unavailable(f"{name} {ts} is not resolved yet: resolved_ts is {view.resolved_ts()}")
+        return ts

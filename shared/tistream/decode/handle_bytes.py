@@ -1,0 +1,137 @@
+"""Encodes the key of a row, as events show it, into the handle at the end of its raw record key: the way back of
+cells/handle.py, for clustered keys of integers, and of strings that are compared by their bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from tistream.decode.cells.handle import FLAG_BYTES, FLAG_INT, FLAG_UINT
+from tistream.decode.cells.kinds import Kind, kind_of
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.meta_key import encode_bytes
+from tistream.schema.tidb.table import Column, Table
+
+ROWID = "_tidb_rowid"
+
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_SIGN = 1 << 63
+_BY_BYTES = frozenset({"utf8mb4_bin", "utf8_bin", "ascii_bin", "latin1_bin"})
+_PADDED = 9  # a shorter handle is filled with zero bytes
+
+
+class NotAKey(ValueError):
+    """The values are no key of the table."""
+
+
+def handle_columns(table: Table) -> tuple[Column, ...] | None:
+    """The columns of the raw key whose values can be encoded, empty for `_tidb_rowid`; None if the table's raw keys
+    cannot be made from the keys in events."""
+    if not table.key_columns and not table.is_common_handle and not table.pk_is_handle:
+        return ()
+    columns = table.handle_columns
+    if not columns or columns != table.key_columns or not all(map(_encodable, columns)):
+        return None
+    primary = next((index for index in table.indexes if index.primary), None)
+    if table.is_common_handle and (primary is None or any(part.length != -1 for part in primary.columns)):
+        return None
+    return columns
+
+
+def check_names(table: Table, key: Mapping[str, Any], *, prefix: bool = False) -> None:
+    """Check that `key` names the columns of the table's keys; with `prefix`, the first of them. Raises NotAKey."""
+    names = [column.name for column in table.key_columns] or [ROWID]
+    most = len(key) if prefix else len(names)
+    if len(key) > len(names) or set(key) != set(names[:most]):
+        raise NotAKey(f"names the columns {', '.join(key)}; the key of a row is made of {', '.join(names)}")
+
+
+def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
+    """The handles that a row with this key may have: two if a text ends with spaces, which an upstream without the new
+    collations keeps. `handle_columns` must not be None. Raises NotAKey."""
+    check_names(table, key)
+    columns = handle_columns(table)
+    assert columns is not None
+    if not table.is_common_handle:
+        return [_int_handle(columns[0] if columns else None, key)]
+    found = [b"".join(_datum(one, key[one.name], trim=trim) for one in columns) for trim in (True, False)]
+    return [one.ljust(_PADDED, b"\0") for one in dict.fromkeys(found)]
+
+
+def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
+    """A bound between handles: at or below every row whose key has these values, or values above them. `key` has the
+    first columns of a key or all. Raises NotAKey."""
+    check_names(table, key, prefix=True)
+    columns = handle_columns(table)
+    assert columns is not None
+    if not table.is_common_handle:
+        return _int_handle(columns[0] if columns else None, key)
+    return b"".join(_datum(one, key[one.name], trim=True) for one in columns[: len(key)])
+
+
+def key_text(table: Table, key: Mapping[str, Any]) -> str:
+    """The key as json_text renders it. Raises NotAKey."""
+    check_names(table, key)
+    shown = {}
+    for column in table.key_columns:
+        value = key[column.name]
+        kind = kind_of(column)
+        if kind in (Kind.INT, Kind.UINT):
+            number = _integer(column.name, value)
+            value = str(number) if column.tp in (t.LONGLONG, t.BIT) else number
+        shown[column.name] = value
+    if not table.key_columns:
+        shown[ROWID] = str(_integer(ROWID, key[ROWID]))
+    return orjson.dumps(shown).decode()
+
+
+def _encodable(column: Column) -> bool:
+    kind = kind_of(column)
+    if kind is Kind.TEXT:
+        return column.tp in t.TEXTS and column.collate in _BY_BYTES
+    return (kind in (Kind.INT, Kind.UINT) and column.tp in t.INTEGERS) or kind is Kind.BINARY
+
+
+def _int_handle(column: Column | None, key: Mapping[str, Any]) -> bytes:
+    name = ROWID if column is None else column.name
+    number = _integer(name, key[name])
+    if column is not None and column.unsigned:
+        if not 0 <= number < 2 * _SIGN:
+            raise NotAKey(f"{name} {number} is no unsigned 64-bit integer")
+        return (number ^ _SIGN).to_bytes(8, "big")
+    if not -_SIGN <= number < _SIGN:
+        raise NotAKey(f"{name} {number} is no 64-bit integer")
+    return (number + _SIGN).to_bytes(8, "big")
+
+
+def _datum(column: Column, value: Any, *, trim: bool) -> bytes:
+    kind = kind_of(column)
+    if kind is Kind.INT:
+        return bytes([FLAG_INT]) + _int_handle(column, {column.name: value})
+    if kind is Kind.UINT:
+        number = _integer(column.name, value)
+        if not 0 <= number < 2 * _SIGN:
+            raise NotAKey(f"{column.name} {number} is no unsigned 64-bit integer")
+        return bytes([FLAG_UINT]) + number.to_bytes(8, "big")
+    if not isinstance(value, str):
+        raise NotAKey(f"{column.name} is not a string")
+    if kind is Kind.BINARY:
+        try:
+            return bytes([FLAG_BYTES]) + encode_bytes(base64.b64decode(value, validate=True))
+        except binascii.Error as error:
+            raise NotAKey(f"{column.name} is not base64: {error}") from error
+    return bytes([FLAG_BYTES]) + encode_bytes((value.rstrip(" ") if trim else value).encode())
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.isascii() and _INTEGER.fullmatch(value):
+        return int(value)
+    raise NotAKey(f"{name} {str(value)[:40]!r} is not an integer")

@@ -95,7 +95,7 @@ class BackfillWorld:
         for task_id, span in enumerate(self.world.spans, 1):
             log = TaskLog(self.world.objects, self.tenant, task_id)
             log.refresh()
-            out.append(Shard(span, log.segments, basis=log.view.basis.runs))
+            out.append(Shard(span, log.segments, basis=log.view.basis))
         return out
 
     def base_ts(self, table_id: int) -> int | Hole:
@@ -171,7 +171,7 @@ def test_a_chunk_above_the_log_waits_and_one_below_it_is_refused() -> None:
     for delivery in made.made.set_.files:
         made.world.push(delivery)
     made.turn()
-    assert made.shards()[0].basis or made.state(made.table_ids[0], made.made.set_.end_ts).height == 0
+    assert made.shards()[0].basis.runs or made.state(made.table_ids[0], made.made.set_.end_ts).height == 0
     cover = TaskLog(made.world.objects, made.tenant, 1)
     cover.refresh()
     assert [base.span for base in cover.view.basis.cover] == [spans[0]]
@@ -204,4 +204,4 @@ def test_without_an_open_backfill_no_chunk_is_looked_for() -> None:
     made.push("b1", 0, spans[0], made.made.t0)
     made.open.clear()
     made.turn()
-    assert made.shards()[0].basis == ()
+    assert made.shards()[0].basis.runs == ()

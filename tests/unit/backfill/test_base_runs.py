@@ -14,6 +14,7 @@ import pytest
 from support.cut_set import CutSet, commit_timestamps, cut
 from support.pull_world import write_pool
 from tistream.format.backfill.base_chunk import ChunkId, write_chunk
+from tistream.format.backfill.basis import Basis
 from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
@@ -74,7 +75,7 @@ class BaseWorld:
 
     def state(self, table_ids: Sequence[int], ts: int) -> pl.DataFrame:
         """The rows of tables at `ts` by the base runs and the log."""
-        shard = Shard(KeySpan(b"", b""), self.segments, basis=tuple(self.runs))
+        shard = Shard(KeySpan(b"", b""), self.segments, basis=Basis(runs=tuple(self.runs)))
         wanted = [TableRange(one, record_span(one)) for one in table_ids]
         tables = list(read_range([shard], StoreReader(self.objects), Window(0, ts), wanted))
         frame = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame(schema={"key": pl.Binary})

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.errors import CorruptObject, RetryableError, TiStreamError
 from tistream.format.backfill.base_chunk import UNKNOWN_TS, check_span
+from tistream.format.backfill.basis import Basis
 from tistream.format.run import OBJECT_BYTES, SCHEMA, RunRef
 from tistream.format.segment import OP_PUT
 from tistream.model.base_cover import Base
@@ -85,7 +86,7 @@ def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
     """Of each key the newest version at or below base_ts that the task's log has (LOGGED)."""
-    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
+    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=Basis(runs=unit.basis))
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
         put = pc.equal(table.column("op"), OP_PUT)

@@ -89,8 +89,8 @@ class SnapshotWorld:
     def _take(self, at: int, chunk: ChunkId, table_id: int, part: KeySpan, says: int, segments: Any) -> None:
         unit = BaseUnit(
             tenant=self.tenant, task_id=at + 1, chunk=chunk, planned=record_span(table_id), span=part,
-            table_id=table_id, base_ts=says, exact=True, flushed_ts=self.end, segments=segments, runs=(), indexed_ts=0, basis=(),
-            epoch=1, nonce=f"{chunk.number:016x}",
+            table_id=table_id, base_ts=says, exact=True, flushed_ts=self.end, segments=segments,
+            runs=(), indexed_ts=0, basis=(), epoch=1, nonce=f"{chunk.number:016x}",
         )  # fmt: skip
         made = base_guarded(self.objects, unit)
         assert made.failed is None

@@ -68,8 +68,8 @@ _PULL.append(
     _query(
         "snapshot",
         {"type": "string", "pattern": "^(now|[0-9]+|[0-9]{4}-.*)$"},
-        "rows as of this time first (now, a TSO or an RFC 3339 time), then its cursor continues with every change above. "
-        "409 for a table whose rows are not known then: run a backfill",
+        "rows as of this time first (now, a TSO or an RFC 3339 time); the cursor after them continues with every change "
+        "above. 409 for a table whose rows are not known then: run a backfill",
     )
 )
 _LIST = [_query("ts", _TS, "as of this time; default: the newest")]

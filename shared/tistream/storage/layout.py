@@ -22,6 +22,7 @@ _OF_TENANT = re.compile(
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})/"
 )
 _BACKFILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_REFUSED = re.compile(r"refused-(?P<number>[0-9]{8})")
 _CHUNK = re.compile(r"chunk-(?P<number>[0-9]{8})")
 _WRITTEN = re.compile(r"/(segment|pending|base)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
@@ -108,9 +109,20 @@ def base_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
     return f"{chunk_prefix(tenant, backfill_id)}{number:08d}"
 
 
+def refused_prefix(tenant: TenantKey, backfill_id: str) -> str:
+    """The prefix of the objects that record refused chunks."""
+    return f"{backfill_prefix(tenant, backfill_id)}refused-"
+
+
 def refused_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
     """The object that records why chunk `number` is never taken."""
-    return f"{backfill_prefix(tenant, backfill_id)}refused-{number:08d}"
+    return f"{refused_prefix(tenant, backfill_id)}{number:08d}"
+
+
+def parse_refused_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
+    """The number of the chunk that such an object is about; None for any other name."""
+    found = _REFUSED.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
+    return None if found is None else int(found["number"])
 
 
 def parse_base_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:

@@ -68,7 +68,7 @@ _PULL.append(
     _query(
         "snapshot",
         {"type": "string", "pattern": "^(now|[0-9]+|[0-9]{4}-.*)$"},
-        "rows as of this time first (now, a TSO or an RFC 3339 time); the cursor after them continues with every change "
+        "rows as of this time first (now, a TSO, an RFC 3339 time); the cursor after them continues with every change "
         "above. 409 for a table whose rows are not known then: run a backfill",
     )
 )

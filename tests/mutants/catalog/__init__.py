@@ -1,10 +1,23 @@
 """Every hand-written mutant."""
 
-from mutants.catalog import access, dispatching, log_backup, manifests, matching, meta, schema, serving, slices, ticks
+from mutants.catalog import (
+    access,
+    dispatching,
+    indexing,
+    log_backup,
+    manifests,
+    matching,
+    meta,
+    schema,
+    serving,
+    slices,
+    ticks,
+)
 from mutants.mutant import REGISTERED
 
 _MODULES = {
-    one.__name__ for one in (access, dispatching, log_backup, manifests, matching, meta, schema, serving, slices, ticks)
+    one.__name__
+    for one in (access, dispatching, indexing, log_backup, manifests, matching, meta, schema, serving, slices, ticks)
 }
 
 MUTANTS = tuple(mutant for mutant in REGISTERED if mutant.make.__module__ in _MODULES)

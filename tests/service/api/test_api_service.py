@@ -196,7 +196,7 @@ def test_the_openapi_document_has_the_operations(loaded: Consumer) -> None:
     assert {"PullTable", "PullDB", "PullTenant", "ListDBs", "ListTables"} <= operations.keys()
     for name in ("PullTable", "PullDB", "PullTenant"):
         told = {parameter["name"] for parameter in operations[name]["parameters"] if parameter["in"] == "query"}
-        assert told == {"start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format", "events"}
+        assert told == {"start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format", "events", "squash"}
 
 
 def test_a_long_poll_waits_and_answers_with_progress(loaded: Consumer) -> None:

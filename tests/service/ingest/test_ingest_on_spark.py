@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ class OnDisk:
         log = ReleaseLog(self.adapted.objects, self.adapted.tenant)
         newest = log.newest()
         assert newest is not None
-        return [log.read(number) for number in range(1, newest.number + 1)]
+        return [replace(log.read(number), url=self.log_url) for number in range(1, newest.number + 1)]
 
     def files(self, objects: ObjectStore) -> dict[str, bytes]:
         below = layout.change_file_prefix(self.adapted.tenant, 0)

@@ -11,13 +11,16 @@ from support.access_calls import calls
 from support.http_world import CLOCK
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
+from tistream.wire.sources import AddSource
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
 from tistream_api.app import build_app
+from tistream_api.request.undo_body import UndoBody
 from tistream_api.settings import ApiSettings
 
 CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
 MODELS: dict[str, type[BaseModel]] = {
+    "AddSource": AddSource,
     "CreateTenant": meta.CreateTenant,
     "CreateToken": NewToken,
     "DeleteTenant": meta.DeleteTenant,
@@ -31,6 +34,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "SetQuotas": SetQuotas,
     "SetRetention": meta.SetRetention,
     "SplitTask": meta.SplitTask,
+    "UndoTransactions": UndoBody,
 }
 
 

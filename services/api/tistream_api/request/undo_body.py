@@ -29,7 +29,7 @@ class _Between(BaseModel):
     high: Text | None = Field(default=None, alias="to")
 
 
-class _Body(BaseModel):
+class UndoBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     start_ts: Annotated[list[Text], Field(min_length=1, max_length=TRANSACTIONS_MAX)] | None = None
@@ -90,7 +90,7 @@ class UndoAsk:
 
 def undo_ask(body: bytes) -> UndoAsk:
     """Parse a body. Raises InvalidRequest, naming the member."""
-    found = read(_Body, body)
+    found = read(UndoBody, body)
     if (found.start_ts is None) == (found.window is None):
         raise InvalidRequest("give either start_ts or window, and not both", {"parameter": "start_ts"})
     dialect = Dialect(found.dialect or Dialect.TIDB.value) if found.mode == "sql" else None

@@ -14,9 +14,9 @@ from tistream.format.backfill.base_chunk import ChunkId
 from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backups.backup_reader import open_backup, read_pairs, read_schema_snap
 from tistream.storage.chunk_reader import open_chunk, read_chunk
 from tistream_ingest.backfill.asked_tables import AskedTable, asked_tables
-from tistream_ingest.backfill.backup_reader import open_backup, read_pairs, read_schema_snap
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.backup_files import Backup, descending, sst, varint
 from tistream.errors import CorruptObject, NotFoundYet
-from tistream.format.backfill.full_backup import SstPair, parse_backup, sst_pairs
+from tistream.format.br.full_backup import SstPair, parse_backup, sst_pairs
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import record_span
 from tistream.schema.tidb.meta_key import encode_bytes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.pull_world import committed
 from tistream.errors import InvalidRequest, UnknownName
-from tistream.format.backfill.full_backup import BackupFile, SstPair
+from tistream.format.br.full_backup import BackupFile, SstPair
 from tistream.model.span import KeySpan
 from tistream_ingest.backfill.asked_tables import AskedTable, asked_tables, parse_patterns
 from tistream_ingest.backfill.chunk_units import plan_backup

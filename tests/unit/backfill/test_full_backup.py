@@ -12,7 +12,7 @@ import pytest
 from support import golden
 from support.backup_files import Backup, file_message, nested, number, text
 from tistream.errors import CorruptObject
-from tistream.format.backfill.full_backup import (
+from tistream.format.br.full_backup import (
     BackupFile,
     FullBackup,
     MetaFile,
@@ -71,7 +71,7 @@ def test_both_versions_say_the_same(version: int) -> None:
         (number(6, S) + nested(4, file_message("a//b_write.sst", b"x")), "is not a relative path"),
         (number(6, S) + nested(4, file_message("a", b"x", b"k2", b"k1")), "is not below its end_key"),
         (number(6, S) + nested(4, text(1, "a") + text(2, b"abc")), "a SHA-256 of 3 bytes"),
-        (number(6, S) + b"\x22" + b"\xff\xff\xff\x7f" + b"x", "states 268435455 bytes"),
+        (number(6, S) + b"\x22" + b"\xff\xff\xff\x7f" + b"x", "is not a protobuf message BackupMeta"),
     ],
 )
 def test_what_is_no_full_backup_of_tables_is_refused_by_name(fields: bytes, reason: str) -> None:

@@ -16,31 +16,28 @@ START = 400036290571534337
 
 
 @pytest.mark.parametrize(
-    ("record", "kind", "start_ts", "value", "rewritten", "source"),
+    ("record", "kind", "start_ts", "value", "source"),
     [
         (
             "508180a0a6b0dccdc605760770696e674341506c0000000000002537a7e805",
-            k.PUT, START, b"pingCAP", False, 0,
+            k.PUT, START, b"pingCAP", 0,
         ),
-        ("508180a0a6b0dccdc60553b74a", k.PUT, START, None, False, 9527),
-        ("50c803760b73686f72745f76616c7565524600000000 0023cace", k.PUT, 456, b"short_value", True, 0),
-        ("44808040", k.DELETE, 1 << 20, None, False, 0),
-        ("52808080808020760170", k.ROLLBACK, 1 << 40, b"p", False, 0),
-        ("52808080808040", k.ROLLBACK, 1 << 41, None, False, 0),
-        ("4cc8036c000000000000000001", k.LOCK, 456, None, False, 0),
-        ("50017600", k.PUT, 1, b"", False, 0),
-        ("500176016178ffff", k.PUT, 1, b"a", False, 0),
+        ("508180a0a6b0dccdc60553b74a", k.PUT, START, None, 9527),
+        ("50c803760b73686f72745f76616c7565524600000000 0023cace", k.PUT, 456, b"short_value", 0),
+        ("44808040", k.DELETE, 1 << 20, None, 0),
+        ("52808080808020760170", k.ROLLBACK, 1 << 40, b"p", 0),
+        ("52808080808040", k.ROLLBACK, 1 << 41, None, 0),
+        ("4cc8036c000000000000000001", k.LOCK, 456, None, 0),
+        ("50017600", k.PUT, 1, b"", 0),
+        ("500176016178ffff", k.PUT, 1, b"a", 0),
     ],
 )  # fmt: skip
-def test_write_records(
-    record: str, kind: int, start_ts: int, value: bytes | None, rewritten: bool, source: int
-) -> None:
+def test_write_records(record: str, kind: int, start_ts: int, value: bytes | None, source: int) -> None:
     found = write_records(pa.array([bytes.fromhex(record)] * 2, pa.binary()))
     assert found.kind.tolist() == [kind] * 2
     assert found.start_ts.tolist() == [start_ts] * 2
     assert found.values().to_pylist() == [value] * 2
     assert found.has_value.tolist() == [value is not None] * 2
-    assert found.rewritten.tolist() == [rewritten] * 2
     assert found.txn_source.tolist() == [source] * 2
 
 

@@ -13,7 +13,7 @@ from support import golden
 from support.audit_world import ACME, World
 from support.log_bytes import PUT, Log, Part, record, row_key
 from tistream.errors import InvalidRequest, Unavailable
-from tistream.logbackup import messages
+from tistream.format.br import messages
 from tistream.logbackup.release import Piece, Release, encode
 from tistream.model.ids import TenantKey
 from tistream.storage import layout

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tistream.format.backfill.chunk_plan import ChunkPlan
-from tistream.format.backfill.full_backup import SstPair
+from tistream.format.br.full_backup import SstPair
 from tistream.model.span import KeySpan
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import rocksdict
 
 from tistream.errors import CorruptObject
-from tistream.format.backfill.full_backup import BackupFile, SstPair
+from tistream.format.br.full_backup import BackupFile, SstPair
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_key import encode_bytes
 from tistream.storage.object_store import ObjectStore

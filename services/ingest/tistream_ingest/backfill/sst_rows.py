@@ -44,7 +44,7 @@ class RowJoiner:
         self.entries += len(found.ts)
         for wrong, what in (
             (parsed.kind != PUT, "has a write record that is not a put"),
-            ((found.ts > self._base_ts) | (found.ts < 0), f"was committed above the backup's ts {self._base_ts}"),
+            (found.ts > self._base_ts, f"was committed above the backup's ts {self._base_ts}"),
         ):
             if wrong.any():
                 raise SstMismatch(f"key {shown_key(found.keys[int(np.argmax(wrong))].as_py())} {what}")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from tistream.errors import CorruptObject
-from tistream.format.backfill.protobuf_wire import Message, read_message
+from tistream.format.br import messages
 from tistream.model.span import shown_key
 from tistream.model.ts import MAX_TS
 
@@ -26,10 +27,6 @@ API_V2 = 2  # kvrpcpb.APIVersion: keys with a keyspace prefix
 CF_WRITE, CF_DEFAULT = "write", "default"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}(?:/[A-Za-z0-9_.-]{1,255}){0,7}")
-_BACKUP = frozenset({1, 2, 4, 5, 6, 7, 8, 12, 13, 14, 18, 21})
-_FILE = frozenset({1, 2, 3, 4, 8, 10, 11})  # 12, cipher_iv, is set in plain backups too
-_META = frozenset({1, 2, 3})
-_SCHEMA = frozenset({1, 2})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +91,22 @@ class SstPair:
 def parse_backup(key: str, data: bytes) -> FullBackup:
     """Parse `backupmeta`. Raises CorruptObject, which names what is not supported: a log backup's `backupmeta`, an
     incremental, raw, transactional or encrypted backup, keys of a keyspace, an unknown version."""
-    _check_size(key, len(data))
     try:
-        root = read_message(data, _BACKUP)
+        root = messages.parse("BackupMeta", key, data, META_BYTES_MAX)
+    except CorruptObject as error:
+        raise CorruptObject(key, f"{error.reason}: it is not the backupmeta of BR, or it is encrypted") from error
+    try:
         backup = FullBackup(
-            cluster_id=root.uint(1),
-            cluster_version=root.text(2).strip().strip('"'),
-            end_version=root.uint(6),
-            inline=MetaFile((), _files(root.all(4)), _schemas(root.all(7))),
-            file_index=_node(root, 13),
-            schema_index=_node(root, 14),
+            cluster_id=root.cluster_id,
+            cluster_version=root.cluster_version.strip().strip('"'),
+            end_version=root.end_version,
+            inline=MetaFile((), _files(root.files), _schemas(root.schemas)),
+            file_index=_node(root.file_index),
+            schema_index=_node(root.schema_index),
         )
-        reason = _refusal(root, backup.end_version)
     except ValueError as error:
-        raise CorruptObject(key, f"is not a backupmeta of BR, or it is encrypted: {error}") from error
+        raise CorruptObject(key, str(error)) from error
+    reason = _refusal(root)
     if reason is not None:
         raise CorruptObject(key, reason)
     return backup
@@ -115,12 +114,12 @@ def parse_backup(key: str, data: bytes) -> FullBackup:
 
 def parse_meta_file(ref: BackupFile, key: str, data: bytes) -> MetaFile:
     """Parse a MetaFile object that `ref` names. Raises CorruptObject, also if its SHA-256 differs."""
-    _check_size(key, len(data))
     check_sha256(ref, key, data)
+    node = messages.parse("MetaFile", key, data, META_BYTES_MAX)
     try:
-        return _meta_file(data)
+        return _node(node)
     except ValueError as error:
-        raise CorruptObject(key, f"is not a MetaFile of BR: {error}") from error
+        raise CorruptObject(key, str(error)) from error
 
 
 def check_sha256(ref: BackupFile, key: str, data: bytes | memoryview) -> None:
@@ -157,54 +156,38 @@ def sst_pairs(files: Iterable[BackupFile]) -> list[SstPair]:
     return pairs
 
 
-def _refusal(root: Message, end_version: int) -> str | None:
+def _refusal(root: Any) -> str | None:
     """The reason why the backup is not supported, with the way out; None if it is."""
-    version, since = root.uint(12), root.uint(5)
+    version, since, end = root.version, root.start_version, root.end_version
     reasons = (
         (version not in KNOWN_VERSIONS, f"backupmeta version {version}; this program knows {KNOWN_VERSIONS}"),
-        (
-            not end_version,
-            "is the backupmeta of a log backup (br log start), without an end_version: name a full backup",
-        ),
-        (end_version > MAX_TS, f"its end_version {end_version} is not a TSO"),
-        (root.uint(8) or root.uint(21), "is a backup of raw or transactional keys: take one with `br backup full`"),
-        (0 < since < end_version, f"is an incremental backup since {since}: take one without --lastbackupts"),
-        (root.uint(18) == API_V2, "its keys have a keyspace prefix (API V2), which is not supported"),
+        (not end, "is the backupmeta of a log backup (br log start), without an end_version: name a full backup"),
+        (end > MAX_TS, f"its end_version {end} is not a TSO"),
+        (root.is_raw_kv or root.is_txn_kv, "is a backup of raw or transactional keys: take one with `br backup full`"),
+        (0 < since < end, f"is an incremental backup since {since}: take one without --lastbackupts"),
+        (root.api_version == API_V2, "its keys have a keyspace prefix (API V2), which is not supported"),
     )
     return next((reason for wrong, reason in reasons if wrong), None)
 
 
-def _node(root: Message, number: int) -> MetaFile:
-    found = root.all(number)
-    return _meta_file(found[-1]) if found else MetaFile()
+def _node(node: Any) -> MetaFile:
+    return MetaFile(_files(node.meta_files), _files(node.data_files), _schemas(node.schemas))
 
 
-def _meta_file(data: bytes | memoryview) -> MetaFile:
-    node = read_message(data, _META)
-    return MetaFile(_files(node.all(1)), _files(node.all(2)), _schemas(node.all(3)))
-
-
-def _files(entries: Sequence[memoryview]) -> tuple[BackupFile, ...]:
+def _files(entries: Iterable[Any]) -> tuple[BackupFile, ...]:
     return tuple(map(_file, entries))
 
 
-def _file(entry: memoryview) -> BackupFile:
-    fields = read_message(entry, _FILE)
-    name, sha256, start, end = fields.text(1), fields.bytes(2), fields.bytes(3), fields.bytes(4)
+def _file(entry: Any) -> BackupFile:
+    name, sha256, start, end = entry.name, entry.sha256, entry.start_key, entry.end_key
     if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
         raise ValueError(f"the file name {name[:80]!r} is not a relative path of plain names")
     if len(sha256) not in (0, 32):
         raise ValueError(f"file {name}: a SHA-256 of {len(sha256)} bytes")
     if end and start >= end:
         raise ValueError(f"file {name}: its start_key {shown_key(start)} is not below its end_key {shown_key(end)}")
-    return BackupFile(name, sha256, start, end, fields.uint(8), fields.text(10), fields.uint(11))
+    return BackupFile(name, sha256, start, end, entry.total_kvs, entry.cf, entry.size)
 
 
-def _schemas(entries: Sequence[memoryview]) -> tuple[BackupSchema, ...]:
-    found = (read_message(entry, _SCHEMA) for entry in entries)
-    return tuple(BackupSchema(fields.bytes(1), fields.bytes(2)) for fields in found)
-
-
-def _check_size(key: str, size: int) -> None:
-    if size > META_BYTES_MAX:
-        raise CorruptObject(key, f"has {size} bytes; no more than {META_BYTES_MAX} are read")
+def _schemas(entries: Iterable[Any]) -> tuple[BackupSchema, ...]:
+    return tuple(BackupSchema(entry.db, entry.table) for entry in entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet
-from tistream.format.backfill.full_backup import (
+from tistream.format.br.full_backup import (
     META_DEPTH_MAX,
     NAME,
     BackupFile,

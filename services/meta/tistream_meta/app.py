@@ -23,6 +23,7 @@ from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.backfills.backfill_book import BackfillBook
+from tistream_meta.backfills.backfill_rules import BackfillRules
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Retention
@@ -131,8 +132,10 @@ def build_app(
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
     erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
-    app.state.audit, app.state.backfills = repository.audit, repository.book(BackfillBook)
-    app.state.source_rules = SourceRules(repository, counted, open_log)
+    backfills = repository.book(BackfillBook)
+    app.state.audit, app.state.backfills = repository.audit, backfills
+    app.state.backfill_rules = BackfillRules(backfills, repository.sources, open_log)
+    app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (
         router,

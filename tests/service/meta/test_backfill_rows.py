@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from support.backup_files import Backup
 from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -17,14 +18,24 @@ from tistream_meta.settings import MetaSettings
 
 TENANT = "/v1/clusters/7/tenants/acme"
 BACKFILLS = TENANT + "/backfills"
+FULL = "s3://backups/full"
 PUSH: dict[str, Any] = {"source": {"kind": "push"}, "tables": ["shop.*"]}
+
+
+def opened(url: str) -> MemoryObjectStore:
+    """The object store of a full backup of cluster 7 as of 42, or of none."""
+    bucket = MemoryObjectStore()
+    if url == FULL:
+        bucket.put("backupmeta", Backup(42, version=0).finish()["backupmeta"])
+    return bucket
 
 
 @pytest.fixture
 def meta(tmp_path: Path) -> Iterator[TestClient]:
     """A meta server with one tenant."""
     settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db")
-    with TestClient(build_app(settings, MemoryObjectStore(), SystemClock()), raise_server_exceptions=False) as client:
+    app = build_app(settings, MemoryObjectStore(), SystemClock(), open_log=opened)
+    with TestClient(app, raise_server_exceptions=False) as client:
         eventually(lambda: client.get("/readyz").status_code == 200)
         assert client.post("/v1/clusters/7/tenants", json={"tenant_id": "acme"}).status_code == 201
         yield client
@@ -34,7 +45,7 @@ def test_a_backfill_is_started_once_and_listed(meta: TestClient) -> None:
     answer = meta.post(BACKFILLS, json=PUSH)
     assert (answer.status_code, answer.json()) == (202, {"backfill_id": "b1"})
     assert meta.post(BACKFILLS, json=PUSH).json() == {"backfill_id": "b1"}, "the same order again is no other backfill"
-    other = {"source": {"kind": "br-full", "url": "s3://backups/full"}, "tables": ["shop.orders"]}
+    other = {"source": {"kind": "br-full", "url": FULL}, "tables": ["shop.orders"]}
     assert meta.post(BACKFILLS, json=other).json() == {"backfill_id": "b2"}
     found = meta.get(BACKFILLS).json()["backfills"]
     assert [(one["backfill_id"], one["state"], one["tables"]) for one in found] == [
@@ -43,7 +54,7 @@ def test_a_backfill_is_started_once_and_listed(meta: TestClient) -> None:
     ]
     running = meta.get("/upcall/v1/backfills").json()["backfills"]
     assert [one["backfill_id"] for one in running] == ["b1", "b2"]
-    assert meta.get(f"{BACKFILLS}/b2").json()["source"]["url"] == "s3://backups/full"
+    assert meta.get(f"{BACKFILLS}/b2").json()["source"]["url"] == FULL
 
 
 def test_a_backfill_ends_once(meta: TestClient) -> None:
@@ -99,6 +110,17 @@ def test_a_malformed_order_is_refused(meta: TestClient, body: dict[str, Any], re
     assert answer.status_code == 400
     assert reason in answer.text
     assert "secret" not in answer.text
+
+
+def test_a_source_that_cannot_be_read_is_refused(meta: TestClient) -> None:
+    def detail(source: dict[str, Any]) -> str:
+        answer = meta.post(BACKFILLS, json={"source": source, "tables": ["*.*"]})
+        assert (answer.status_code, answer.json()["type"]) == (422, "tistream:source-refused")
+        assert meta.get(BACKFILLS).json()["backfills"] == []
+        return str(answer.json()["detail"])
+
+    assert detail({"kind": "sql", "dsn_file": "/etc/dsn"}) == "kind sql is not supported yet; use br-full or push"
+    assert "no object `backupmeta` below the URL" in detail({"kind": "br-full", "url": "s3://backups/none"})
 
 
 def test_names_that_are_not_there(meta: TestClient) -> None:

@@ -12,6 +12,7 @@ from tistream.schema.tidb.meta_change import record_span
 from tistream.schema.visible import TableVersion, fold
 
 PATTERNS_MAX = 1_000
+EVERY = ("*", "*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ def parse_patterns(patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def asked_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> list[AskedTable]:
-    """The base tables that match any pattern, in the order of `visible`. Raises UnknownName for a pattern that matches
-    no table, InvalidRequest for a malformed one."""
+    """The base tables that match any pattern, in the order of `visible`. Raises UnknownName for a pattern other than
+    `*.*` that matches no table, InvalidRequest for a malformed one."""
     wanted = parse_patterns(patterns)
     found = []
     matched: set[tuple[str, str]] = set()
@@ -57,6 +58,6 @@ def asked_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> li
             matched |= hits
             found.append(AskedTable(version.database, version.head.name, version.head.physical_ids))
     for text, pattern in zip(patterns, wanted, strict=True):
-        if pattern not in matched:
+        if pattern not in matched and pattern != EVERY:
             raise UnknownName(f"no table matches {text[:200]!r}")
     return found

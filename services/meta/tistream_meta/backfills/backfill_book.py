@@ -18,6 +18,7 @@ from tistream_meta.database.transactions import Transactions
 RUNNING: State = "running"
 RUNNING_MAX = 16  # of one tenant: each costs the sorters requests
 KEPT_MAX = 1_000  # of one tenant
+EVERY_TABLE = "*.*"
 _BACKFILLS = tables.backfills
 
 
@@ -51,35 +52,39 @@ class BackfillBook:
     def start(self, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
         """Insert a backfill and return its id; that of a running one with the same source and tables. Raises
         UnknownName, LimitReached."""
+        return self._write(lambda connection: self.start_in(connection, key, source, asked))
+
+    def start_in(self, connection: Connection, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
+        """`start` as part of a transaction."""
         texts = source.model_dump_json(), json.dumps(asked)
+        tenant_rows.one(connection, key)
+        known = connection.execute(select(_BACKFILLS).where(_of(key))).all()
+        running = [row for row in known if row.state == RUNNING]
+        for row in running:
+            if (row.source, row.asked) == texts:
+                return str(row.backfill_id)
+        if len(running) >= RUNNING_MAX:
+            raise LimitReached(f"tenant {key} has {RUNNING_MAX} backfills that run: cancel one, or wait")
+        if len(known) >= KEPT_MAX:
+            raise LimitReached(f"tenant {key} has had {KEPT_MAX} backfills, which is the limit")
+        backfill_id = f"b{len(known) + 1}"
+        values = {
+            "cluster_id": key.cluster_id,
+            "tenant_id": key.tenant_id,
+            "backfill_id": backfill_id,
+            "source": texts[0],
+            "asked": texts[1],
+            "state": RUNNING,
+            "created_ms": self._now_ms,
+        }
+        connection.execute(insert(_BACKFILLS).values(**values))
+        became = {"kind": source.kind, "url": source.url, "tables": asked, "state": RUNNING}
+        audit_log.note(connection, self._now_ms, _subject(key, backfill_id), None, became)
+        return backfill_id
 
-        def body(connection: Connection) -> str:
-            tenant_rows.one(connection, key)
-            known = connection.execute(select(_BACKFILLS).where(_of(key))).all()
-            running = [row for row in known if row.state == RUNNING]
-            for row in running:
-                if (row.source, row.asked) == texts:
-                    return str(row.backfill_id)
-            if len(running) >= RUNNING_MAX:
-                raise LimitReached(f"tenant {key} has {RUNNING_MAX} backfills that run: cancel one, or wait")
-            if len(known) >= KEPT_MAX:
-                raise LimitReached(f"tenant {key} has had {KEPT_MAX} backfills, which is the limit")
-            backfill_id = f"b{len(known) + 1}"
-            values = {
-                "cluster_id": key.cluster_id,
-                "tenant_id": key.tenant_id,
-                "backfill_id": backfill_id,
-                "source": texts[0],
-                "asked": texts[1],
-                "state": RUNNING,
-                "created_ms": self._now_ms,
-            }
-            connection.execute(insert(_BACKFILLS).values(**values))
-            became = {"kind": source.kind, "url": source.url, "tables": asked, "state": RUNNING}
-            audit_log.note(connection, self._now_ms, _subject(key, backfill_id), None, became)
-            return backfill_id
-
-        return self._write(body)
+    def start_all(self, connection: Connection, key: TenantKey, url: str) -> str:
+        """Start the backfill of all tables from the full backup at `url`, as part of a transaction."""
+        return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
 
     def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:
         """End a running backfill. Idempotent. Raises UnknownName, and AlreadyDiffers if it has ended otherwise."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from tistream.format.br.full_backup import FullBackup
 from tistream.logbackup.prefix import LogBackup
 from tistream.logbackup.release import STORE_ID
 from tistream_meta.decide.model import Source
@@ -16,7 +17,8 @@ class SourceFacts:
 
     backup: of its prefix. snapshot_ts: of the tenant; None while it has none. released_ts: where the releases of the
     tenant's earlier sources ended; None without any. safe_point_ts: below it the log may be truncated. earlier: the
-    tenant's sources, removed ones too. stores: the ids of stores that push to the tenant.
+    tenant's sources, removed ones too. stores: the ids of stores that push to the tenant. full: the full backup with
+    the rows from before the log, if one is named.
     """
 
     backup: LogBackup
@@ -25,6 +27,7 @@ class SourceFacts:
     safe_point_ts: int
     earlier: Sequence[Source]
     stores: Collection[int]
+    full: FullBackup | None = None
 
 
 def refusal(facts: SourceFacts) -> str | None:
@@ -38,9 +41,19 @@ def refusal(facts: SourceFacts) -> str | None:
             f"stores push to the tenant already ({', '.join(map(str, pushing[:3]))}): a log backup would repeat their "
             "changes; register another tenant for it"
         )
+    if facts.full is not None and (reason := full_backup_refusal(facts.full, facts.snapshot_ts, {upstream})):
+        return reason
     if facts.snapshot_ts is None:
-        return "the tenant has no schema yet: push its schema_snap first, and wait until it was read"
-    begin = facts.snapshot_ts if facts.released_ts is None else facts.released_ts
+        return (
+            "the tenant has no schema yet: name a full backup of the cluster, or push the tenant's schema_snap first, "
+            "and wait until it was read"
+        )
+    return _gap(facts, facts.snapshot_ts)
+
+
+def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
+    """Why the log does not go on where the tenant begins, or where its earlier source ended."""
+    begin = snapshot_ts if facts.released_ts is None else facts.released_ts
     what = "the tenant's snapshot_ts" if facts.released_ts is None else "the released ts of its earlier source"
     if facts.backup.start_ts > begin:
         return (
@@ -51,5 +64,21 @@ def refusal(facts: SourceFacts) -> str | None:
         return (
             f"the log was truncated to {facts.safe_point_ts}, above {what} {begin}: changes between them are gone; "
             "register a tenant with a newer snapshot"
+        )
+    return None
+
+
+def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids: Collection[str]) -> str | None:
+    """Why a tenant's rows cannot come from a full backup; None if they can. upstream_ids: of the clusters that its log
+    backups are of."""
+    if others := sorted(set(upstream_ids) - {str(full.cluster_id)}):
+        return (
+            f"the full backup is of the cluster {full.cluster_id}, and the log backup of {others[0]}: name a full "
+            "backup of the same cluster"
+        )
+    if snapshot_ts is not None and full.end_version < snapshot_ts:
+        return (
+            f"the full backup is as of {full.end_version}, before the tenant's snapshot_ts {snapshot_ts}: changes "
+            "between them are in no log; take a newer one"
         )
     return None

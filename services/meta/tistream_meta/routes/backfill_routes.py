@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.backfills import BackfillRow, BackfillRows, BackfillStarted, EndBackfill, StartBackfill
-from tistream_meta.backfills import backfill_rules
 from tistream_meta.backfills.backfill_book import BackfillBook
+from tistream_meta.backfills.backfill_rules import BackfillRules
 from tistream_meta.routes.forwarding import OwnersRoute
 
 router = APIRouter(route_class=OwnersRoute)
@@ -17,10 +17,9 @@ BACKFILLS = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills"
 
 @router.post(BACKFILLS, status_code=202, operation_id="StartBackfill")
 def start_backfill(request: Request, cluster_id: str, tenant_id: str, body: StartBackfill) -> BackfillStarted:
-    """Start a backfill. 400 if the order is malformed; whether the source can be read shows in its state."""
-    backfill_rules.check(body)
-    key = TenantKey.parse(cluster_id, tenant_id)
-    return BackfillStarted(backfill_id=_book(request).start(key, body.source, body.tables))
+    """Start a backfill. 400 if the order is malformed, 422 if the source cannot be read for this tenant."""
+    rules: BackfillRules = request.app.state.backfill_rules
+    return BackfillStarted(backfill_id=rules.start(TenantKey.parse(cluster_id, tenant_id), body))
 
 
 @router.get(BACKFILLS, operation_id="ListBackfills")

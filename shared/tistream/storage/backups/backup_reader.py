@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet
 from tistream.format.br.full_backup import (
+    META_BYTES_MAX,
     META_DEPTH_MAX,
     NAME,
     BackupFile,
@@ -24,7 +25,7 @@ from tistream.storage.object_store import ObjectStore
 def open_backup(backup: ObjectStore) -> FullBackup:
     """Read `backupmeta`. Raises InvalidRequest if it does not exist, CorruptObject if it is not a full backup."""
     try:
-        return parse_backup(NAME, backup.get(NAME))
+        return parse_backup(NAME, _get(backup, NAME))
     except NotFoundYet:
         raise InvalidRequest(
             "there is no object `backupmeta` below the URL: BR writes it at the end of a backup"
@@ -56,4 +57,11 @@ def _leaves(backup: ObjectStore, node: MetaFile, depth: int = 0) -> Iterator[Met
     if node.children and depth >= META_DEPTH_MAX:
         raise CorruptObject(NAME, f"its index has more than {META_DEPTH_MAX} levels of MetaFiles")
     for ref in node.children:
-        yield from _leaves(backup, parse_meta_file(ref, ref.name, backup.get(ref.name)), depth + 1)
+        yield from _leaves(backup, parse_meta_file(ref, ref.name, _get(backup, ref.name)), depth + 1)
+
+
+def _get(backup: ObjectStore, key: str) -> bytes:
+    size = backup.head(key).size
+    if size > META_BYTES_MAX:
+        raise CorruptObject(key, f"has {size} bytes; no more than {META_BYTES_MAX} are read")
+    return backup.get(key)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tistream.wire.changes import Stamp
 from tistream.wire.meta import Door
 from tistream.wire.sorter import Wire
 
@@ -73,24 +74,40 @@ class EndBackfill(Door):
 
 
 class BackfilledTable(Wire):
-    """Progress of one table. `base_ts` (decimal): all rows are known from it on; null: not yet. `rows`, `bytes`: of its
-    chunks so far. `held_by`: why it is not complete."""
+    """Progress of one table. `base_ts` (decimal): all rows are known from it on; null: not yet. Of its chunks, `chunks`
+    are planned and `chunks_done` are written, with `rows` (null while they are being counted) and `bytes`. `held_by`:
+    why it is not complete."""
 
     database: str
     table: str
-    base_ts: str | None
-    rows: int
+    base_ts: Stamp | None
+    rows: int | None
     bytes: int
     chunks_done: int
     chunks: int
     held_by: str | None = None
 
 
-class BackfillInfo(Wire):
-    """The answer of `GET …/backfills/{backfill_id}`."""
+class BackfillSummary(Wire):
+    """A backfill in the answer of ListBackfills, and the answer of CancelBackfill. `asked`: its patterns of tables.
+    `reason`: why it failed. Times in milliseconds since the Unix epoch; `ended_ms` is null while it runs."""
 
     backfill_id: str
     source: BackfillSource
+    asked: list[str]
     state: State
-    reason: str | None = None
+    reason: str | None
+    created_ms: str
+    ended_ms: str | None
+
+
+class BackfillList(Wire):
+    """The answer of ListBackfills, newest first."""
+
+    backfills: list[BackfillSummary]
+
+
+class BackfillInfo(BackfillSummary):
+    """The answer of GetBackfill. `reason`: why it failed, or has no plan yet. `tables` is empty until it has one."""
+
     tables: list[BackfilledTable]

@@ -126,6 +126,11 @@ class MetaClient:
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}"
         return self._of_any(lambda url: self._http.get(f"{url}{path}", BackfillRow))
 
+    def backfills_of(self, cluster_id: str, tenant_id: str) -> BackfillRows:
+        """The backfills of a tenant, newest first. Raises UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills"
+        return self._of_any(lambda url: self._http.get(url + path, BackfillRows))
+
     def end_backfill(self, row: BackfillRow, end: EndBackfill) -> BackfillRow:
         """Report that a backfill has finished or failed. Raises AlreadyDiffers if it has ended otherwise."""
         path = f"/upcall/v1/clusters/{row.cluster_id}/tenants/{row.tenant_id}/backfills/{row.backfill_id}/end"

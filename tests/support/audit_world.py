@@ -93,7 +93,7 @@ CHANGES: dict[str, tuple[str, str, Any, list[tuple[str, Any, Any]]]] = {
         "DELETE",
         f"{ACME}/backfills/b1",
         None,
-        [(BACKFILL, {"state": "running", "reason": None}, {"state": "cancelled", "reason": None})],
+        [(BACKFILL, {"state": "running"}, {"state": "cancelled"})],
     ),
     "CreateToken": ("POST", "/v1/tokens", TOKEN, [("token 00000000000000aa", None, SHOWN_TOKEN)]),
     "RevokeToken": (

@@ -29,25 +29,31 @@ from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.row_formats import PIECE_BYTES, key_parts
 from tistream_api.points.table_rows import DecodedRows, pages
 from tistream_api.read import cursor as cursors
-from tistream_api.read.completeness import complete_from
+from tistream_api.read.completeness import complete_from, known_parts
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.source import TenantSource
 
 
 def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[TableVersion], ts: int) -> None:
-    """Check that every row of the tables at `ts` is known. Raises NotComplete, with the table, and with the base_ts if
-    its rows are known from a later ts on."""
+    """Check that every row of the tables at `ts` is known. Raises NotComplete, with the table, its base_ts if its rows
+    are known from a later ts on, and the progress of its backfills."""
     shards = reads.shards()
     for version in tables:
-        name = f"{version.database}.{version.head.name}"
-        found = complete_from(source, shards, version.head.physical_ids)
+        name, ids = f"{version.database}.{version.head.name}", version.head.physical_ids
+        found = complete_from(source, shards, ids)
         if isinstance(found, Hole):
             reason = f"keys from {shown_key(found.span.start)} on have not been backfilled: run a backfill of it"
-            raise NotComplete(f"snapshot of table {name}: {reason}", {"table": name, "base_ts": None})
-        if ts < found:
+        elif ts < found:
             reason = f"its rows are known from {found} on, not at {ts}"
-            raise NotComplete(f"snapshot of table {name}: {reason}", {"table": name, "base_ts": str(found)})
+        else:
+            continue
+        known, missing = known_parts(shards, ids)
+        base_ts = None if isinstance(found, Hole) else str(found)
+        progress = {"known_parts": known, "missing_parts": missing}
+        raise NotComplete(
+            f"snapshot of table {name}: {reason}", {"table": name, "base_ts": base_ts, "progress": progress}
+        )
 
 
 @dataclass(slots=True)

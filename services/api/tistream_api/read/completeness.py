@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from tistream.model.base_cover import Cover, Hole, base_ts_of
+from tistream.model.base_cover import Cover, Hole, base_ts_of, clipped, holes
 from tistream.model.span import KeySpan
 from tistream.pool.versions.plan import Shard, records_of
 from tistream_api.read.source import TenantSource
@@ -31,6 +31,18 @@ def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: I
             return found
         highest = max(highest, found)
     return highest
+
+
+def known_parts(shards: Sequence[Shard], physical_ids: Iterable[int]) -> tuple[int, int]:
+    """How far the backfills of these physical ids have come: the number of spans whose rows are known, and of those
+    between them whose rows are not."""
+    known = missing = 0
+    for one in physical_ids:
+        span = records_of(one).span
+        cover: Cover = tuple(base for shard in _overlapping(shards, span) for base in shard.basis.cover)
+        known += len(clipped(cover, span))
+        missing += sum(1 for _ in holes(cover, [span]))
+    return known, missing
 
 
 def _overlapping(shards: Sequence[Shard], span: KeySpan) -> list[Shard]:

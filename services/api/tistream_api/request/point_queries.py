@@ -191,6 +191,7 @@ def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAs
     if b"snapshot" not in raw and not begun:
         return None
     given = _taken(query, (*SNAPSHOT_PARAMETERS, *NOT_WITH_SNAPSHOT))
+    ts = when("snapshot", given.get("snapshot", NOW))
     for name in NOT_WITH_SNAPSHOT:
         if name in given:
             raise _bad(name, "does not go with a snapshot: use it with the cursor that follows the snapshot's end")
@@ -198,7 +199,6 @@ def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAs
         raise _bad("snapshot", "does not go with cursor, which holds it")
     if _format(given) != FORMATS[0]:
         raise _bad("format", f"of a snapshot is {FORMATS[0]} only; ListRows has the other formats")
-    ts = when("snapshot", given.get("snapshot", NOW))
     return SnapshotAsk(ts, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX))
 
 

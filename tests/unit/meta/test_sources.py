@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,52 @@ def test_a_full_backup_gives_the_schema_and_begins_the_backfill(sources: Sources
         assert fresh(WITH_FULL)[0] == 201, "the same source again starts no second backfill"
     assert fresh(WANTED)[0] == 409
     assert fresh(WANTED | {"snapshot": {"kind": "br-full"}})[0] == 400
+
+
+def test_a_source_releases_nothing_until_the_rows_of_its_full_backup_are_there(sources: Sources) -> None:
+    """Old values come from them. An operator who cancels the backfill does without."""
+    sources.full_backup(SNAPSHOT_TS)
+    sources.ask("POST", "/sources", WITH_FULL)
+
+    def waits() -> str | None:
+        (row,) = sources.world.client.get("/upcall/v1/sources").json()["sources"]
+        found: str | None = row["rows_wait"]
+        return found
+
+    def end(backfill_id: str, state: str) -> None:
+        path = f"/upcall{ACME}/backfills/{backfill_id}/end"
+        assert sources.world.client.put(path, json={"state": state}).status_code == 200
+
+    assert "backfill b1 of the tenant's rows is not finished" in (waits() or "")
+    end("b1", "failed")
+    assert f"run it again with `tistream backfill run --br-full {FULL}`" in (waits() or "")
+    again = {"source": {"kind": "br-full", "url": FULL}, "tables": ["shop.*"]}
+    rules = sources.world.app.state.backfill_rules
+    sources.world.app.state.backfill_rules = replace(rules, open_backup_store=sources.open)
+    assert sources.ask("POST", "/backfills", again)[1] == {"backfill_id": "b2"}
+    end("b2", "finished")
+    assert "failed" in (waits() or ""), "it was of some tables"
+    sources.ask("POST", "/backfills", again | {"tables": ["*.*"]})
+    assert "b3" in (waits() or "")
+    end("b3", "finished")
+    assert waits() is None
+    sources.ask("DELETE", "/sources/log-1")
+    sources.ask("POST", "/sources", WITH_FULL)
+    sources.ask("DELETE", "/backfills/b4")
+    assert waits() is None
+
+
+def test_a_backfill_from_another_cluster_is_refused(sources: Sources) -> None:
+    sources.full_backup(SNAPSHOT_TS)
+    sources.ask("POST", "/sources", WITH_FULL)
+    rules = sources.world.app.state.backfill_rules
+    sources.world.app.state.backfill_rules = replace(rules, open_backup_store=sources.open)
+    order = {"source": {"kind": "br-full", "url": FULL}, "tables": ["shop.*"]}
+    for end_version, cluster_id, reason in ((99, 8, "of the cluster 8"), (SNAPSHOT_TS - 1, 7, "before the tenant's")):
+        sources.full_backup(end_version, cluster_id=cluster_id)
+        status, answer = sources.ask("POST", "/backfills", order)
+        assert (status, answer["type"]) == (422, "tistream:source-refused")
+        assert reason in answer["detail"]
 
 
 def test_a_tenant_that_has_begun_gets_the_rows_of_a_newer_backup(sources: Sources) -> None:

@@ -14,11 +14,11 @@ from tistream_meta.audit.shown import Subject, Values
 from tistream_meta.database import audit_log, tables, tenant_rows
 from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
+from tistream_meta.decide.source_policy import EVERY_TABLE
 
 RUNNING: State = "running"
 RUNNING_MAX = 16  # of one tenant: each costs the sorters requests
 KEPT_MAX = 1_000  # of one tenant
-EVERY_TABLE = "*.*"
 _BACKFILLS = tables.backfills
 
 
@@ -36,6 +36,20 @@ class BackfillBook:
             found = connection.execute(select(_BACKFILLS).where(_BACKFILLS.c.state == RUNNING).order_by(*_ORDER))
             keyed = ((TenantKey(row.cluster_id, row.tenant_id), row) for row in found)
             return [_info(row, tenants[key].snapshot_ts) for key, row in keyed if key in tenants]
+
+        return self._transactions.run(body)
+
+    def of_tenants(self) -> dict[TenantKey, list[BackfillRow]]:
+        """The backfills of each tenant that has had any, ended ones too."""
+
+        def body(connection: Connection) -> dict[TenantKey, list[BackfillRow]]:
+            tenants = {one.key: one for one in tenant_rows.every(connection)}
+            found: dict[TenantKey, list[BackfillRow]] = {}
+            for row in connection.execute(select(_BACKFILLS).order_by(*_ORDER)):
+                key = TenantKey(row.cluster_id, row.tenant_id)
+                if key in tenants:
+                    found.setdefault(key, []).append(_info(row, tenants[key].snapshot_ts))
+            return found
 
         return self._transactions.run(body)
 

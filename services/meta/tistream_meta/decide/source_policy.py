@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from tistream.format.br.full_backup import FullBackup
 from tistream.logbackup.prefix import LogBackup
 from tistream.logbackup.release import STORE_ID
+from tistream.wire.backfills import BackfillRow
 from tistream_meta.decide.model import Source
+
+EVERY_TABLE = "*.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,21 @@ def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids:
             "between them are in no log; take a newer one"
         )
     return None
+
+
+def rows_wait(source: Source, backfills: Sequence[BackfillRow]) -> str | None:
+    """Why a source may release nothing yet; None if it may.
+
+    An update's old value may be a row from before the log, so the backfill that began with the source must have ended:
+    finished, or cancelled by an operator who does without these values. `backfills`: of the tenant.
+    """
+    if source.snapshot_url is None:
+        return None
+    mine = [one for one in backfills if one.source.url == source.snapshot_url and EVERY_TABLE in one.tables]
+    if not mine or any(one.state in ("finished", "cancelled") for one in mine):
+        return None
+    newest = max(mine, key=lambda one: one.created_ms)
+    if newest.state == "running":
+        return f"backfill {newest.backfill_id} of the tenant's rows is not finished: `tistream backfill show` has more"
+    again = f"tistream backfill run --br-full {source.snapshot_url}"
+    return f"backfill {newest.backfill_id} of the tenant's rows failed: run it again with `{again}`"

@@ -74,10 +74,10 @@ class CutSet:
         found = [version for name in names for version in self.history.visible_tables(ts, name)]
         return [version for version in found if version.head.kind == "table"]
 
-    def backup(self, seed: int, *, version: int = 1, cuts: int = 3) -> dict[str, bytes]:
+    def backup(self, seed: int, *, version: int = 1, cuts: int = 3, cluster_id: int = 7) -> dict[str, bytes]:
         """The bucket of a BR full backup at T0: the rows of each physical id in up to `cuts` regions."""
         rng = random.Random(seed)
-        backup = Backup(self.t0, version=version)
+        backup = Backup(self.t0, cluster_id, version)
         databases, tables = _schema(self.set_.name, self.t0)
         for database_id, info in databases.items():
             own = [table for (database, _), table in tables.items() if database == database_id]

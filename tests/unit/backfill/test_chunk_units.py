@@ -70,6 +70,7 @@ def test_patterns_match_names_without_regard_to_case() -> None:
 def test_a_pattern_without_a_table_is_named() -> None:
     with pytest.raises(UnknownName, match=r"no table matches 'shop\.nothing'"):
         asked_tables(["shop.nothing"], [])
+    assert asked_tables(["*.*"], []) == [], "an empty cluster"
     for bad in ([], ["shop"], [".t"], ["a."], ["a.[b]"]):
         with pytest.raises(InvalidRequest):
             parse_patterns(bad)

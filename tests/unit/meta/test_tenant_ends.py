@@ -45,7 +45,6 @@ def objects_of(key: TenantKey) -> list[str]:
         layout.manifest(key, 999, 5),  # of a task that no row names any more
         layout.floor(key, 1),
         segment,
-        base,
         layout.backfill_plan(key, "b1"),
         layout.base_chunk(key, "b1", 0),
         pending,

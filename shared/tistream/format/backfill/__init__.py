@@ -1,1 +1,1 @@
-"""Formats of backfills: BR's full backup, base chunks and their plan (docs/backfill.md)."""
+"""Formats of backfills: base chunks and their plan (docs/backfill.md)."""

@@ -37,6 +37,7 @@ class Target:
             "store_id": "999999999",
             "start_ts": "999999999",
             "source_id": "no-such-source",
+            "backfill_id": "b999",
         }
     )
 
@@ -103,6 +104,8 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "kind": "log-backup",
         "url": "file:///no/such/folder",
         "snapshot": {"kind": "none"},
+        "source": {"kind": "push"},
+        "tables": ["*.*"],
         "grants": [target.grant(["read"], "tenant")],
     }
     if name in known:

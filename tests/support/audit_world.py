@@ -42,6 +42,7 @@ NEW_TENANT = {
     "erasing": False,
     "quotas": {"requests_per_second": None},
 }
+BACKFILL = "backfill b1 of tenant 7/acme"
 LOOK_AT_A_BUCKET = {"AddSource", "RemoveSource"}  # first; what the log has of it: tests/unit/meta/test_sources.py
 # What an operator may change, in an order in which each is possible, and what the log has of it: the action is the
 # operation_id of the route. `...` stands for a value that is not foreseen.
@@ -81,6 +82,18 @@ CHANGES: dict[str, tuple[str, str, Any, list[tuple[str, Any, Any]]]] = {
         f"{ACME}/deletion",
         None,
         [("tenant 7/acme", {"delete_at_ms": ...}, {"delete_at_ms": None})],
+    ),
+    "StartBackfill": (
+        "POST",
+        f"{ACME}/backfills",
+        {"source": {"kind": "push"}, "tables": ["*.*"]},
+        [(BACKFILL, None, {"kind": "push", "url": None, "tables": ["*.*"], "state": "running"})],
+    ),
+    "CancelBackfill": (
+        "DELETE",
+        f"{ACME}/backfills/b1",
+        None,
+        [(BACKFILL, {"state": "running"}, {"state": "cancelled"})],
     ),
     "CreateToken": ("POST", "/v1/tokens", TOKEN, [("token 00000000000000aa", None, SHOWN_TOKEN)]),
     "RevokeToken": (

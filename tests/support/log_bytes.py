@@ -9,7 +9,8 @@ from typing import Any
 
 import zstandard
 
-from tistream.logbackup import memcomparable, messages
+from tistream.format.br import messages
+from tistream.logbackup import memcomparable
 from tistream.storage.backends.memory import MemoryObjectStore
 
 PUT, DELETE, LOCK, ROLLBACK = b"P", b"D", b"L", b"R"

@@ -35,13 +35,13 @@ from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import RowsPage
 from tistream_api.points.named_table import ranges_asked, shape_of, table_at
-from tistream_api.points.net_changes import parts_between
-from tistream_api.points.net_page import NetPage, NetPart, diff_parts
+from tistream_api.points.net.net_changes import parts_between
+from tistream_api.points.net.net_page import NetPage, NetPart, diff_parts
+from tistream_api.points.net.squash import squash_parts
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
-from tistream_api.points.squash import squash_parts
 from tistream_api.points.transaction import Transaction
 from tistream_api.read.cursor import Position, Scope, decode
 from tistream_api.read.group_cache import GroupCache

@@ -26,6 +26,8 @@ from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
+from tistream_sorter.jobs.base_runs import base_guarded
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.index_merge import merge_guarded
 from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
@@ -55,6 +57,9 @@ class InlineRunner:
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
         return [merge_guarded(self.objects, unit) for unit in units]
+
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+        return [base_guarded(self.objects, unit) for unit in units]
 
 
 class Origin(Protocol):

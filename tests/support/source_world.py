@@ -30,6 +30,7 @@ class FilesAsPool:
 
     def __init__(self, objects: MemoryObjectStore) -> None:
         self._objects = objects
+        self.base: dict[bytes, bytes] = {}  # rows of a backfill, by key
 
     def rows(self) -> list[dict[str, Any]]:
         found = []
@@ -39,7 +40,7 @@ class FilesAsPool:
         return found
 
     def at(self, keys: pa.Array, ts: int) -> pa.Array:
-        newest: dict[bytes, bytes | None] = {}
+        newest: dict[bytes, bytes | None] = dict(self.base)
         for row in sorted(self.rows(), key=lambda row: row["commit_ts"]):
             if row["commit_ts"] <= ts:
                 newest[row["key"]] = row["value"]

@@ -16,6 +16,7 @@ import typer
 import tistream
 from tistream.model.ts import MAX_TS
 from tistream_cli import bearer, trust
+from tistream_cli.backfill.backfill_app import backfill_app
 from tistream_cli.base_url import DEFAULT_URL, checked
 from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
@@ -23,13 +24,14 @@ from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream_cli.commands.token_app import token_app
 from tistream_cli.importing import importing
 from tistream_cli.points.points_app import add_commands
-from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check, check_squash
+from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check, check_snapshot, check_squash
 from tistream_cli.restore.restore_app import add_restore_commands
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(tenant_app, name="tenant")
 app.add_typer(store_app, name="store")
 app.add_typer(source_app, name="source")
+app.add_typer(backfill_app, name="backfill")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
@@ -235,11 +237,16 @@ def pull(
     squash: Annotated[
         bool, typer.Option("--squash", help="Net changes only: each key once. With --start-ts, or the first --cursor.")
     ] = False,
+    snapshot: Annotated[
+        str | None, typer.Option(help="The rows as of now, a TSO or an RFC 3339 time, then the changes; ndjson only.")
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print events until caught up. The last line has the cursor from which the next pull continues."""
-    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events)
+    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events, snapshot)
     check(request, form, out)
+    if snapshot is not None:
+        check_snapshot(request, form, squash=squash)
     if squash:
         check_squash(request, form)
         with importing():

@@ -63,6 +63,7 @@ from tistream_api.request.params import LAG_MINUTES_MAX
 from tistream_api.request.query_string import on_invalid, strict_query
 from tistream_api.request.raw_path import RawPath
 from tistream_api.routes.audit_routes import build_audit_router
+from tistream_api.routes.backfill_routes import build_backfill_router
 from tistream_api.routes.console_pages import build_pages
 from tistream_api.routes.insight_routes import build_insight_router
 from tistream_api.routes.openapi import schemas
@@ -76,6 +77,7 @@ from tistream_api.routes.tenant_end_routes import build_tenant_end_router
 from tistream_api.routes.token_routes import build_token_router
 from tistream_api.routes.usage_routes import build_usage_router
 from tistream_api.settings import ApiSettings
+from tistream_api.status.backfill_progress import BackfillProgress
 from tistream_api.status.lag_history import LagHistory
 from tistream_api.status.lag_sampler import LagSampler
 from tistream_api.status.tenant_status import TenantStatus
@@ -89,6 +91,7 @@ log = logging.getLogger(__name__)
 
 # Bodies of concurrent requests are in memory together. The longest valid body is a token's grants
 BODY_BYTES_MAX = 64 << 10
+CHUNK_THREADS = 8  # that read the footers of base chunks
 STATUS_DEADLINE_S = 2.0  # for each peer: status must answer, and say so, when a service hangs
 
 
@@ -124,7 +127,7 @@ def build_app(
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     tokens = TokenClient(meta)
     callers = _callers(settings, tokens, clock)
-    executor = new_executor("refresh", settings.refresh_threads)
+    executor, counting = new_executor("refresh", settings.refresh_threads), new_executor("chunks", CHUNK_THREADS)
     warm = new_event()
 
     instance = new_instance()
@@ -150,7 +153,8 @@ def build_app(
             with _going(loops, app.state.stopping):
                 yield
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+            for pool in (executor, counting):
+                pool.shutdown(wait=False, cancel_futures=True)
             meter.last_report()
             http.close()
             asking.close()
@@ -189,6 +193,9 @@ def build_app(
         build_store_router(meta, asking, lambda key: tenants.view(key.cluster_id, key.tenant_id).route),
         build_audit_router(meta),
         build_source_router(meta, status.sources.of),
+        build_backfill_router(
+            meta, BackfillProgress(objects, counting), lambda key: tenants.view(key.cluster_id, key.tenant_id)
+        ),
     ]
     _include(app, gate, routers)
     if callers is not None:

@@ -22,6 +22,8 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
+from tistream_meta.backfills.backfill_book import BackfillBook
+from tistream_meta.backfills.backfill_rules import BackfillRules
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Retention
@@ -32,6 +34,7 @@ from tistream_meta.owner.server import MetaServer
 from tistream_meta.owner.usage_keeping import UsageKeeping
 from tistream_meta.routes.audit_routes import refuse_unaudited
 from tistream_meta.routes.audit_routes import router as audit_router
+from tistream_meta.routes.backfill_routes import router as backfill_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
 from tistream_meta.routes.source_routes import router as source_router
@@ -129,10 +132,21 @@ def build_app(
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
     erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
-    app.state.audit = repository.audit
-    app.state.source_rules = SourceRules(repository, counted, open_log)
+    backfills = repository.book(BackfillBook)
+    app.state.audit, app.state.backfills = repository.audit, backfills
+    app.state.backfill_rules = BackfillRules(backfills, repository.sources, open_log)
+    app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, store_router, source_router, tenant_end_router, token_router, usage_router, audit_router):
+    for each in (
+        router,
+        store_router,
+        source_router,
+        backfill_router,
+        tenant_end_router,
+        token_router,
+        usage_router,
+        audit_router,
+    ):
         app.include_router(each)
     refuse_unaudited(app.routes)
     return app

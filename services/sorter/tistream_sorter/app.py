@@ -13,6 +13,8 @@ from fastapi import FastAPI
 
 from tistream.clock import Clock
 from tistream.concurrency import new_event
+from tistream.errors import UnknownName
+from tistream.model.ids import TenantKey
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
@@ -30,6 +32,7 @@ from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
+from tistream_sorter.node.base_taker import BaseTaker
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.pool_usage import PoolUsage
 from tistream_sorter.node.progress import ProgressFeed
@@ -142,6 +145,7 @@ class _Running:
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact, settings.index)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
+        self._bases = BaseTaker(counted, self._runner, clock, outside.new_nonce, metrics)
         instance = outside.new_nonce()
         pool = PoolUsage(lambda: [task.durable for task in self.node.tasks()])
         self.meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage, pool)
@@ -187,6 +191,7 @@ class _Running:
             Loop("collect", self._collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
             Loop("usage", self.meter.report, interval_ms=self._settings.usage_ms, metrics=metrics),
             Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
+            Loop("bases", self._take_bases, interval_ms=self._settings.bases_ms, metrics=metrics),
         ]
 
     def _assign(self) -> int:
@@ -227,6 +232,22 @@ class _Running:
 
     def _compact(self) -> int | None:
         return 0 if self._warm.is_set() and self.node.compact() else None
+
+    def _take_bases(self) -> int | None:
+        if not self._warm.is_set() or not self.node.tasks():
+            return None
+        try:
+            running = self._meta.running_backfills().backfills
+        except UnknownName:  # the meta server's version has no backfills
+            running = []
+        found: dict[TenantKey, list[str]] = {}
+        for row in running:
+            found.setdefault(TenantKey(row.cluster_id, row.tenant_id), []).append(row.backfill_id)
+        self._bases.open(found)
+        if not self._bases.take([task for task in self.node.tasks() if task.stopped is None]):
+            return None
+        self.node.wake()
+        return 0
 
     def close(self) -> None:
         """Stop Spark; its JVM ends with it."""

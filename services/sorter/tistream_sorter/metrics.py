@@ -67,6 +67,10 @@ class SorterMetrics:
         self.index_failures = Counter(
             "tistream_sorter_index_failures_total", "Merges of the version index that failed.", registry=registry
         )
+        self.bases = Counter("tistream_sorter_base_chunks_total", "Base chunks taken.", registry=registry)
+        self.base_failures = Counter(
+            "tistream_sorter_base_failures_total", "Base chunks and their jobs that failed.", registry=registry
+        )
         self.collected = Counter(
             "tistream_sorter_collected_objects_total", "Objects deleted by garbage collection.", registry=registry
         )

@@ -116,6 +116,7 @@ class SorterSettings(ServiceSettings):
     compact: CompactSettings = CompactSettings()
     index: IndexSettings = IndexSettings()
     spark: SparkSettings = SparkSettings()
+    bases_ms: int = Field(default=5_000, ge=50, description="pause between two looks for base chunks of backfills")
 
     @model_validator(mode="after")
     def _spark_locked(self) -> Self:

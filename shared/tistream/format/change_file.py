@@ -141,16 +141,16 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     if isinstance(footer, NeedMore):
         return footer
     tenant, store_id, ts = identity
-    said = _metadata(key, footer)
+    said = footer_metadata(key, footer)
     _check_identity(key, said, tenant, store_id)
-    prev_ts = _decimal(key, said, "prev_ts")
+    prev_ts = footer_decimal(key, said, "prev_ts")
     if prev_ts >= ts:
         raise CorruptObject(key, f"tistream.prev_ts {prev_ts} is not below its own ts {ts}")
-    first_watermark, count = _decimal(key, said, "first_watermark_row_group"), len(footer.groups)
+    first_watermark, count = footer_decimal(key, said, "first_watermark_row_group"), len(footer.groups)
     if first_watermark > count:
         raise CorruptObject(key, f"first_watermark_row_group {first_watermark} of only {count} row groups")
     check_columns(key, footer)
-    crcs = _crcs(key, said, count)
+    crcs = footer_crcs(key, said, count)
     groups = tuple(_group(key, index, footer.groups[index], crc) for index, crc in enumerate(crcs))
     _check_keyspaces(key, groups[:first_watermark])
     watermarks = sum(group.rows for group in groups[first_watermark:])
@@ -192,31 +192,33 @@ def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:
     return None, None
 
 
-def _metadata(key: str, footer: ParquetFooter) -> dict[str, str]:
-    """The footer's key-value metadata as text. Raises CorruptObject if the contract version is unknown."""
+def footer_metadata(key: str, footer: ParquetFooter, version_name: str = "version") -> dict[str, str]:
+    """The footer's key-value metadata as text. Raises CorruptObject if the contract version, which
+    `tistream.{version_name}` states, is unknown."""
     try:
         said = {name.decode(): text.decode() for name, text in footer.said.items()}
     except UnicodeDecodeError as error:
         raise CorruptObject(key, "its footer metadata is not UTF-8") from error
-    version = _text(key, said, "version")
+    version = footer_text(key, said, version_name)
     if version != VERSION:
-        raise CorruptObject(key, f"push contract version {version[:20]!r}; this program knows {VERSION}")
+        raise CorruptObject(key, f"push contract {version_name} {version[:20]!r}; this program knows {VERSION}")
     return said
 
 
 def _check_identity(key: str, said: Mapping[str, str], tenant: TenantKey, store_id: int) -> None:
     expected = {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id, "store_id": str(store_id)}
     for name, value in expected.items():
-        found = _text(key, said, name)
+        found = footer_text(key, said, name)
         if found != value:
             raise CorruptObject(key, f"wrong identity: its footer says {name} {found[:80]!r}, its key {value!r}")
-    old_value = _text(key, said, "old_value")
+    old_value = footer_text(key, said, "old_value")
     if old_value != "1":
         raise CorruptObject(key, f"tistream.old_value is {old_value[:20]!r}; version 1 knows '1' only")
 
 
-def _crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
-    text = _text(key, said, "row_group_crc32")
+def footer_crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
+    """`tistream.row_group_crc32` of `count` row groups. Raises CorruptObject."""
+    text = footer_text(key, said, "row_group_crc32")
     parts = text.split(",") if text else []
     if len(parts) != count:
         raise CorruptObject(key, f"tistream.row_group_crc32 has {len(parts)} entries for {count} row groups")
@@ -226,13 +228,14 @@ def _crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
     return [int(part, 16) for part in parts]
 
 
-def check_columns(key: str, footer: ParquetFooter) -> None:
-    """Check that the required columns exist, and that every known column has its type. Raises CorruptObject."""
+def check_columns(key: str, footer: ParquetFooter, schema: pa.Schema = SCHEMA) -> None:
+    """Check that the required columns of `schema` exist, and that each of its columns has its type. Raises
+    CorruptObject."""
     try:
         found = footer.metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"its schema cannot be read: {error}") from error
-    for column in SCHEMA:
+    for column in schema:
         places = found.get_all_field_indices(column.name)
         if len(places) > 1:
             raise CorruptObject(key, f"column {column.name} occurs {len(places)} times")
@@ -251,15 +254,17 @@ def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     return all(members.get(member.name) == member.type for member in wanted.value_type)
 
 
-def _text(key: str, said: Mapping[str, str], name: str) -> str:
+def footer_text(key: str, said: Mapping[str, str], name: str) -> str:
+    """The value of `tistream.{name}`. Raises CorruptObject if it is missing."""
     try:
         return said[f"tistream.{name}"]
     except KeyError:
         raise CorruptObject(key, f"footer metadata tistream.{name} is missing") from None
 
 
-def _decimal(key: str, said: Mapping[str, str], name: str) -> int:
-    text = _text(key, said, name)
+def footer_decimal(key: str, said: Mapping[str, str], name: str) -> int:
+    """The value of `tistream.{name}` as an integer below 2^63. Raises CorruptObject."""
+    text = footer_text(key, said, name)
     if not _DECIMAL.fullmatch(text) or int(text) >= 2**63:
         raise CorruptObject(key, f"tistream.{name} {text[:40]!r} is not a decimal integer")
     return int(text)
@@ -284,14 +289,15 @@ def decode_groups(
     columns: Sequence[str] | None = None,
     added_max: int = unpacking.ADDED_BYTES_MAX,
     bytes_max: int | None = None,
+    schema: pa.Schema = SCHEMA,
 ) -> pa.Table:
-    """Decode row groups in the order of `indexes`, to all columns of SCHEMA or only `columns`, in SCHEMA's order.
+    """Decode row groups in the order of `indexes`, to all columns of `schema` or only `columns`, in its order.
 
-    Columns that the file lacks are null. Columns that SCHEMA lacks are left out. Raises CorruptObject, also if
+    Columns that the file lacks are null. Columns that `schema` lacks are left out. Raises CorruptObject, also if
     encodings add more than `added_max` bytes to the expected size (tistream.format.unpacking), or if the result takes
     more than `bytes_max`.
     """
-    wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
+    wanted = pa.schema([column for column in schema if columns is None or column.name in columns])
     present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
     try:
         names = [name for name in wanted.names if name in present]

@@ -22,6 +22,7 @@ import zstandard
 
 from tistream import arrow_ipc
 from tistream.errors import CorruptObject
+from tistream.format.backfill.basis import Basis
 from tistream.format.run import Index, IndexPart
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.format.source_file import SourceFile
@@ -195,6 +196,7 @@ class Manifest:
     flushed_ts: int
     segments: tuple[SegmentRef, ...] = ()
     live_segments: tuple[SegmentRef, ...] | None = None
+    basis: Basis | None = None  # in checkpoint manifests
     pending: tuple[PendingPart, ...] = ()
     positions: dict[int, tuple[ChainPosition, ...]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
@@ -224,6 +226,7 @@ def encode(manifest: Manifest) -> bytes:
         "span": [manifest.span.start.hex(), manifest.span.end.hex()],
         "segments": [segment.to_json() for segment in manifest.segments],
         "live_segments": None if live is None else [segment.to_json() for segment in live],
+        "basis": None if manifest.basis is None else manifest.basis.to_json(),
         "pending": [part.to_json() for part in manifest.pending],
         "positions": {
             str(store): [[chain.first_ts, chain.at_ts] for chain in chains]
@@ -278,6 +281,7 @@ def decode(key: str, data: bytes) -> Manifest:
         span=KeySpan(*map(bytes.fromhex, header["span"])),
         segments=tuple(map(SegmentRef.from_json, header["segments"])),
         live_segments=None if live is None else tuple(map(SegmentRef.from_json, live)),
+        basis=Basis.from_json(header["basis"]) if header.get("basis") else None,
         pending=tuple(map(PendingPart.from_json, header["pending"])),
         positions={
             int(store): tuple(ChainPosition(*chain) for chain in chains)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tistream.errors import CorruptObject, InvariantBroken
 from tistream.format import run
+from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
 from tistream.format.run import Index, RunRef
 from tistream.format.segment import SegmentRef
@@ -24,6 +25,7 @@ class TaskView:
     state: Manifest | None = None  # the newest with state: one of any kind but a claim
     segments: tuple[SegmentRef, ...] = ()  # live, in commit order
     index: Index = ()  # the version index; empty before its first run
+    basis: Basis = NO_BASIS  # of the newest checkpoint
 
     @property
     def runs(self) -> tuple[RunRef, ...]:
@@ -64,7 +66,7 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
             index is invalid (run.check_index).
     """
     number, epoch, flushed_ts = view.number, view.epoch, view.flushed_ts
-    last, state = view.last, view.state
+    last, state, basis = view.last, view.state, view.basis
     segments: list[SegmentRef] | None = None
     index = view.index
     for manifest in manifests:
@@ -85,10 +87,10 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
                 run.check_index(manifest.index, manifest.span, flushed_ts, index)
                 index = manifest.index
             if manifest.live_segments is not None:
-                segments = list(manifest.live_segments)
+                segments, basis = list(manifest.live_segments), manifest.basis or NO_BASIS
             elif manifest.segments:
                 segments = list(view.segments) if segments is None else segments
                 segments.extend(manifest.segments)
         number, epoch, last = manifest.number, manifest.task_epoch, manifest
     live = view.segments if segments is None else tuple(segments)
-    return TaskView(number, epoch, flushed_ts, last, state, live, index)
+    return TaskView(number, epoch, flushed_ts, last, state, live, index, basis)

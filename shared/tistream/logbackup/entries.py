@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
+from tistream.decode.mvcc import mvcc_kernel as mvcc
 from tistream.errors import CorruptObject
-from tistream.logbackup import kernels
-from tistream.logbackup.kernels import I64, U8
+from tistream.logbackup.kernels import I64, U8, entry_places
 from tistream.logbackup.metadata import Slice
 from tistream.model.ts import Window
 
@@ -83,7 +83,7 @@ class _Keys:
         """The raw keys of some entries."""
         offsets = _offsets(self.raw_length[rows])
         out = np.empty(offsets[-1], np.uint8)
-        kernels.copy_raw_keys(self.data, self.key_at, rows, offsets, out)
+        mvcc.copy_raw_keys(self.data, self.key_at, rows, offsets, out)
         return _binary(offsets, out)
 
 
@@ -98,7 +98,7 @@ def changes(slice_: Slice, plain: bytes, window: Window) -> pa.Table:
     short = put & (found.short_at >= 0)
     offsets = _offsets(np.where(short, found.short_length, 0))
     out = np.empty(offsets[-1], np.uint8)
-    kernels.copy_bytes(keys.data, found.short_at, offsets, out)
+    mvcc.copy_bytes(keys.data, found.short_at, offsets, out)
     raw = keys.raw(rows)
     _check_bounds(slice_, raw)
     return pa.Table.from_arrays(
@@ -125,7 +125,7 @@ def values(slice_: Slice, plain: bytes, start_ts: I64) -> pa.Table:
         rows = np.zeros(0, np.int64)
     offsets = _offsets(keys.value_length[rows])
     out = np.empty(offsets[-1], np.uint8)
-    kernels.copy_bytes(keys.data, keys.value_at[rows], offsets, out)
+    mvcc.copy_bytes(keys.data, keys.value_at[rows], offsets, out)
     return pa.Table.from_arrays([keys.raw(rows), pa.array(keys.ts[rows]), _binary(offsets, out)], schema=VALUES)
 
 
@@ -161,12 +161,12 @@ def _commits(slice_: Slice, keys: _Keys, window: Window) -> _Commits:
     count = slice_.entries
     kind, source = np.empty(count, np.uint8), np.empty(count, np.int64)
     start_ts, short_at, short_length = (np.empty(count, np.int64) for _ in range(3))
-    status = kernels.write_records(
+    status = mvcc.parse_write_records(
         keys.data, keys.value_at, keys.value_length, kind, start_ts, short_at, short_length, source
     )
     _check(slice_, status, "write record")
-    put = kind == kernels.PUT
-    rows = np.flatnonzero((put | (kind == kernels.DELETE)) & (keys.ts > window.low) & (keys.ts <= window.high))
+    put = kind == mvcc.PUT
+    rows = np.flatnonzero((put | (kind == mvcc.DELETE)) & (keys.ts > window.low) & (keys.ts <= window.high))
     return _Commits(rows, put[rows], start_ts[rows], short_at[rows], short_length[rows], source[rows])
 
 
@@ -181,8 +181,8 @@ def _keys(slice_: Slice, plain: bytes) -> _Keys:
     data = np.frombuffer(plain, np.uint8)
     count = slice_.entries
     key_at, key_length, value_at, value_length, raw_length, ts = (np.empty(count, np.int64) for _ in range(6))
-    _check(slice_, kernels.entry_places(data, key_at, key_length, value_at, value_length), "framing")
-    _check(slice_, kernels.key_versions(data, key_at, key_length, raw_length, ts), "key")
+    _check(slice_, entry_places(data, key_at, key_length, value_at, value_length), "framing")
+    _check(slice_, mvcc.key_versions(data, key_at, key_length, raw_length, ts), "key")
     if int(ts.min()) < slice_.min_ts or int(ts.max()) > slice_.max_ts:
         raise CorruptObject(slice_.shown, "holds a timestamp outside of the bounds that its metadata states")
     return _Keys(data, key_at, raw_length, ts, value_at, value_length)

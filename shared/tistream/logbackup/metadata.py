@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.errors import CorruptObject, SourceRefused
-from tistream.logbackup import memcomparable, messages
+from tistream.format.br import messages
+from tistream.logbackup import memcomparable
 from tistream.model.ts import MAX_TS
 
 WRITE, DEFAULT = "write", "default"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tistream.errors import CorruptObject, SourceRefused
-from tistream.logbackup import messages
+from tistream.format.br import messages
 from tistream.model.ts import MAX_TS
 
 BACKUPMETA, BACKUP_LOCK = "backupmeta", "backup.lock"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 
 _PUSH = re.compile(
@@ -17,10 +18,13 @@ _PUSH = re.compile(
     r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
 )
 _OF_TENANT = re.compile(
-    r"(?:data_change_buffer|schema|served|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+    r"(?:data_change_buffer|base_buffer|schema|served|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})/"
 )
-_WRITTEN = re.compile(r"/(segment|pending|run)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
+_BACKFILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_REFUSED = re.compile(r"refused-(?P<number>[0-9]{8})")
+_CHUNK = re.compile(r"chunk-(?P<number>[0-9]{8})")
+_WRITTEN = re.compile(r"/(segment|pending|run|base)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
@@ -39,7 +43,7 @@ def push_prefix(tenant: TenantKey) -> str:
 def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
     """The prefixes of all objects of a tenant, and of no other tenant."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
-    own = (push_prefix(tenant), f"schema/{name}", f"served/{name}")
+    own = (push_prefix(tenant), f"base_buffer/{name}", f"schema/{name}", f"served/{name}")
     return (*own, *(f"committed/{spread:02x}/{name}" for spread in range(256)))
 
 
@@ -82,6 +86,56 @@ def log_release(tenant: TenantKey, number: int) -> str:
     return f"{push_prefix(tenant)}ingest/log-backup/{number:020d}"
 
 
+def backfill_prefix(tenant: TenantKey, backfill_id: str) -> str:
+    """The prefix of a backfill: its plan, its base chunks, and its end (docs/backfill.md). Raises InvalidRequest if the
+    id cannot be part of a key."""
+    if not _BACKFILL.fullmatch(backfill_id):
+        raise InvalidRequest(f"backfill_id {backfill_id[:80]!r} is not of the form {_BACKFILL.pattern}")
+    return f"base_buffer/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/backfill-{backfill_id}/"
+
+
+def backfill_plan(tenant: TenantKey, backfill_id: str) -> str:
+    """The plan of a backfill."""
+    return f"{backfill_prefix(tenant, backfill_id)}plan"
+
+
+def backfill_done(tenant: TenantKey, backfill_id: str) -> str:
+    """The end of a backfill: no more chunks come."""
+    return f"{backfill_prefix(tenant, backfill_id)}done"
+
+
+def chunk_prefix(tenant: TenantKey, backfill_id: str) -> str:
+    """The prefix of a backfill's chunks. Other objects beside them are not LISTed."""
+    return f"{backfill_prefix(tenant, backfill_id)}chunk-"
+
+
+def base_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
+    """Chunk `number` (>= 0) of a backfill."""
+    return f"{chunk_prefix(tenant, backfill_id)}{number:08d}"
+
+
+def refused_prefix(tenant: TenantKey, backfill_id: str) -> str:
+    """The prefix of the objects that record refused chunks."""
+    return f"{backfill_prefix(tenant, backfill_id)}refused-"
+
+
+def refused_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
+    """The object that records why chunk `number` is never taken."""
+    return f"{refused_prefix(tenant, backfill_id)}{number:08d}"
+
+
+def parse_refused_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
+    """The number of the chunk that such an object is about; None for any other name."""
+    found = _REFUSED.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
+    return None if found is None else int(found["number"])
+
+
+def parse_base_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
+    """The number of a chunk of this backfill; None for any other name."""
+    found = _CHUNK.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
+    return None if found is None else int(found["number"])
+
+
 def task_prefix(tenant: TenantKey, task_id: int) -> str:
     """The prefix of everything that a task writes.
 
@@ -104,14 +158,14 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
     return f"{task_prefix(tenant, task_id)}manifest/"
 
 
-def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
-    """The key prefixes of a task's data: segments, pending parts, and runs of the version index."""
+def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, ...]:
+    """The key prefixes of a task's data: segments, pending parts, runs of the version index, and base runs."""
     prefix = task_prefix(tenant, task_id)
-    return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/"
+    return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/", f"{prefix}base/"
 
 
 def epoch_of(key: str) -> int | None:
-    """The epoch under which a segment, pending part or run was written; None for any other name."""
+    """The epoch under which a segment, pending part, run or base run was written; None for any other name."""
     found = _WRITTEN.search(key)
     return None if found is None else int(found["epoch"])
 
@@ -139,6 +193,11 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
     """An object of a run of the version index, written under `epoch` by the job `nonce`."""
     return f"{task_prefix(tenant, task_id)}run/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def base_run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
+    """A base run written under `epoch` by the job `nonce`."""
+    return f"{task_prefix(tenant, task_id)}base/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def served(tenant: TenantKey) -> str:

@@ -41,6 +41,7 @@ class TableName(Wire):
     name: str
     table_id: Id
     schema_version: Version
+    base_ts: str | None = Field(description="the ts from which on all rows can be read; null: some are not known")
 
 
 class TableNames(Wire):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field, RootModel
 
 from tistream.wire.sorter import Wire
 
@@ -47,6 +47,25 @@ class RowChange(Wire):
     old_row: Columns | None = Field(description="null if there was no row")
 
 
+class ReadRow(Wire):
+    """One row of a snapshot, between `snapshot_begin` and `snapshot_end`: as SELECT shows it at the snapshot's ts."""
+
+    type: Literal["row"]
+    op: Literal["read"]
+    commit_ts: Stamp | None = Field(description="of the row's last change; null: a backfill that does not state it")
+    database: str
+    table: str
+    table_id: Id
+    schema_version: Version
+    key: Columns
+    row: Columns
+    old_row: None
+
+
+class Row(RootModel[Annotated[RowChange | ReadRow, Field(discriminator="op")]]):
+    """A changed row or, with op `read`, a row of a snapshot."""
+
+
 class DdlChange(Wire):
     """One DDL job, at the first commit_ts at which SELECT shows it."""
 
@@ -69,10 +88,32 @@ class Resolved(Wire):
 
 
 class Continue(Wire):
-    """The page ended inside a commit_ts, which has more events than `limit`."""
+    """The page ended inside a commit_ts, which has more events than `limit`, or inside a snapshot."""
 
     type: Literal["continue"]
     cursor: str
 
 
-CHANGES = (RowChange, DdlChange, Resolved, Continue)
+class SnapshotBegin(Wire):
+    """The first line of a pull with `snapshot`: rows as of `snapshot_ts` follow."""
+
+    type: Literal["snapshot_begin"]
+    snapshot_ts: Stamp
+
+
+class SnapshotEnd(Wire):
+    """All rows as of `snapshot_ts` were sent. A `resolved` line follows, whose cursor continues with the changes."""
+
+    type: Literal["snapshot_end"]
+    snapshot_ts: Stamp
+
+
+LINES: dict[str, type[BaseModel]] = {
+    "row": Row,
+    "ddl": DdlChange,
+    "resolved": Resolved,
+    "continue": Continue,
+    "snapshot_begin": SnapshotBegin,
+    "snapshot_end": SnapshotEnd,
+}
+"""The models by the member `type` of a line."""

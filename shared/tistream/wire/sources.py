@@ -30,7 +30,8 @@ class AddSource(StrictRequest):
 
 class SourceRow(Wire):
     """A source as the meta database has it. snapshot_ts: of the tenant. index_keys: whether its index entries are kept;
-    null: the setting of the service. paused: the tenant is."""
+    null: the setting of the service. paused: the tenant is. rows_wait: why the rows of its full backup are not in the
+    tenant yet, before which nothing is released; null if they are, or without one."""
 
     cluster_id: str
     tenant_id: str
@@ -42,6 +43,7 @@ class SourceRow(Wire):
     snapshot_ts: int | None = None
     index_keys: bool | None = None
     paused: bool = False
+    rows_wait: str | None = None
 
 
 class SourceRows(Wire):

@@ -23,7 +23,7 @@ from tistream.storage import layout
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RetireStore, StoreRoute
 from tistream.wire.sorter import StoreNeed
-from tistream_api.routes.store_retirement import taken_ts
+from tistream_api.status.store_retirement import taken_ts
 from tistream_dispatcher.delivery.delivery import Resync
 from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics

@@ -11,6 +11,7 @@ from support.access_calls import calls
 from support.http_world import CLOCK
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
+from tistream.wire.backfills import StartBackfill
 from tistream.wire.sources import AddSource
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
@@ -34,6 +35,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "SetQuotas": SetQuotas,
     "SetRetention": meta.SetRetention,
     "SplitTask": meta.SplitTask,
+    "StartBackfill": StartBackfill,
     "UndoTransactions": UndoBody,
 }
 

@@ -7,7 +7,7 @@ import pytest
 from support.split_world import SplitWorld
 from support.tiny_tenant import TinyTenant, prewrite, watermark, whole
 from tistream.errors import InvalidRequest
-from tistream_api.routes.store_retirement import taken_ts
+from tistream_api.status.store_retirement import taken_ts
 
 TINY = TinyTenant()
 

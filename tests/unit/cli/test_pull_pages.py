@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+import typer
 
 from tistream_cli.client import changes_path, split_lines, tenant_path
-from tistream_cli.pull.format import PullRequest
+from tistream_cli.pull.format import PullFormat, PullRequest, check_snapshot
 from tistream_cli.pull.pull import Progress, is_over, page_parameters
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
@@ -57,6 +58,49 @@ def test_end_and_follow_are_handed_on() -> None:
         "wait_ms": "10000",
     }
     assert page_parameters(PullRequest("7", "a", follow=True), Progress(), "1") == {"start_ts": "1", "follow": "true"}
+
+
+BEGIN = b'{"type":"snapshot_begin","snapshot_ts":"7"}'
+READ = b'{"type":"row","op":"read","commit_ts":"5"}'
+END = b'{"type":"snapshot_end","snapshot_ts":"7"}'
+
+
+def test_the_pages_of_a_snapshot_have_its_parameters_until_its_end() -> None:
+    request = PullRequest("7", "a", end_ts="9", events="rows", snapshot="now")
+    progress = Progress(snapshot="now")
+    assert page_parameters(request, progress, "0") == {"snapshot": "now", "limit": "10000"}
+    progress.see(BEGIN)
+    progress.see(READ)
+    assert page_parameters(request, progress, "0") == {"snapshot": "7", "limit": "10000"}, "not another snapshot"
+    progress.see(CONTINUE)
+    assert page_parameters(request, progress, "0") == {"cursor": "c8", "limit": "10000"}
+    assert not is_over(request, progress, got_events=True)
+    progress.see(END)
+    progress.see(RESOLVED)
+    after = {"cursor": "c7", "limit": "10000", "end_ts": "9", "wait_ms": "10000", "events": "rows"}
+    assert page_parameters(request, progress, "0") == after
+
+
+def test_a_limit_counts_the_rows_of_a_snapshot() -> None:
+    request = PullRequest("7", "a", limit=3, snapshot="now")
+    progress = Progress(snapshot="now")
+    for line in (BEGIN, READ, READ):
+        progress.see(line)
+    assert page_parameters(request, progress, "0") == {"snapshot": "7", "limit": "1"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "form", "squash"),
+    [
+        (PullRequest("7", "a", snapshot="now", start_ts="1"), PullFormat.NDJSON, False),
+        (PullRequest("7", "a", snapshot="now", cursor="c"), PullFormat.NDJSON, False),
+        (PullRequest("7", "a", snapshot="now"), PullFormat.ARROW, False),
+        (PullRequest("7", "a", snapshot="now"), PullFormat.NDJSON, True),
+    ],
+)
+def test_what_does_not_go_with_a_snapshot_is_refused(request_: PullRequest, form: PullFormat, squash: bool) -> None:
+    with pytest.raises(typer.BadParameter):
+        check_snapshot(request_, form, squash=squash)
 
 
 def test_names_are_percent_encoded() -> None:

@@ -170,6 +170,29 @@ def test_a_release_waits_until_the_pool_has_the_one_before() -> None:
     assert world.found()[-1] == (row_key(5, 1), S + 15, 1, b"v", b"v")
 
 
+def test_the_first_release_waits_for_the_rows_from_before_the_log() -> None:
+    """Its old values come from them, also in the first release."""
+    world = World()
+    world.log.flush(Part([put(1, S + 5, b"new"), (row_key(5, 2), S + 6, record(DELETE, S + 4))]))
+    world.log.checkpoint(S + 10)
+    world.source.rows_wait = "backfill b1 is not finished"
+    with pytest.raises(SourceHeld, match="b1"):
+        world.source.step()
+    assert world.source.seen.waits_for == "backfill b1 is not finished"
+    assert world.watermarks() == []
+    world.pool.base = {row_key(5, 1): b"old", row_key(5, 2): b"gone"}
+    world.source.rows_wait = None
+    assert world.source.step()
+    assert world.found() == [
+        (row_key(5, 1), S + 5, 1, b"new", b"old"),
+        (row_key(5, 2), S + 6, 2, None, b"gone"),
+    ]
+    world.log.flush(Part([put(1, S + 15, b"newer")]))
+    world.log.checkpoint(S + 20)
+    world.source.rows_wait = "another backfill runs"
+    assert world.source.step(), "after the first release it no longer matters"
+
+
 def test_an_object_that_is_gone_stops_the_source_and_says_why() -> None:
     for safe_point, migrations, reason in (
         (S + 30, False, "truncated to 1030"),

@@ -8,7 +8,8 @@ import pytest
 
 from support.log_bytes import PUT, Log, Part, record, row_key
 from tistream.errors import CorruptObject, SourceRefused
-from tistream.logbackup import memcomparable, messages, meta_name, metadata, prefix
+from tistream.format.br import messages
+from tistream.logbackup import memcomparable, meta_name, metadata, prefix
 from tistream.logbackup.meta_name import MetaName
 from tistream.logbackup.metadata import PLAIN_BYTES_MAX
 

@@ -14,11 +14,13 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.backfills import BackfillSource
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import TenantRoute
 from tistream.wire.tokens import Grant, StoreToken
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
+from tistream_meta.backfills.backfill_book import BackfillBook
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Store
@@ -34,7 +36,7 @@ QUIET_MS, DAY_MS = 60_000, 24 * HOUR_MS
 
 def objects_of(key: TenantKey) -> list[str]:
     """One of each kind."""
-    segment, pending, run = (prefix + "0000000001-ab-0001.parquet" for prefix in layout.data_prefixes(key, 1))
+    segment, pending, run, base = (prefix + "0000000001-ab-0001.parquet" for prefix in layout.data_prefixes(key, 1))
     return [
         layout.schema_snap(key),
         layout.change_file(key, 3, 17),
@@ -43,8 +45,11 @@ def objects_of(key: TenantKey) -> list[str]:
         layout.manifest(key, 999, 5),  # of a task that no row names any more
         layout.floor(key, 1),
         segment,
+        layout.backfill_plan(key, "b1"),
+        layout.base_chunk(key, "b1", 0),
         pending,
         run,
+        base,
         layout.schema_log(key, 1),
         layout.schema_floor(key),
     ]
@@ -85,6 +90,8 @@ class World:
             )
             self.repository.usage.take(UsageReport(node_id=f"api-{number}", instance="i", counted=[counted]))
         self.begin("meta-1")
+        for key in (ACME, *OTHERS):
+            self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""

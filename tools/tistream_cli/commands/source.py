@@ -17,6 +17,8 @@ def add_source(client: ApiClient, cluster: str, tenant: str, url: str, br_full: 
     body = {"kind": "log-backup", "url": url, "snapshot": snapshot}
     added = client.call("POST", tenant_path(cluster, tenant, "sources"), body)
     sys.stdout.write(f"source {added['source_id']} of tenant {cluster}/{tenant} added\n")
+    if br_full is not None:
+        sys.stdout.write("the backfill of all tables has begun: tistream backfill list\n")
 
 
 def remove_source(client: ApiClient, cluster: str, tenant: str, source: str) -> None:

@@ -25,7 +25,10 @@ def source_add(
     log_backup: Annotated[str, typer.Option(help="Prefix given to `br log start`, as s3://bucket/prefix.")],
     br_full: Annotated[
         str | None,
-        typer.Option(help="A full backup of BR with the schema. Default: the schema_snap that was pushed."),
+        typer.Option(
+            help="A full backup of BR: gives the schema, and the rows from before the log. Default: the schema_snap "
+            "that was pushed, and no rows."
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:

@@ -39,6 +39,7 @@ class PullRequest:
     limit: int | None = None
     follow: bool = False
     events: str | None = None  # the parameter `events`; None: the API's default
+    snapshot: str | None = None  # begin with the rows as of this time, as the API takes it
 
 
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
@@ -58,6 +59,14 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
         raise typer.BadParameter(f"is required with --format arrow: {choices}", param_hint="--events")
     if form is PullFormat.ARROW and request.events == PullEvents.ROWS and request.table is None:
         raise typer.BadParameter("rows with --format arrow needs --table", param_hint="--events")
+
+
+def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
+    """Raise typer.BadParameter if an option does not go with --snapshot."""
+    if request.start_ts is not None or request.cursor is not None or squash:
+        raise typer.BadParameter("cannot be used with --start-ts, --cursor or --squash", param_hint="--snapshot")
+    if form is not PullFormat.NDJSON:
+        raise typer.BadParameter("needs --format ndjson", param_hint="--snapshot")
 
 
 def check_squash(request: PullRequest, form: PullFormat) -> None:

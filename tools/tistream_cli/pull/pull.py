@@ -33,6 +33,7 @@ class Progress:
     cursor: str | None = field(default=None, repr=False)
     last_type: str = ""
     after_cursor: int = 0  # number of events since the cursor, which an answer from there repeats
+    snapshot: str | None = None  # while the rows of a snapshot come: its time, or its ts once that is known
 
     @property
     def events(self) -> int:
@@ -60,6 +61,10 @@ class Progress:
         if self.last_type == "ddl":
             self.ddls += 1
             self.after_cursor += 1
+        elif self.last_type == "snapshot_begin":
+            self.snapshot = event["snapshot_ts"]  # not `now`: after a lost connection the same rows come again
+        elif self.last_type == "snapshot_end":
+            self.snapshot = None
         elif self.last_type in ("resolved", "continue"):
             self.cursor, self.after_cursor = event["cursor"], 0
             self.resolved_ts = event.get("resolved_ts", self.resolved_ts)
@@ -78,11 +83,11 @@ def pull(
     Raises CliError, also if an answer ends before its last line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
-    progress = Progress(cursor=request.cursor)
+    progress = Progress(cursor=request.cursor, snapshot=request.snapshot)
     start_ts = request.start_ts
     said = ""
     while True:
-        before, repeated = progress.events, progress.after_cursor
+        before, repeated, in_snapshot = progress.events, progress.after_cursor, progress.snapshot is not None
         try:
             for line in client.lines(path, page_parameters(request, progress, start_ts or "0")):
                 if repeated:
@@ -100,7 +105,7 @@ def pull(
             continue
         except Gone as error:
             earliest_ts = error.extra.get("earliest_ts")
-            if start_ts is not None or progress.cursor is not None or earliest_ts is None:
+            if start_ts is not None or progress.cursor is not None or in_snapshot or earliest_ts is None:
                 raise CliError(str(error)) from error
             start_ts = str(earliest_ts)  # without a given start, begin at the earliest ts
             continue
@@ -108,12 +113,12 @@ def pull(
             raise CliError(str(error)) from error
         if progress.last_type not in ("resolved", "continue"):
             raise CliError("the answer is truncated before its last line; pull again from the last cursor")
-        if is_over(request, progress, got_events=progress.events > before):
+        if is_over(request, progress, got_events=in_snapshot or progress.events > before):
             return
 
 
 def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
-    """Whether the pull ends with the last page. `got_events`: the page had events."""
+    """Whether the pull ends with the last page. `got_events`: the page had events, or rows of a snapshot."""
     if request.limit is not None and progress.events >= request.limit:
         return True
     if request.follow or progress.last_type == "continue":
@@ -125,13 +130,18 @@ def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bo
 
 def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
     """The query parameters of the next page: from the cursor or, without one, from `start_ts`."""
+    left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
+    limit = str(min(left, _PAGE_EVENTS))
+    if progress.snapshot is not None:
+        return {"limit": limit} | (
+            {"snapshot": progress.snapshot} if progress.cursor is None else {"cursor": progress.cursor}
+        )
     params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
     if request.events is not None:
         params["events"] = request.events
     if request.follow:
         return {**params, "follow": "true"}
-    left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
-    params["limit"] = str(min(left, _PAGE_EVENTS))
+    params["limit"] = limit
     if request.end_ts is not None:
         params |= {"end_ts": request.end_ts, "wait_ms": _WAIT_MS}
     return params

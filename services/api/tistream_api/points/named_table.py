@@ -7,12 +7,14 @@ from typing import Any
 
 from tistream.decode.handle_bytes import NotAKey, handle_bound, handle_columns, handles_of, key_text
 from tistream.errors import AlreadyDiffers, InvalidRequest, UnknownName
-from tistream.model.span import KeySpan
+from tistream.model.base_cover import Hole
+from tistream.model.span import KeySpan, shown_key
 from tistream.pool.versions.plan import TableRange, record_prefix, records_of
 from tistream.schema.tidb.table import Table
 from tistream.schema.visible import TableVersion
 from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.table_rows import Shape
+from tistream_api.read.completeness import complete_from
 from tistream_api.read.cursor import Scope
 from tistream_api.read.source import TenantSource, not_kept
 
@@ -34,22 +36,21 @@ def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[Ta
     """Check that every row of these tables at `ts` is in the pool.
 
     Raises:
-        Gone: what the version index has folded is newer than `ts`.
+        Gone: the table is complete from a later ts on, or what the version index has folded is newer than `ts`.
         NotComplete: a table had rows before the pool's first version of its keys, and they have not been backfilled.
     """
+    shards = reads.shards()
     for version in versions:
-        shards = reads.over(version.head.physical_ids)
-        base_ts = max((shard.base_ts for shard in shards), default=0)
-        if ts < base_ts:
-            raise not_kept(ts, base_ts)
-        begins_ts = max((shard.begins_ts for shard in shards), default=0)
-        if source.older_than(version.head.physical_ids, begins_ts):
+        found = complete_from(source, shards, version.head.physical_ids)
+        if isinstance(found, Hole):
             name = f"{version.database}.{version.head.name}"
             raise NotComplete(
-                f"table {name} existed before the pool's first version of its rows, and has not been backfilled; "
-                "pull its changes, or run a backfill",
+                f"table {name} existed before the pool's first version of its rows, and keys from "
+                f"{shown_key(found.span.start)} on have not been backfilled; pull its changes, or run a backfill",
                 {"table": name},
             )
+        if ts < found:
+            raise not_kept(ts, found)
 
 
 class NotComplete(AlreadyDiffers):

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tistream.errors import InvalidRequest
 from tistream_api.read.cursor import Scope, bad_cursor, seal, unseal
 
 _HEAD = struct.Struct(">B12sqqBq")
@@ -22,6 +23,7 @@ class Kind(IntEnum):
     ROWS = 0x81
     DIFF = 0x82
     SQUASH = 0x83
+    SNAPSHOT = 0x84
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,14 @@ class PointPosition:
 def encode(kind: Kind, scope: Scope, at: PointPosition) -> str:
     """The cursor's text, which is valid for this kind and scope alone."""
     return seal(_HEAD.pack(kind, scope.digest(), at.low_ts, at.high_ts, at.phase, at.table_id) + at.key)
+
+
+def is_snapshot(text: str) -> bool:
+    """Whether a text is the cursor of a pull with a snapshot, of whatever scope."""
+    try:
+        return unseal(text)[:1] == bytes((Kind.SNAPSHOT,))
+    except InvalidRequest:
+        return False
 
 
 def decode(kind: Kind, scope: Scope, text: str) -> PointPosition:

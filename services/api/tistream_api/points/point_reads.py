@@ -18,20 +18,21 @@ from tistream_api.encode.shown_names import ShownNames
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import RowsPage
 from tistream_api.points.named_table import check_complete, ranges_asked, shape_of, table_at
-from tistream_api.points.net_changes import parts_between
-from tistream_api.points.net_page import NetPage, NetPart, diff_parts
+from tistream_api.points.net.net_changes import parts_between
+from tistream_api.points.net.net_page import NetPage, NetPart, diff_parts
+from tistream_api.points.net.squash import squash_parts
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
-from tistream_api.points.squash import squash_parts
+from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.read.cursor import Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.scan import Budget
-from tistream_api.request.point_queries import DiffAsk, HistoryAsk, RowsAsk
+from tistream_api.request.point_queries import DiffAsk, HistoryAsk, RowsAsk, SnapshotAsk
 from tistream_api.tenant.tenant_view import TenantView
 from tistream_api.tenant.times import Times
 
@@ -183,6 +184,26 @@ class PointReads:
             return squash_parts(before, after, versions, at.low_ts, at.high_ts, ddl=ask.events == "all")
 
         return self._net(view, scope, ask, asking, coding, Kind.SQUASH, parts)
+
+    def snapshot(self, view: TenantView, scope: Scope, ask: SnapshotAsk, asking: Asking, coding: str | None) -> Answer:
+        """The answer of a pull that begins with the rows as of a ts. Raises as `rows`."""
+
+        def pieces(admitted: Admitted) -> Iterator[Piece]:
+            if ask.cursor is not None:
+                at = point_cursor.decode(Kind.SNAPSHOT, scope, ask.cursor)
+                self.times.readable(view, "cursor", at.high_ts)
+            else:
+                at = PointPosition(0, self.times.readable(view, "snapshot", ask.ts))
+            tables = view.source.tables_at(at.high_ts, scope)
+            if not tables and not view.source.bears(scope, at.high_ts, at.high_ts):
+                raise UnknownName(f"nothing has this name at {at.high_ts}")
+            reads = self.pool_reads(view, at.high_ts)
+            check_snapshot(view.source, reads, tables, at.high_ts)
+            stopping, source = admitted.watched.stopping, view.source
+            page = SnapshotPage(scope, tables, at, ask.limit, source, reads, admitted.count, view.met, stopping)
+            return page.pieces()
+
+        return self._answer(view, scope.call, asking, coding, pieces)
 
     def _net(
         self,

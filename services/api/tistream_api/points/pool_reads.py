@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.lookup import newest_at, versions_of
-from tistream.pool.versions.plan import Shard, TableRange, records_of
+from tistream.pool.versions.plan import Shard, TableRange
 from tistream.pool.versions.reader import Opened, Reader, RunGroups, StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.storage.object_store import ObjectStore
@@ -81,11 +81,6 @@ class PoolReads:
                 replans = self._again(error, replans)
             else:
                 return
-
-    def over(self, ids: Iterable[int]) -> list[Shard]:
-        """The shards that may hold rows of these physical ids."""
-        spans = [records_of(one).span for one in ids]
-        return [shard for shard in self.shards() if any(shard.span.overlaps(span) for span in spans)]
 
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
         """versions.lookup.newest_at. Raises as `scan`."""

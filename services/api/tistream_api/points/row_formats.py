@@ -42,16 +42,12 @@ class NdjsonRows:
 
     def rows(self, rows: DecodedRows) -> Iterator[Piece]:
         """See RowEncoder."""
-        table = self._shape.version.table
-        key = object_parts(table.key_columns, rows.keys) if table.key_columns else [
-            Part('"_tidb_rowid":', Form.INT_TEXT, rows.keys[0])
-        ]  # fmt: skip
         groups = [
-            Group('{"type":"row","key":', key, brackets=True),
+            Group('{"type":"row","key":', key_parts(rows), brackets=True),
             Group(',"row":', object_parts(self._shape.columns, rows.columns), brackets=True),
-            Group("", [Part(',"commit_ts":"', Form.INT, pa.array(rows.commit_ts))]),
+            Group("", [Part(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
         ]
-        tail = f'","schema_version":"{self._shape.schema_version}"}}\n'
+        tail = f',"schema_version":"{self._shape.schema_version}"}}\n'
         for written in LineWriter(len(rows), groups, tail).write(PIECE_BYTES):
             yield written.data.tobytes()
 
@@ -59,6 +55,14 @@ class NdjsonRows:
         """See RowEncoder."""
         line = {"type": "end", "ts": str(self._shape.ts), "cursor": cursor}
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def key_parts(rows: DecodedRows) -> list[Part]:
+    """The members of the object `key` of each row."""
+    columns = rows.shape.version.table.key_columns
+    if columns:
+        return object_parts(columns, rows.keys)
+    return [Part('"_tidb_rowid":', Form.INT_TEXT, rows.keys[0])]
 
 
 class ArrowRows:
@@ -154,7 +158,7 @@ def row_schema(shape: Shape) -> pa.Schema:
         [
             pa.field("key", pa.struct(key), nullable=False),
             pa.field("row", pa.struct([field_of(column) for column in shape.columns]), nullable=False),
-            pa.field("commit_ts", pa.int64(), nullable=False),
+            pa.field("commit_ts", pa.int64()),  # null of a row from a backfill that did not state it
             pa.field("schema_version", pa.int64(), nullable=False),
         ],
         metadata={
@@ -174,7 +178,7 @@ def batch_of(rows: DecodedRows, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         _struct(schema.field("key").type, rows.keys, count),
         _struct(schema.field("row").type, rows.columns, count),
-        pa.array(rows.commit_ts),
+        rows.known_commit_ts,
         pa.repeat(pa.scalar(rows.shape.schema_version, pa.int64()), count),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -21,7 +21,7 @@ from tistream.pool.versions.merge import first_of_each, key_array
 from tistream.pool.versions.plan import record_prefix, records_of
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points.list_rows import undecodable
-from tistream_api.points.moved_rows import chosen, key_texts
+from tistream_api.points.net.moved_rows import chosen, key_texts
 from tistream_api.points.pool_reads import PoolReads
 from tistream_api.read.cursor import Scope
 from tistream_api.read.events import Events, Rows

@@ -15,6 +15,7 @@ from tistream.decode.json_text import render_objects
 from tistream.decode.kernels.arrow_buffers import number_array, one_array
 from tistream.decode.keys import int_handles
 from tistream.decode.rows import decode_rows
+from tistream.format.backfill.base_chunk import UNKNOWN_TS
 from tistream.pool.versions.merge import key_array
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
@@ -45,6 +46,11 @@ class DecodedRows:
 
     def __len__(self) -> int:
         return len(self.commit_ts)
+
+    @property
+    def known_commit_ts(self) -> pa.Array:
+        """The commit_ts of each row; null of a row from a backfill that did not state it."""
+        return pa.array(self.commit_ts, mask=self.commit_ts == UNKNOWN_TS)
 
     def slice(self, start: int, count: int) -> DecodedRows:
         """Consecutive rows."""

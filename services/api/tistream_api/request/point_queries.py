@@ -7,7 +7,7 @@ is guessed: an unknown, repeated, empty or malformed parameter is a 400 that nam
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -174,6 +174,36 @@ def squash_ask(query: bytes) -> DiffAsk:
     return _between(given, "start_ts", "end_ts")
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotAsk:
+    """The parameters of a pull that begins with a snapshot; `cursor` is where an earlier answer ended."""
+
+    ts: When
+    cursor: str | None
+    limit: int
+
+
+def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAsk | None:
+    """The parameters of a pull with `snapshot`, or with a cursor inside of one (`is_snapshot`); None for any other
+    pull, valid or not. Raises InvalidRequest."""
+    raw = dict(part.partition(b"=")[::2] for part in query.split(b"&"))
+    begun = b"cursor" in raw and is_snapshot(_text(raw[b"cursor"]))
+    if b"snapshot" not in raw and not begun:
+        return None
+    given = _taken(query, (*SNAPSHOT_PARAMETERS, *NOT_WITH_SNAPSHOT))
+    ts = when("snapshot", given.get("snapshot", NOW))
+    for name in NOT_WITH_SNAPSHOT:
+        if name in given:
+            raise _bad(name, "does not go with a snapshot: use it with the cursor that follows the snapshot's end")
+    if "snapshot" in given and "cursor" in given:
+        raise _bad("snapshot", "does not go with cursor, which holds it")
+    if _format(given) != FORMATS[0]:
+        raise _bad("format", f"of a snapshot is {FORMATS[0]} only; ListRows has the other formats")
+    return SnapshotAsk(ts, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX))
+
+
+SNAPSHOT_PARAMETERS = ("snapshot", "cursor", "limit", "format")
+NOT_WITH_SNAPSHOT = ("start_ts", "end_ts", "wait_ms", "follow", "events", "squash")
 SQUASH_PARAMETERS = ("squash", "start_ts", "end_ts", "cursor", "limit", "format", "events")
 PLAIN_PULL_PARAMETERS = ("wait_ms", "follow", "snapshot")
 SQUASH_EVENTS = ("all", "rows")

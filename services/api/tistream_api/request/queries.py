@@ -91,9 +91,15 @@ class PullQuery(QueryModel):
         "goes with squash=true until a `resolved`, and then without it",
     )
 
+    snapshot: OptionalText = Field(
+        default=None,
+        description="rows as of this time first (now, a TSO, an RFC 3339 time); the cursor after them continues with "
+        "every change above. 409 for a table whose rows are not known then: run a backfill",
+    )
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.squash:
+        if self.squash or self.snapshot is not None:
             return self  # point_queries.squash_ask has the rules, and reads times
         self._check_numbers()
         if (self.start_ts is None) == (self.cursor is None):

@@ -10,14 +10,14 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.wire.api import Problem
-from tistream.wire.changes import CHANGES
+from tistream.wire.backfills import PATTERN_MAX, TABLES_MAX
+from tistream.wire.changes import LINES
 from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
 from tistream.wire.sources import URL_MAX
 from tistream_api.encode.encoding import FORMATS
 
 _SCHEMAS = "#/components/schemas/{model}"
-_TYPES = ("row", "ddl", "resolved", "continue")
 LIMIT: dict[str, Any] = {
     "type": ["integer", "null"],
     "minimum": 0,
@@ -35,6 +35,7 @@ KMS_KEY_ID: dict[str, Any] = {
     "pattern": KMS_KEY_ID_PATTERN,
     "description": "id, alias or ARN of a key of the object store's key management; null: no key of its own",
 }
+_MODE: JsonSchemaMode = "serialization"
 _STAMP = {"type": "string", "pattern": "^[0-9]+$"}
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": _SCHEMAS.format(model="Problem")}}}
 _TOLD = {
@@ -42,7 +43,7 @@ _TOLD = {
     401: "no token, or one that is not valid",
     403: "the token does not grant this; that says nothing of what is there",
     404: "an unknown name",
-    409: "it is there, and differs",
+    409: "it is there, and differs; of a read: rows of the table are not known at this time, base_ts has since when",
     410: "the ts lies below the earliest one kept; earliest_ts says which",
     422: "a row that no schema can decode stands next; table, key and reason say which",
     429: "more than a limit allows; Retry-After",
@@ -50,7 +51,7 @@ _TOLD = {
 }
 
 # Models that no route's response_model names: FastAPI describes those alone
-_MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "serialization") for model in (Problem, *CHANGES)]
+_MODELS: list[type[BaseModel]] = [Problem, *LINES.values()]
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -61,27 +62,28 @@ def problems(*statuses: int) -> Responses:
     return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
 
 
-PULL_PROBLEMS = problems(400, 404, 410, 422, 429, 503)
-POINT_PROBLEMS = problems(400, 404, 409, 410, 422, 429, 503)
+PULL_PROBLEMS = POINT_PROBLEMS = problems(400, 404, 409, 410, 422, 429, 503)
 LIST_PROBLEMS = problems(400, 404, 410, 503)
 TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
 NOTIFY_PROBLEMS = problems(400, 503)
 OPERATE_PROBLEMS = problems(400, 404, 503)
 SOURCE_PROBLEMS = problems(400, 404, 409, 422, 503)
+CANCEL_PROBLEMS = problems(400, 404, 409, 503)
+BACKFILL_PROBLEMS = problems(400, 404, 409, 422, 503)
 TOKEN_PROBLEMS = problems(400, 404, 409, 503)
 
 
 def schemas() -> dict[str, Any]:
     """The schemas of the components that `problems` and `pull_doc` refer to."""
-    _, found = models_json_schema(_MODELS, ref_template=_SCHEMAS)
+    _, found = models_json_schema([(model, _MODE) for model in _MODELS], ref_template=_SCHEMAS)
     defined: dict[str, Any] = found["$defs"]
     return defined
 
 
 def pull_doc() -> dict[str, Any]:
     """openapi_extra of the three pulls."""
-    names = {name: _SCHEMAS.format(model=model.__name__) for name, model in zip(_TYPES, CHANGES, strict=True)}
+    names = {name: _SCHEMAS.format(model=model.__name__) for name, model in LINES.items()}
     line: dict[str, Any] = {
         "description": "one line; the last one is of type resolved or continue",
         "oneOf": [{"$ref": ref} for ref in names.values()],
@@ -142,6 +144,32 @@ def source_doc() -> dict[str, Any]:
     }
     kind = {"type": "string", "enum": ["log-backup"]}
     return json_doc({"kind": kind, "url": url, "snapshot": snapshot}, required=["kind", "url"])
+
+
+def backfill_doc() -> dict[str, Any]:
+    """openapi_extra of StartBackfill."""
+    text = {"type": "string", "maxLength": URL_MAX}
+    source = {
+        "type": "object",
+        "required": ["kind"],
+        "properties": {
+            "kind": {"type": "string", "enum": ["br-full", "push", "sql"]},
+            "url": {**text, "description": "of a full backup of BR (br-full)", "example": "s3://backups/full"},
+            "dsn_file": {**text, "description": "of kind sql, which is not supported yet"},
+            "threads": {"type": "integer", "minimum": 1, "maximum": 64},
+        },
+        "additionalProperties": False,
+        "description": "br-full: a full backup of BR; push: another program writes the plan and the chunks",
+    }
+    tables = {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": TABLES_MAX,
+        "items": {"type": "string", "maxLength": PATTERN_MAX},
+        "description": "patterns database.table, in which * and ? are wildcards",
+        "example": ["shop.*"],
+    }
+    return json_doc({"source": source, "tables": tables})
 
 
 def deletion_doc() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate
 from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
+from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.row_formats import MEDIA_TYPES
 from tistream_api.pull.admitted import Answer
@@ -138,10 +139,16 @@ Squash = Callable[[Request, TenantView, Scope], Response]
 
 
 def squashed(points: PointReads, guard: Gate) -> Squash:
-    """A function that answers a pull with squash=true."""
+    """A function that answers a pull with squash=true, or with a snapshot."""
 
     def answer(request: Request, view: TenantView, scope: Scope) -> Response:
-        ask = point_queries.squash_ask(request.scope["query_string"])
+        query = request.scope["query_string"]
+        snapshot = point_queries.snapshot_ask(query, point_cursor.is_snapshot)
+        if snapshot is not None:
+            coding = coding_of(request.headers.get("accept-encoding"), "ndjson")
+            begun = points.snapshot(view, scope, snapshot, asking_of(request, guard, view), coding)
+            return streamed(request, begun, coding, FORMATS["ndjson"].media_type)
+        ask = point_queries.squash_ask(query)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
         found = points.squash(view, scope, ask, asking_of(request, guard, view), coding)
         return streamed(request, found, coding, FORMATS[ask.format].media_type)

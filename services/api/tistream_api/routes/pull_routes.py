@@ -20,6 +20,7 @@ from tistream_api.admission.metering import part_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
+from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
 from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Scope
@@ -67,7 +68,8 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
     squash = squashed(points, guard)
 
     def answer(request: Request, query: PullQuery, view: TenantView, *names: str) -> Response:
-        if query.squash:
+        inside = query.cursor is not None and point_cursor.is_snapshot(query.cursor)
+        if query.squash or query.snapshot is not None or inside:
             return squash(request, view, Scope(view.tenant, *map(name_of, names)))
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)

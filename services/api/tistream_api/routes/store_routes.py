@@ -20,7 +20,7 @@ from tistream_api.request.bodies import Body, read
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.routes.pull_routes import TENANT
-from tistream_api.routes.store_retirement import taken_ts
+from tistream_api.status.store_retirement import taken_ts
 
 _STORE = re.compile(r"[0-9]{1,19}")
 _DISCARD = {"discard": {"type": "boolean", "example": False}}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.model.base_cover import Hole
 from tistream.model.ts import Window, from_physical_ms
 from tistream.schema.ddl_event import DdlEvent
 from tistream.wire.api import DatabaseList, DdlPage, ShownColumn, TableColumns, TableName, TableNames
 from tistream.wire.changes import DdlChange
 from tistream.wire.schema_views import column_views
 from tistream_api.encode.ndjson import ddl_object
+from tistream_api.read.completeness import complete_from
 from tistream_api.read.cursor import Scope
 from tistream_api.tenant.tenant_view import TenantView
 
@@ -34,11 +37,24 @@ class Lists:
         found = view.source.tables(at, database)
         if found is None:
             raise UnknownName(f"no database {database!r} at {at}")
+        physical = {
+            one.head.id: one.head.physical_ids for one in view.source.tables_at(at, Scope(view.tenant, database))
+        }
         tables = [
-            TableName(name=table.name, table_id=str(table.table_id), schema_version=str(table.schema_version))
+            TableName(
+                name=table.name,
+                table_id=str(table.table_id),
+                schema_version=str(table.schema_version),
+                base_ts=self._base_ts(view, physical.get(table.table_id, ())),
+            )
             for table in found
         ]
         return TableNames(ts=str(at), database=database, tables=tables)
+
+    def _base_ts(self, view: TenantView, physical_ids: Sequence[int]) -> str | None:
+        """The ts from which on all rows of a table can be read; None if some of them are not known."""
+        found = complete_from(view.source, view.shards(), physical_ids)
+        return None if isinstance(found, Hole) else str(max(found, view.earliest_ts()))
 
     def schema(self, view: TenantView, database: str, table: str, ts: int | None) -> TableColumns:
         """The answer of TableSchema. Raises UnknownName, Gone, InvalidRequest, Unavailable."""

@@ -88,6 +88,7 @@ class Source:
     rules: SourceRules = field(default_factory=SourceRules)
     open_log: Callable[[str], ObjectStore] = open_existing
     seen: Seen = field(default_factory=Seen)
+    rows_wait: str | None = None  # why the rows from before the log, which have the first old values, are not there yet
     _last: Release | None = None
     _open: tuple[Release, Taking | None] | None = None
     _catalog: Catalog | None = None
@@ -160,6 +161,9 @@ class Source:
         low, high = self.released_ts, self._checkpoint()
         if high <= low:
             return
+        if self._last is None and self.rows_wait is not None:
+            self.seen.waits_for = self.rows_wait
+            raise SourceHeld("sort", self.rows_wait)
         self._load(self._catalog)
         self._loaded = True
         self._check_safe_point(low)
@@ -257,7 +261,7 @@ class Source:
         if taking is None:
             taking = self._taking_of(release)
         pool = Pool((), self.identity.snapshot_ts)
-        if release.low > self.identity.snapshot_ts and (taking.writes or taking.late):
+        if taking.writes or taking.late:
             pool = self._pool(release.low)
         shards = tuple(self._shards(taking))
         results = self.runner.run(release.url, Job(self.identity.tenant, release, shards, pool))

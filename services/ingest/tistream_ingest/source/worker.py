@@ -34,6 +34,7 @@ class SourceWorker:
         released: Callable[[], None],
     ) -> None:
         self.row = row
+        source.rows_wait = row.rows_wait
         self._source, self._clock, self._poll_ms, self._wait_ms = source, clock, poll_ms, wait_ms
         self._released = released
         self._lock = new_lock()

@@ -18,7 +18,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, func, insert, select, true, update
 
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
@@ -27,7 +27,7 @@ from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
-from tistream_meta.database.audit_log import AuditLog
+from tistream_meta.database.audit_log import AuditLog, Write
 from tistream_meta.database.engine import DEFAULT_LIMITS, ConnectionLimits, now_ms, open_engine
 from tistream_meta.database.source_book import StoredSources
 from tistream_meta.database.tenant_ends import TenantEnds
@@ -69,6 +69,11 @@ class Repository:
     def open(cls, url: str, node_id: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Repository:
         """Open the database at `url`, as database.open_engine takes it."""
         return cls(open_engine(url, limits), node_id)
+
+    def book(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
+        """A further part of the repository: given its transactions, its writes as the owner, and the database's
+        clock."""
+        return make(self._transactions, self._write, self._now_ms)
 
     @property
     def owner_rev(self) -> int:

@@ -53,14 +53,22 @@ class StoredSources:
         return self._transactions.run(body)
 
     def add(
-        self, key: TenantKey, kind: str, url: str, snapshot: tuple[str, str | None], upstream_id: str
+        self,
+        key: TenantKey,
+        kind: str,
+        url: str,
+        snapshot: tuple[str, str | None],
+        upstream_id: str,
+        also: Callable[[Connection], None] = lambda _: None,
     ) -> tuple[Source, bool]:
-        """Add a source. Idempotent. Returns it, and whether it is new. Raises UnknownName, AlreadyDiffers."""
+        """Add a source. Idempotent. Returns it, and whether it is new; of a new one, `also` is part of the transaction.
+        Raises UnknownName, AlreadyDiffers."""
 
         def body(connection: Connection) -> tuple[Source, bool]:
             source, new = _add(connection, key, kind, url, snapshot, upstream_id, self._now_ms)
             if new:
                 audit_log.note(connection, self._now_ms, shown.source(source), None, shown.of_source(source))
+                also(connection)
             return source, new
 
         return self._write(body)

@@ -90,6 +90,20 @@ sources = Table(
     Column("removed_ms", BigInteger),  # null = it is read
 )
 
+backfills = Table(
+    "backfills",  # docs/backfill.md
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("backfill_id", String(63), primary_key=True),
+    Column("source", Text, nullable=False),  # JSON
+    Column("asked", Text, nullable=False),  # JSON: patterns of tables
+    Column("state", String(16), nullable=False),
+    Column("reason", Text),  # why it failed
+    Column("created_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger),  # null = it runs
+)
+
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
 COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
 

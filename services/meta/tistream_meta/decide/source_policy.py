@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from tistream.format.br.full_backup import FullBackup
 from tistream.logbackup.prefix import LogBackup
 from tistream.logbackup.release import STORE_ID
+from tistream.wire.backfills import BackfillRow
 from tistream_meta.decide.model import Source
+
+EVERY_TABLE = "*.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,8 @@ class SourceFacts:
 
     backup: of its prefix. snapshot_ts: of the tenant; None while it has none. released_ts: where the releases of the
     tenant's earlier sources ended; None without any. safe_point_ts: below it the log may be truncated. earlier: the
-    tenant's sources, removed ones too. stores: the ids of stores that push to the tenant.
+    tenant's sources, removed ones too. stores: the ids of stores that push to the tenant. full: the full backup with
+    the rows from before the log, if one is named.
     """
 
     backup: LogBackup
@@ -25,6 +30,7 @@ class SourceFacts:
     safe_point_ts: int
     earlier: Sequence[Source]
     stores: Collection[int]
+    full: FullBackup | None = None
 
 
 def refusal(facts: SourceFacts) -> str | None:
@@ -38,9 +44,19 @@ def refusal(facts: SourceFacts) -> str | None:
             f"stores push to the tenant already ({', '.join(map(str, pushing[:3]))}): a log backup would repeat their "
             "changes; register another tenant for it"
         )
+    if facts.full is not None and (reason := full_backup_refusal(facts.full, facts.snapshot_ts, {upstream})):
+        return reason
     if facts.snapshot_ts is None:
-        return "the tenant has no schema yet: push its schema_snap first, and wait until it was read"
-    begin = facts.snapshot_ts if facts.released_ts is None else facts.released_ts
+        return (
+            "the tenant has no schema yet: name a full backup of the cluster, or push the tenant's schema_snap first, "
+            "and wait until it was read"
+        )
+    return _gap(facts, facts.snapshot_ts)
+
+
+def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
+    """Why the log does not go on where the tenant begins, or where its earlier source ended."""
+    begin = snapshot_ts if facts.released_ts is None else facts.released_ts
     what = "the tenant's snapshot_ts" if facts.released_ts is None else "the released ts of its earlier source"
     if facts.backup.start_ts > begin:
         return (
@@ -53,3 +69,37 @@ def refusal(facts: SourceFacts) -> str | None:
             "register a tenant with a newer snapshot"
         )
     return None
+
+
+def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids: Collection[str]) -> str | None:
+    """Why a tenant's rows cannot come from a full backup; None if they can. upstream_ids: of the clusters that its log
+    backups are of."""
+    if others := sorted(set(upstream_ids) - {str(full.cluster_id)}):
+        return (
+            f"the full backup is of the cluster {full.cluster_id}, and the log backup of {others[0]}: name a full "
+            "backup of the same cluster"
+        )
+    if snapshot_ts is not None and full.end_version < snapshot_ts:
+        return (
+            f"the full backup is as of {full.end_version}, before the tenant's snapshot_ts {snapshot_ts}: changes "
+            "between them are in no log; take a newer one"
+        )
+    return None
+
+
+def rows_wait(source: Source, backfills: Sequence[BackfillRow]) -> str | None:
+    """Why a source may release nothing yet; None if it may.
+
+    An update's old value may be a row from before the log, so the backfill that began with the source must have ended:
+    finished, or cancelled by an operator who does without these values. `backfills`: of the tenant.
+    """
+    if source.snapshot_url is None:
+        return None
+    mine = [one for one in backfills if one.source.url == source.snapshot_url and EVERY_TABLE in one.tables]
+    if not mine or any(one.state in ("finished", "cancelled") for one in mine):
+        return None
+    newest = max(mine, key=lambda one: one.created_ms)
+    if newest.state == "running":
+        return f"backfill {newest.backfill_id} of the tenant's rows is not finished: `tistream backfill show` has more"
+    again = f"tistream backfill run --br-full {source.snapshot_url}"
+    return f"backfill {newest.backfill_id} of the tenant's rows failed: run it again with `{again}`"

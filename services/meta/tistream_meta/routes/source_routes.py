@@ -6,6 +6,8 @@ from fastapi import APIRouter, Request
 
 from tistream.model.ids import TenantKey
 from tistream.wire.sources import AddSource, SourceRow, SourceRows
+from tistream_meta.backfills.backfill_book import BackfillBook
+from tistream_meta.decide import source_policy
 from tistream_meta.decide.model import Source, Tenant
 from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.tenants.source_rules import SourceRules
@@ -42,7 +44,17 @@ def remove_source(request: Request, cluster_id: str, tenant_id: str, source_id: 
 @router.get("/upcall/v1/sources", operation_id="AllSources")
 def all_sources(request: Request) -> SourceRows:
     """The sources of all tenants, for the ingest service."""
-    return SourceRows(sources=[_row(*one) for one in _rules(request).repository.sources.every()])
+    book: BackfillBook = request.app.state.backfills
+    backfills = book.of_tenants()
+    found = _rules(request).repository.sources.every()
+    return SourceRows(
+        sources=[
+            _row(source, tenant).model_copy(
+                update={"rows_wait": source_policy.rows_wait(source, backfills.get(source.tenant, ()))}
+            )
+            for source, tenant in found
+        ]
+    )
 
 
 def _rules(request: Request) -> SourceRules:

@@ -7,11 +7,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlalchemy import Connection
+
 from tistream.errors import CommitConflict, CorruptObject, InvalidRequest, NotFoundYet, SourceRefused
+from tistream.format.br.full_backup import FullBackup
 from tistream.logbackup import metadata, prefix
 from tistream.logbackup.prefix import LogBackup
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backups.backup_reader import open_backup, read_schema_snap
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.release_log import ReleaseLog
 from tistream.wire.sources import AddSource
@@ -25,19 +29,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """objects: the platform's object store. open_log: opens another one by its URL.
-
-    schema_of: gives the schema_snap in a full backup of BR, from its object store. Raises SourceRefused, CorruptObject,
-    NotFoundYet. None: no full backup is read.
-    """
+    """objects: the platform's object store. open_log: opens another one by its URL. backfill: starts the backfill of
+    all tables of a tenant from the full backup at a URL, in the transaction that adds the source."""
 
     repository: Repository
     objects: ObjectStore
     open_log: Callable[[str], ObjectStore]
-    schema_of: Callable[[ObjectStore], bytes] | None = None
+    backfill: Callable[[Connection, TenantKey, str], object]
 
     def add(self, key: TenantKey, wanted: AddSource) -> Source:
-        """Add a source, after its bucket was looked at. Idempotent.
+        """Add a source, after its bucket was looked at, and start the backfill from its full backup. Idempotent.
 
         Raises:
             UnknownName: no such tenant.
@@ -59,17 +60,22 @@ class SourceRules:
             backup, safe_point_ts = self._look(wanted.url)
             newest = ReleaseLog(self.objects, key).newest()
             released_ts = None if newest is None else newest.high
-            schema = None if tenant.snapshot_ts is not None else self._schema(key, wanted)
-            snapshot_ts = tenant.snapshot_ts if schema is None else schema[0]
-            facts = SourceFacts(backup, snapshot_ts, released_ts, safe_point_ts, earlier, stores)
+            full, schema = self._full(key, wanted, begun=tenant.snapshot_ts is not None)
+            snapshot_ts = full.end_version if full is not None and schema is not None else tenant.snapshot_ts
+            facts = SourceFacts(backup, snapshot_ts, released_ts, safe_point_ts, earlier, stores, full)
             if reason := refusal(facts):
                 raise SourceRefused(reason)
             if schema is not None:
-                self._put_schema(key, schema[1])
+                self._put_schema(key, schema)
             upstream_id = str(backup.cluster_id)
         else:
             upstream_id = earlier[-1].upstream_id
-        source, new = self.repository.sources.add(key, wanted.kind, wanted.url, stated, upstream_id)
+
+        def backfill(connection: Connection) -> None:
+            if wanted.snapshot.url is not None:
+                self.backfill(connection, key, wanted.snapshot.url)
+
+        source, new = self.repository.sources.add(key, wanted.kind, wanted.url, stated, upstream_id, backfill)
         if new:
             log.info("source added", extra={"tenant": str(key), "source": source.source_id, "kind": source.kind})
         return source
@@ -85,27 +91,27 @@ class SourceRules:
             raise InvalidRequest("url: percent-encode characters that are not ASCII", {"parameter": "url"})
         if wanted.snapshot.kind == "br-full" and wanted.snapshot.url is None:
             raise InvalidRequest("snapshot br-full needs the url of the full backup", {"parameter": "snapshot"})
-        if wanted.snapshot.kind == "br-full" and self.schema_of is None:
-            raise SourceRefused(
-                "snapshot br-full is not supported by this version: push the tenant's schema_snap, and say "
-                '{"kind": "none"}'
-            )
         if wanted.snapshot.kind == "none" and wanted.snapshot.url is not None:
             raise InvalidRequest("snapshot of kind none takes no url: leave it out", {"parameter": "snapshot"})
+        if wanted.snapshot.url is not None and not wanted.snapshot.url.isascii():
+            raise InvalidRequest("url: percent-encode characters that are not ASCII", {"parameter": "snapshot"})
 
-    def _schema(self, key: TenantKey, wanted: AddSource) -> tuple[int, bytes] | None:
-        """The snapshot_ts and the schema_snap of the full backup that the request names; None without one."""
-        if self.schema_of is None or wanted.snapshot.url is None:
-            return None
+    def _full(self, key: TenantKey, wanted: AddSource, *, begun: bool) -> tuple[FullBackup | None, bytes | None]:
+        """The full backup that the request names, and its schema_snap unless the tenant has one (`begun`)."""
+        if wanted.snapshot.url is None:
+            return None, None
         try:
-            data = self.schema_of(self.open_log(wanted.snapshot.url))
-            return snapshot.parse(layout.schema_snap(key), data).snapshot_ts, data
+            opened = self.open_log(wanted.snapshot.url)
+            full = open_backup(opened)
+            if begun:
+                return full, None
+            schema = read_schema_snap(opened, full)
+            snapshot.parse(layout.schema_snap(key), schema)
         except NotFoundYet as error:
-            raise SourceRefused(f"{error}: {wanted.snapshot.url} is not the prefix of a full backup") from error
-        except SourceRefused:
-            raise
+            raise SourceRefused(f"{error}: the full backup at {wanted.snapshot.url} is not complete") from error
         except (CorruptObject, InvalidRequest) as error:
-            raise SourceRefused(str(error)) from error
+            raise SourceRefused(f"{wanted.snapshot.url}: {error}") from error
+        return full, schema
 
     def _put_schema(self, key: TenantKey, data: bytes) -> None:
         """Put the schema_snap, unless one has come meanwhile."""

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tistream.model.ids import TenantKey
 from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys
 from tistream_sorter.jobs import shard_io
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
@@ -107,6 +108,19 @@ class SparkRunner:
         packed = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
         return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
+
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+        """Take base chunks, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        url = self._url
+
+        def given(bundle: Iterable[bytes]) -> Iterator[BaseMade]:
+            for part in bundle:
+                yield shard_io.base(url, *pickle.loads(part))
+
+        keys = self._keys.told({unit.tenant for unit in units})
+        work = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
+        self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
+        return list(self._context.runJob(self._context.parallelize(work, len(work)), given))
 
     def close(self) -> None:
         """Stop Spark and its JVM."""

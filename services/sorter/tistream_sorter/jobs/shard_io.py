@@ -29,6 +29,8 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.storage.write_behind import WriteBehind
+from tistream_sorter.jobs.base_runs import base_guarded
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.index_merge import merge_guarded
 from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
@@ -71,6 +73,11 @@ def rewrite(url: str, keys: KeyIds, unit: Rewrite) -> Rewritten:
 def merge_index(url: str, keys: KeyIds, unit: IndexUnit) -> IndexResult:
     """Run one merge of the version index in a Spark task. The output is encrypted with `keys`."""
     return merge_guarded(_told(url, keys), unit)
+
+
+def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseMade:
+    """Take one base chunk in a Spark task. The output is encrypted with `keys`."""
+    return base_guarded(_told(url, keys), unit)
 
 
 def _told(url: str, keys: KeyIds) -> ObjectStore:

@@ -157,7 +157,7 @@ class Claims:
             manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
         view = manifests.claim(identity.task_epoch, nonce, self._clock.now_ms())
         if view.state is not None:
-            state = recovered_state(identity, view.state, view.segments, view.index, view.number)
+            state = recovered_state(identity, view)
         elif identity.parents:
             state = inherited_state(identity, [self._parent(identity, one) for one in identity.parents], view.number)
         else:

@@ -10,6 +10,7 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
@@ -34,6 +35,9 @@ class Runner(Protocol):
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
         """Run merges of the version index, beside the ticks; results in the order of `units`."""
+
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+        """Turn base chunks into base runs, beside the ticks."""
 
 
 class Trouble(Protocol):

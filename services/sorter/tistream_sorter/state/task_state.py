@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, Merging, PendingPart
+from tistream.format.backfill.basis import NO_BASIS, Basis
+from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Merging, PendingPart
 from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
+from tistream.format.task_view import TaskView
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
@@ -52,6 +53,7 @@ class TaskState:
     manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
     index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest
     resolved_ts that readers had received when this epoch began; no new row may appear at or below it.
+    basis: the rows before the log, from backfills.
     """
 
     identity: TaskIdentity
@@ -79,6 +81,7 @@ class TaskState:
     intake: IntakeCount = NOTHING_TAKEN
     served_ts: int = 0
     index: Index = ()
+    basis: Basis = NO_BASIS
     taken_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
 
     @property
@@ -125,22 +128,22 @@ def first_state(identity: TaskIdentity, number: int) -> TaskState:
     )
 
 
-def recovered_state(
-    identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], index: Index, number: int
-) -> TaskState:
-    """The state according to the newest state manifest. `number`: the last manifest of any kind."""
+def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
+    """The state according to the task's manifests, of which at least one has state."""
+    manifest = view.state
+    assert manifest is not None
     assert manifest.slices is not None
     assert manifest.waiting is not None
     return begun(
         TaskState(
             identity=identity,
-            number=number,
+            number=view.number,
             checkpoint=manifest.checkpoint,
             flushed_ts=manifest.flushed_ts,
             slices=SliceMap.from_tables(identity.span, manifest.slices, manifest.waiting),
             positions=dict(manifest.positions),
             pending=manifest.pending,
-            live_segments=tuple(live),
+            live_segments=view.segments,
             counters=dict(manifest.counters),
             written_ms=manifest.written_ms,
             stop_at=manifest.stop_at,
@@ -149,7 +152,8 @@ def recovered_state(
             schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,
             intake=manifest.intake,
-            index=index,
+            index=view.index,
+            basis=view.basis,
         )
     )
 

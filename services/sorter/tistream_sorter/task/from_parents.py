@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tistream.errors import InvariantBroken, Unavailable
+from tistream.format.backfill.basis import NO_BASIS, Basis, united
 from tistream.format.manifest import SEALED, Manifest, PendingPart
 from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
@@ -46,6 +47,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         positions=positions,
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
+        basis=united(_basis_of(view, identity.span) for view in parents),
         stop_at=seals[0].stop_at,  # rows between it and the watermark are flushed by the tick that lifts the stop
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
@@ -64,6 +66,13 @@ def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
         seal = _seal_of(view, identity)
         found.append((seal.span, view.index, max(identity.snapshot_ts, seal.retained_ts)))
     return version_index.inherited(identity.span, sorted(found, key=lambda one: one[0].start))
+
+
+def _basis_of(view: TaskView, span: KeySpan) -> Basis:
+    """What a sealed parent passes on to the child that holds `span`."""
+    assert view.last is not None
+    own = view.last.span.clip(span)
+    return NO_BASIS if own is None else view.basis.within(own)
 
 
 def _seal_of(view: TaskView, identity: TaskIdentity) -> Manifest:

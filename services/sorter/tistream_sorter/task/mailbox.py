@@ -16,6 +16,7 @@ from tistream.model.ts import MAX_TS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Hold
+from tistream_sorter.jobs.base_unit import BaseMade
 from tistream_sorter.jobs.index_unit import IndexUnit
 from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.state.damage import Damages
@@ -71,14 +72,14 @@ class Merged:
     written: Sequence[RunRef]
 
 
-# Rewritten: a compaction is complete
-Note = Keep | ReadThrough | FlushedByAll | NothingLeftOf | Wasted | Rewritten | Merged
+# Rewritten: a compaction is complete. BaseMade: a base chunk was taken, whose base and run the next manifest names
+Note = Keep | ReadThrough | FlushedByAll | NothingLeftOf | Wasted | Rewritten | Merged | BaseMade
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The notes as of one moment. `rewritten`, `merged` and `wasted` are handed over once; of the others the present
-    value counts."""
+    """The notes as of one moment. `rewritten`, `merged`, `based` and `wasted` are handed over once; of the others the
+    present value counts."""
 
     keep_ms: int | None
     read_ts: int
@@ -86,6 +87,7 @@ class Notes:
     nothing_left_of: frozenset[int]
     rewritten: list[Rewritten]
     merged: list[Merged]
+    based: list[BaseMade]
     wasted: list[str]
 
 
@@ -97,7 +99,7 @@ class Mailbox:
         self._files_max = files_max
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
-        self._notes = Notes(None, 0 if read_by_registry else MAX_TS, 0, frozenset(), [], [], [])
+        self._notes = Notes(None, 0 if read_by_registry else MAX_TS, 0, frozenset(), [], [], [], [])
         self._sent: SealOrder | None = None  # the order as it was given
         self._order: Order | None = None  # the same, if it can be obeyed
         self._in_turn = False
@@ -123,6 +125,8 @@ class Mailbox:
                     notes.rewritten.append(note)
                 case Merged():
                     notes.merged.append(note)
+                case BaseMade():
+                    notes.based.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
         """Set the owner's present order (None: none). For a new order that cannot be obeyed, return the reason."""
@@ -169,9 +173,9 @@ class Mailbox:
             return bool(self._inbox.files)
 
     def has_results(self) -> bool:
-        """Whether a compaction or a merge of the version index is complete that no turn has taken."""
+        """Whether a compaction, a merge of the version index or a base is complete that no turn has taken."""
         with self._lock:
-            return bool(self._notes.rewritten or self._notes.merged)
+            return bool(self._notes.rewritten or self._notes.merged or self._notes.based)
 
     def nothing_left_of(self) -> frozenset[int]:
         """Ancestors of which no object is left."""
@@ -200,7 +204,7 @@ class Mailbox:
         """Take the notes."""
         with self._lock:
             taken = self._notes
-            self._notes = replace(taken, rewritten=[], merged=[], wasted=[])
+            self._notes = replace(taken, rewritten=[], merged=[], based=[], wasted=[])
             return taken
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:

@@ -83,7 +83,7 @@ class Task:
 
     @property
     def to_settle(self) -> bool:
-        """Whether a compaction or a merge of the version index is complete that no manifest contains yet."""
+        """Whether a compaction, a merge of the version index or a base is complete that no manifest contains yet."""
         return self._mail.has_results() or self.state.restate
 
     @property

@@ -18,6 +18,7 @@ from tistream_sorter.task.mailbox import Mailbox
 from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.task.seal_orders import Order, Others, must_read, next_step, other_parents
 from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, needs_job, plan, rested, take
+from tistream_sorter.upkeep.base_plan import with_bases
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
 from tistream_sorter.upkeep.index_plan import IndexRules
@@ -119,8 +120,8 @@ class Turn:
                 vain += [run.key for run in merge.written]
             else:
                 state = found
-        self.state = state
-        return vain
+        self.state, useless = with_bases(state, notes.based)
+        return [*vain, *useless]
 
     def due(self, now_ms: int, wall_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
         """The next step: a tick to run, a manifest that only records progress, or nothing. `now_ms`: monotonic;

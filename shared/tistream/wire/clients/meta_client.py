@@ -11,6 +11,7 @@ from httpx import Response
 
 from tistream.concurrency import new_lock
 from tistream.errors import Superseded, Unavailable, UnknownName
+from tistream.wire.backfills import BackfillRow, BackfillRows, EndBackfill
 from tistream.wire.clients.client import HttpClient, parse
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.clients.route_merge import merged
@@ -115,6 +116,25 @@ class MetaClient:
             self._table = table = merged(self._table, told)
             self.seen = mark
             return table
+
+    def running_backfills(self) -> BackfillRows:
+        """The backfills of all tenants that run. Raises UnknownName if the meta server's version has none."""
+        return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/backfills", BackfillRows))
+
+    def backfill(self, cluster_id: str, tenant_id: str, backfill_id: str) -> BackfillRow:
+        """One backfill of a tenant. Raises UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}"
+        return self._of_any(lambda url: self._http.get(f"{url}{path}", BackfillRow))
+
+    def backfills_of(self, cluster_id: str, tenant_id: str) -> BackfillRows:
+        """The backfills of a tenant, newest first. Raises UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills"
+        return self._of_any(lambda url: self._http.get(url + path, BackfillRows))
+
+    def end_backfill(self, row: BackfillRow, end: EndBackfill) -> BackfillRow:
+        """Report that a backfill has finished or failed. Raises AlreadyDiffers if it has ended otherwise."""
+        path = f"/upcall/v1/clusters/{row.cluster_id}/tenants/{row.tenant_id}/backfills/{row.backfill_id}/end"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, end, BackfillRow))
 
     def usage(self, report: UsageReport) -> Accepted:
         """Report what tenants have used. Raises UnknownName if the meta server's version does not take reports."""

@@ -1,4 +1,4 @@
-"""The protobuf messages of a log backup, built at run time (kvproto `brpb`, docs/log-backup.md).
+"""The protobuf messages of full and log backups, built at run time (kvproto `brpb`).
 
 Only the fields that are read are declared. Unknown fields are ignored, as protobuf does, so messages of newer versions
 of TiKV can be read. All integers are read as uint64: a negative number becomes a huge one, which limits refuse.
@@ -61,12 +61,38 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
     "BackupMeta": (
         ("cluster_id", 1, _U64, _ONE, ""),
         ("cluster_version", 2, _TEXT, _ONE, ""),
+        ("files", 4, _MESSAGE, _MANY, "File"),
         ("start_version", 5, _U64, _ONE, ""),
         ("end_version", 6, _U64, _ONE, ""),
+        ("schemas", 7, _MESSAGE, _MANY, "Schema"),
+        ("is_raw_kv", 8, _U64, _ONE, ""),
+        ("version", 12, _U64, _ONE, ""),
+        ("file_index", 13, _MESSAGE, _ONE, "MetaFile"),
+        ("schema_index", 14, _MESSAGE, _ONE, "MetaFile"),
+        ("api_version", 18, _U64, _ONE, ""),
+        ("is_txn_kv", 21, _U64, _ONE, ""),
+    ),
+    "MetaFile": (
+        ("meta_files", 1, _MESSAGE, _MANY, "File"),
+        ("data_files", 2, _MESSAGE, _MANY, "File"),
+        ("schemas", 3, _MESSAGE, _MANY, "Schema"),
+    ),
+    "File": (  # not 12, cipher_iv, which is set in plain backups too
+        ("name", 1, _TEXT, _ONE, ""),
+        ("sha256", 2, _BYTES, _ONE, ""),
+        ("start_key", 3, _BYTES, _ONE, ""),
+        ("end_key", 4, _BYTES, _ONE, ""),
+        ("total_kvs", 8, _U64, _ONE, ""),
+        ("cf", 10, _TEXT, _ONE, ""),
+        ("size", 11, _U64, _ONE, ""),
+    ),
+    "Schema": (
+        ("db", 1, _BYTES, _ONE, ""),
+        ("table", 2, _BYTES, _ONE, ""),
     ),
     "Migration": (("truncated_to", 2, _U64, _ONE, ""),),
 }
-_PACKAGE = "tistream.logbackup"
+_PACKAGE = "tistream.br"
 
 
 def parse(name: str, key: str, data: bytes, bytes_max: int = METADATA_BYTES_MAX) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tistream.schema.visible import TableVersion
-from tistream_api.points.net_changes import Part, parts_between, same_line
-from tistream_api.points.net_page import DDL, GONE, ROWS, NetPart
+from tistream_api.points.net.net_changes import Part, parts_between, same_line
+from tistream_api.points.net.net_page import DDL, GONE, ROWS, NetPart
 
 
 def squash_parts(

@@ -15,8 +15,8 @@ from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import undecodable
-from tistream_api.points.net_changes import Part
-from tistream_api.points.net_events import Sent, net_events
+from tistream_api.points.net.net_changes import Part
+from tistream_api.points.net.net_events import Sent, net_events
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import PoolReads
 from tistream_api.read import cursor as cursors

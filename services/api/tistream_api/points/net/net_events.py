@@ -15,8 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream_api.points.moved_rows import paired
-from tistream_api.points.net_changes import Part, changed, rendered
+from tistream_api.points.net.moved_rows import paired
+from tistream_api.points.net.net_changes import Part, changed, rendered
 from tistream_api.points.pool_reads import PoolReads
 from tistream_api.read.cursor import Place
 from tistream_api.read.events import Events, Rows

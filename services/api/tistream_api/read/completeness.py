@@ -1,0 +1,56 @@
+"""From which ts on every row of a table is in the pool (docs/backfill.md). Pure, but for the schema's history."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from tistream.model.base_cover import Cover, Hole, base_ts_of, clipped, holes
+from tistream.model.span import KeySpan
+from tistream.pool.versions.plan import Shard, records_of
+from tistream_api.read.source import TenantSource
+
+
+def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: Iterable[int]) -> int | Hole:
+    """The ts from which on every row of these physical ids can be read; 0: from where the pool begins.
+
+    An id that is older than the pool needs bases that tile its record keys: the highest base_ts counts. Without them
+    the first hole is returned. A base below a shard's begins_ts does not count: changes above it are gone. A younger id
+    was empty when it was created. `shards`: the tenant's pool, in key order.
+    """
+    highest = 0
+    for one in physical_ids:
+        span = records_of(one).span
+        over = _overlapping(shards, span)
+        highest = max(highest, *(shard.base_ts for shard in over), 0)
+        if not source.older_than([one], max((shard.begins_ts for shard in over), default=0)):
+            continue
+        cover: Cover = tuple(base for shard in over for base in shard.basis.cover if base.base_ts >= shard.begins_ts)
+        found = base_ts_of(cover, [span])
+        if isinstance(found, Hole):
+            return found
+        highest = max(highest, found)
+    return highest
+
+
+def known_parts(shards: Sequence[Shard], physical_ids: Iterable[int]) -> tuple[int, int]:
+    """How far the backfills of these physical ids have come: the number of spans whose rows are known, and of those
+    between them whose rows are not."""
+    known = missing = 0
+    for one in physical_ids:
+        span = records_of(one).span
+        cover: Cover = tuple(base for shard in _overlapping(shards, span) for base in shard.basis.cover)
+        known += len(clipped(cover, span))
+        missing += sum(1 for _ in holes(cover, [span]))
+    return known, missing
+
+
+def _overlapping(shards: Sequence[Shard], span: KeySpan) -> list[Shard]:
+    first = max(0, bisect_right(shards, span.start, key=lambda shard: shard.span.start) - 1)
+    out = []
+    for shard in shards[first:]:
+        if span.end and shard.span.start >= span.end:
+            break
+        if shard.span.overlaps(span):
+            out.append(shard)
+    return out

@@ -1,0 +1,63 @@
+"""The tables that a backfill asks for: patterns of names, matched against a schema at one ts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from tistream.errors import InvalidRequest, UnknownName
+from tistream.model.span import KeySpan
+from tistream.schema.tidb.meta_change import record_span
+from tistream.schema.visible import TableVersion, fold
+
+PATTERNS_MAX = 1_000
+EVERY = ("*", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTable:
+    """A table with the physical ids of its rows: its partitions, or itself."""
+
+    database: str
+    table: str
+    physical_ids: tuple[int, ...]
+
+    @property
+    def spans(self) -> list[KeySpan]:
+        """The record keys of its physical ids."""
+        return [record_span(one) for one in self.physical_ids]
+
+
+def parse_patterns(patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Patterns `database.table`, in which `*` and `?` are wildcards, as pairs of folded names. The first point
+    separates; a database whose name has a point is named by a wildcard in its place. Raises InvalidRequest."""
+    if not 0 < len(patterns) <= PATTERNS_MAX:
+        raise InvalidRequest(f"`tables` has {len(patterns)} patterns; between 1 and {PATTERNS_MAX} are accepted")
+    out = []
+    for pattern in patterns:
+        database, point, table = pattern.partition(".")
+        if not (database and point and table) or "[" in pattern:
+            raise InvalidRequest(f"`tables`: {pattern[:200]!r} is not of the form database.table, as in shop.*")
+        out.append((fold(database), fold(table)))
+    return tuple(out)
+
+
+def asked_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> list[AskedTable]:
+    """The base tables that match any pattern, in the order of `visible`. Raises UnknownName for a pattern other than
+    `*.*` that matches no table, InvalidRequest for a malformed one."""
+    wanted = parse_patterns(patterns)
+    found = []
+    matched: set[tuple[str, str]] = set()
+    for version in visible:
+        if version.head.kind != "table":
+            continue
+        database, table = version.folded
+        hits = {one for one in wanted if fnmatchcase(database, one[0]) and fnmatchcase(table, one[1])}
+        if hits:
+            matched |= hits
+            found.append(AskedTable(version.database, version.head.name, version.head.physical_ids))
+    for text, pattern in zip(patterns, wanted, strict=True):
+        if pattern not in matched and pattern != EVERY:
+            raise UnknownName(f"no table matches {text[:200]!r}")
+    return found

@@ -1,0 +1,171 @@
+"""Runs the backfills of all tenants, step by step: plan, chunks, end. Any number of processes may run the same one.
+
+Every object is created by a conditional put from the same input, so the work of two processes is the same work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, TiStreamError
+from tistream.format.backfill import refused_chunk
+from tistream.format.backfill.chunk_plan import ChunkPlan, encode_done, encode_plan
+from tistream.model.base_cover import Cover
+from tistream.model.ids import TenantKey
+from tistream.schema.history import History
+from tistream.schema.tidb.snapshot import parse_snapshot
+from tistream.storage import layout
+from tistream.storage.backups.backup_reader import open_backup, read_pairs, read_schema_snap
+from tistream.storage.chunk_reader import read_plan
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.backfills import REASON_MAX, BackfillRow, EndBackfill
+from tistream_ingest.backfill.asked_tables import asked_tables
+from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
+from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
+from tistream_ingest.backfill.next_step import Ended, ended, missing_units, too_old
+
+log = logging.getLogger(__name__)
+
+WAVE_UNITS = 32  # of one job; after it the state of the backfill is looked at again
+
+
+class ChunkWriter(Protocol):
+    """Writes the chunks of units as one job."""
+
+    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]: ...
+
+
+class Backfills(Protocol):
+    """The meta server's list of running backfills."""
+
+    def running(self) -> Sequence[BackfillRow]: ...
+
+    def end(self, row: BackfillRow, end: EndBackfill) -> None: ...
+
+
+@dataclass(slots=True)
+class BackfillRunner:
+    """Call `step` again and again. open_backup_store: the backup's object store by its URL. cover: a tenant's bases, as
+    its tasks' manifests have them."""
+
+    objects: ObjectStore
+    backfills: Backfills
+    writer: ChunkWriter
+    open_backup_store: Callable[[str], ObjectStore]
+    cover: Callable[[TenantKey], Cover]
+    _plans: dict[tuple[TenantKey, str], BackupPlan] = field(default_factory=dict)
+
+    def step(self) -> bool:
+        """One wave of each running backfill. Return whether any chunk was written. Errors of one backfill do not stop
+        the others: those that cannot pass end it, the rest is tried again at the next step."""
+        worked = False
+        rows = self.backfills.running()
+        keys = {(_tenant(row), row.backfill_id) for row in rows}
+        self._plans = {key: plan for key, plan in self._plans.items() if key in keys}
+        for row in rows:
+            try:
+                worked |= self._one(row)
+            except (InvalidRequest, CorruptObject) as error:
+                self._end(row, Ended(str(error)))
+            except TiStreamError as error:
+                log.warning("backfill waits", extra={**_fields(row), "error": str(error)})
+        return worked
+
+    def _one(self, row: BackfillRow) -> bool:
+        if row.snapshot_ts is None:
+            return False  # the tenant has not begun
+        worked = False
+        if row.source.kind == "sql":
+            raise InvalidRequest("a backfill by SQL is not supported by this version: use br-full, or push chunks")
+        if row.source.kind == "br-full":
+            worked = self._write(row)
+        try:
+            plan = read_plan(self.objects, _tenant(row), row.backfill_id)
+        except NotFoundYet:
+            return worked  # it is pushed later
+        there = self._there(row)
+        refused = self._refused(row)
+        found = ended(plan, there, refused, self.cover(_tenant(row)) if len(there) == len(plan.spans) else ())
+        if found is not None:
+            self._end(row, found)
+        return worked
+
+    def _write(self, row: BackfillRow) -> bool:
+        """Write the next chunks of a BR full backup. Return whether any were missing."""
+        planned = self._planned(row)
+        tenant = _tenant(row)
+        units = missing_units(planned.units, self._there(row), WAVE_UNITS)
+        if not units:
+            put_once(self.objects, layout.backfill_done(tenant, row.backfill_id), encode_done(len(planned.plan.spans)))
+            return False
+        assert row.source.url is not None, "the meta server has checked the order"
+        works = [BackupWork(tenant, row.backfill_id, planned.plan.min_ts, unit) for unit in units]
+        results = self.writer.write(row.source.url, works)
+        for result in results:
+            if result.failed is not None and not result.retry:
+                raise InvalidRequest(result.failed)
+            if result.failed is not None:
+                log.warning("chunks not written", extra={**_fields(row), "error": result.failed})
+        return any(result.written for result in results)
+
+    def _planned(self, row: BackfillRow) -> BackupPlan:
+        """The plan of a BR full backup, which every process computes alike, and whose object the first one creates."""
+        key = _tenant(row), row.backfill_id
+        if key not in self._plans:
+            assert row.source.url is not None
+            assert row.snapshot_ts is not None
+            backup = self.open_backup_store(row.source.url)
+            found = open_backup(backup)
+            reason = too_old(found.end_version, row.snapshot_ts)
+            if reason is not None:
+                raise InvalidRequest(reason)
+            snapshot = parse_snapshot(row.source.url, read_schema_snap(backup, found))
+            history, ts = History(snapshot.snapshot_ts), snapshot.snapshot_ts
+            history.apply(snapshot.records)
+            visible = [one for name in history.databases(ts) for one in history.visible_tables(ts, name)]
+            asked = asked_tables(row.tables, visible)
+            planned = plan_backup((span for table in asked for span in table.spans), read_pairs(backup, found), ts)
+            self._create(row, planned.plan)
+            self._plans[key] = planned
+        return self._plans[key]
+
+    def _create(self, row: BackfillRow, plan: ChunkPlan) -> None:
+        tenant = _tenant(row)
+        key = layout.backfill_plan(tenant, row.backfill_id)
+        if (
+            not put_once(self.objects, key, encode_plan(plan))
+            and read_plan(self.objects, tenant, row.backfill_id) != plan
+        ):
+            raise CorruptObject(key, "is not the plan of this backup: another program has created it")
+
+    def _there(self, row: BackfillRow) -> set[int]:
+        tenant = _tenant(row)
+        keys = (info.key for info in self.objects.list_after(layout.chunk_prefix(tenant, row.backfill_id)))
+        found = (layout.parse_base_chunk(tenant, row.backfill_id, key) for key in keys)
+        return {number for number in found if number is not None}
+
+    def _refused(self, row: BackfillRow) -> dict[int, str]:
+        tenant = _tenant(row)
+        found = {}
+        for info in self.objects.list_after(layout.refused_prefix(tenant, row.backfill_id)):
+            number = layout.parse_refused_chunk(tenant, row.backfill_id, info.key)
+            if number is not None:
+                found[number] = refused_chunk.decode(info.key, self.objects.get(info.key))
+        return found
+
+    def _end(self, row: BackfillRow, found: Ended) -> None:
+        reason = None if found.reason is None else found.reason[:REASON_MAX]
+        end = EndBackfill(state="finished" if reason is None else "failed", reason=reason)
+        log.info("backfill ended", extra={**_fields(row), "state": end.state, "reason": reason})
+        self.backfills.end(row, end)
+
+
+def _tenant(row: BackfillRow) -> TenantKey:
+    return TenantKey(row.cluster_id, row.tenant_id)
+
+
+def _fields(row: BackfillRow) -> dict[str, str]:
+    return {"tenant": str(_tenant(row)), "backfill": row.backfill_id}

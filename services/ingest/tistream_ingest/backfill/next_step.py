@@ -1,0 +1,52 @@
+"""What comes next in a backfill: which units are missing, and whether it has ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tistream.format.backfill.chunk_plan import ChunkPlan
+from tistream.model.base_cover import Cover, Hole, base_ts_of
+from tistream_ingest.backfill.chunk_units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The backfill has ended: every chunk is a base (`reason` None), or it cannot go on."""
+
+    reason: str | None = None
+
+
+def missing_units(units: Sequence[Unit], there: Collection[int], count_max: int) -> list[Unit]:
+    """At most `count_max` units, in order, of which a chunk does not exist."""
+    found = (unit for unit in units if any(number not in there for number, _ in unit.chunks))
+    return [unit for unit, _ in zip(found, range(count_max), strict=False)]
+
+
+def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], cover: Cover) -> Ended | None:
+    """Whether a backfill has ended; None while chunks are written or taken.
+
+    `refused`: the reasons of chunks that are never taken. `cover`: of the tenant's bases. A refused chunk ends the
+    backfill once every other chunk is a base: its table stays incomplete, and another backfill must read it again.
+    """
+    if len(there) < len(plan.spans):
+        return None
+    for number, span in enumerate(plan.spans):
+        if number in refused:
+            continue
+        if isinstance(base_ts_of(cover, [span]), Hole):
+            return None
+    if refused:
+        number, reason = min(refused.items())
+        return Ended(f"{len(refused)} of {len(plan.spans)} chunks were refused; the first is {number}: {reason}")
+    return Ended()
+
+
+def too_old(base_ts: int, snapshot_ts: int) -> str | None:
+    """Why a backup as of `base_ts` cannot be used; None if it can."""
+    if base_ts >= snapshot_ts:
+        return None
+    return (
+        f"the backup is as of {base_ts}, before the tenant's snapshot_ts {snapshot_ts}: the changes between them are "
+        "in no log; take a new backup"
+    )

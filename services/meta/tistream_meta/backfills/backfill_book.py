@@ -1,0 +1,158 @@
+"""Backfills in the meta database: part of the repository. A backfill that has ended keeps its row."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
+
+from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.wire.backfills import BackfillRow, BackfillSource, State
+from tistream_meta.audit.shown import Subject, Values
+from tistream_meta.database import audit_log, tables, tenant_rows
+from tistream_meta.database.audit_log import Write
+from tistream_meta.database.transactions import Transactions
+from tistream_meta.decide.source_policy import EVERY_TABLE
+
+RUNNING: State = "running"
+RUNNING_MAX = 16  # of one tenant: each costs the sorters requests
+KEPT_MAX = 1_000  # of one tenant
+_BACKFILLS = tables.backfills
+
+
+class BackfillBook:
+    """Each call is a transaction of its own, and raises as the repository's do."""
+
+    def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
+        self._transactions, self._write, self._now_ms = transactions, write, now_ms
+
+    def running(self) -> list[BackfillRow]:
+        """The backfills of all tenants that run and may: none of a paused tenant, or of one that will be deleted."""
+
+        def body(connection: Connection) -> list[BackfillRow]:
+            tenants = {one.key: one for one in tenant_rows.every(connection) if one.takes_in}
+            found = connection.execute(select(_BACKFILLS).where(_BACKFILLS.c.state == RUNNING).order_by(*_ORDER))
+            keyed = ((TenantKey(row.cluster_id, row.tenant_id), row) for row in found)
+            return [_info(row, tenants[key].snapshot_ts) for key, row in keyed if key in tenants]
+
+        return self._transactions.run(body)
+
+    def of_tenants(self) -> dict[TenantKey, list[BackfillRow]]:
+        """The backfills of each tenant that has had any, ended ones too."""
+
+        def body(connection: Connection) -> dict[TenantKey, list[BackfillRow]]:
+            tenants = {one.key: one for one in tenant_rows.every(connection)}
+            found: dict[TenantKey, list[BackfillRow]] = {}
+            for row in connection.execute(select(_BACKFILLS).order_by(*_ORDER)):
+                key = TenantKey(row.cluster_id, row.tenant_id)
+                if key in tenants:
+                    found.setdefault(key, []).append(_info(row, tenants[key].snapshot_ts))
+            return found
+
+        return self._transactions.run(body)
+
+    def of_tenant(self, key: TenantKey) -> list[BackfillRow]:
+        """The backfills of a tenant, newest first. Raises UnknownName."""
+
+        def body(connection: Connection) -> list[BackfillRow]:
+            tenant = tenant_rows.one(connection, key)
+            found = [_info(row, tenant.snapshot_ts) for row in connection.execute(select(_BACKFILLS).where(_of(key)))]
+            return sorted(found, key=lambda one: _number(one.backfill_id), reverse=True)
+
+        return self._transactions.run(body)
+
+    def start(self, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
+        """Insert a backfill and return its id; that of a running one with the same source and tables. Raises
+        UnknownName, LimitReached."""
+        return self._write(lambda connection: self.start_in(connection, key, source, asked))
+
+    def start_in(self, connection: Connection, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
+        """`start` as part of a transaction."""
+        texts = source.model_dump_json(), json.dumps(asked)
+        tenant_rows.one(connection, key)
+        known = connection.execute(select(_BACKFILLS).where(_of(key))).all()
+        running = [row for row in known if row.state == RUNNING]
+        for row in running:
+            if (row.source, row.asked) == texts:
+                return str(row.backfill_id)
+        if len(running) >= RUNNING_MAX:
+            raise LimitReached(f"tenant {key} has {RUNNING_MAX} backfills that run: cancel one, or wait")
+        if len(known) >= KEPT_MAX:
+            raise LimitReached(f"tenant {key} has had {KEPT_MAX} backfills, which is the limit")
+        backfill_id = f"b{len(known) + 1}"
+        values = {
+            "cluster_id": key.cluster_id,
+            "tenant_id": key.tenant_id,
+            "backfill_id": backfill_id,
+            "source": texts[0],
+            "asked": texts[1],
+            "state": RUNNING,
+            "created_ms": self._now_ms,
+        }
+        connection.execute(insert(_BACKFILLS).values(**values))
+        became = {"kind": source.kind, "url": source.url, "tables": asked, "state": RUNNING}
+        audit_log.note(connection, self._now_ms, _subject(key, backfill_id), None, became)
+        return backfill_id
+
+    def start_all(self, connection: Connection, key: TenantKey, url: str) -> str:
+        """Start the backfill of all tables from the full backup at `url`, as part of a transaction."""
+        return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
+
+    def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:
+        """End a running backfill. Idempotent. Raises UnknownName, and AlreadyDiffers if it has ended otherwise."""
+
+        def body(connection: Connection) -> BackfillRow:
+            tenant = tenant_rows.one(connection, key)
+            known = self._one(connection, key, backfill_id)
+            if known.state not in (RUNNING, state):
+                raise AlreadyDiffers(f"backfill {backfill_id} of tenant {key} is {known.state} already")
+            if known.state == RUNNING:
+                at = and_(_of(key), _BACKFILLS.c.backfill_id == backfill_id)
+                ended = update(_BACKFILLS).where(at).values(state=state, reason=reason, ended_ms=self._now_ms)
+                connection.execute(ended)
+                became: Values = {"state": state, "reason": reason}
+                subject = _subject(key, backfill_id)
+                audit_log.note(connection, self._now_ms, subject, {"state": RUNNING, "reason": None}, became)
+            return _info(self._one(connection, key, backfill_id), tenant.snapshot_ts)
+
+        return self._write(body)
+
+    def _one(self, connection: Connection, key: TenantKey, backfill_id: str) -> Row[Any]:
+        at = and_(_of(key), _BACKFILLS.c.backfill_id == backfill_id)
+        found = connection.execute(select(_BACKFILLS).where(at)).one_or_none()
+        if found is None:
+            count = connection.execute(select(func.count()).select_from(_BACKFILLS).where(_of(key))).scalar_one()
+            raise UnknownName(f"tenant {key} has no backfill {backfill_id[:80]!r}; it has had {count}")
+        return found
+
+
+_ORDER = (_BACKFILLS.c.cluster_id, _BACKFILLS.c.tenant_id, _BACKFILLS.c.created_ms, _BACKFILLS.c.backfill_id)
+
+
+def _of(key: TenantKey) -> ColumnElement[bool]:
+    return and_(_BACKFILLS.c.cluster_id == key.cluster_id, _BACKFILLS.c.tenant_id == key.tenant_id)
+
+
+def _number(backfill_id: str) -> int:
+    return int(backfill_id[1:])
+
+
+def _subject(key: TenantKey, backfill_id: str) -> Subject:
+    return Subject(f"backfill {backfill_id} of tenant {key}", key)
+
+
+def _info(row: Row[Any], snapshot_ts: int | None) -> BackfillRow:
+    return BackfillRow(
+        cluster_id=row.cluster_id,
+        tenant_id=row.tenant_id,
+        backfill_id=row.backfill_id,
+        source=BackfillSource.model_validate_json(row.source),
+        tables=json.loads(row.asked),
+        state=row.state,
+        reason=row.reason,
+        created_ms=row.created_ms,
+        ended_ms=row.ended_ms,
+        snapshot_ts=snapshot_ts,
+    )

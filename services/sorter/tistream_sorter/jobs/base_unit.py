@@ -1,0 +1,62 @@
+"""Input and result of the job that turns a base chunk into a base run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream.format.backfill.base_chunk import ChunkId
+from tistream.format.run import RunRef
+from tistream.format.segment import SegmentRef
+from tistream.model.base_cover import Base
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.storage import layout
+from tistream.storage.measured import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUnit:
+    """A chunk to take. `planned` is its span in the plan; `span` is the part of it in the task's span, of table_id.
+
+    `segments`, `runs` and `indexed_ts` are the task's log: the runs hold every version up to indexed_ts, the segments
+    every version above it; `basis` are the rows of earlier backfills. `flushed_ts` is the task's: changes in (base_ts,
+    flushed_ts] are compared with the chunk. `epoch` and `nonce` are in the object keys of the output.
+    """
+
+    tenant: TenantKey
+    task_id: int
+    chunk: ChunkId
+    planned: KeySpan
+    span: KeySpan
+    table_id: int
+    base_ts: int
+    exact: bool
+    flushed_ts: int
+    segments: tuple[SegmentRef, ...]
+    runs: tuple[RunRef, ...]
+    indexed_ts: int
+    basis: tuple[RunRef, ...]
+    epoch: int
+    nonce: str
+
+    def key(self, part: int) -> str:
+        """The object key of output `part`."""
+        return layout.base_run(self.tenant, self.task_id, self.epoch, self.nonce, part)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseMade:
+    """The result of a BaseUnit. `base`: what is known after it. `runs`: the objects with the rows that count, in
+    key order.
+
+    failed: the reason if there is no result. `lasting`: another attempt gives the same, until the chunk is replaced by
+    one of another backfill.
+    """
+
+    task_id: int
+    chunk: ChunkId
+    base: Base | None = None
+    runs: tuple[RunRef, ...] = ()
+    failed: str | None = None
+    lasting: bool = False
+    traffic: dict[str, Traffic] = field(default_factory=dict)

@@ -1,0 +1,168 @@
+"""Takes base chunks into the tasks of this process, as jobs. Commits nothing: the task's next manifest does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tistream import trace
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.errors import CommitConflict, CorruptObject, NotFoundYet, TiStreamError
+from tistream.format.backfill import refused_chunk
+from tistream.format.backfill.base_chunk import ChunkId
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.chunk_reader import open_chunk, read_plan
+from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.task.mailbox import Wasted
+from tistream_sorter.task.task import Task
+from tistream_sorter.upkeep.base_plan import NewNonce, OpenBackfill, next_chunks, refusal, units
+from tistream_sorter.upkeep.compaction_plan import Pauses
+
+log = logging.getLogger(__name__)
+
+UNITS_MAX = 8  # of one job: its results are committed before the next job of the same task begins
+
+
+class BaseRunner(Protocol):
+    """Turns chunks into base runs as one job."""
+
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]: ...
+
+
+class BaseTaker:
+    """Call `take` again and again, from one thread; `open` from another."""
+
+    def __init__(
+        self,
+        objects: MeasuredObjectStore,
+        runner: BaseRunner,
+        clock: Clock,
+        new_nonce: NewNonce,
+        metrics: SorterMetrics,
+    ) -> None:
+        self._objects, self._runner = objects, runner
+        self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
+        self._lock = new_lock()
+        self._wanted: frozenset[tuple[TenantKey, str]] = frozenset()
+        self._known: dict[tuple[TenantKey, str], OpenBackfill] = {}
+        self._pauses = Pauses()
+
+    def open(self, backfills: Mapping[TenantKey, Sequence[str]]) -> None:
+        """Set the backfills whose chunks are taken, by tenant."""
+        with self._lock:
+            self._wanted = frozenset((tenant, one) for tenant, some in backfills.items() for one in some)
+
+    def take(self, tasks: Sequence[Task]) -> bool:
+        """Look for chunks, and run one job. Return whether there was one."""
+        with self._lock:
+            wanted = self._wanted
+        self._known = {key: one for key, one in self._known.items() if key in wanted}
+        tenants = {task.durable.identity.tenant for task in tasks}
+        for tenant, backfill_id in sorted(wanted):
+            if tenant in tenants:
+                self._look(tenant, backfill_id, [task for task in tasks if task.durable.identity.tenant == tenant])
+        self._pauses.keep_only({task.task_id for task in tasks})
+        found: list[tuple[Task, BaseUnit]] = []
+        for task in tasks:
+            if len(found) < UNITS_MAX and self._pauses.over(task.task_id, self._clock.monotonic_ms()):
+                found += [(task, unit) for unit in self._units(task, UNITS_MAX - len(found))]
+        if found:
+            self._job(found)
+        return bool(found)
+
+    def _look(self, tenant: TenantKey, backfill_id: str, tasks: Sequence[Task]) -> None:
+        """Read the plan and the footers of chunks that were not known. An error is retried at the next turn."""
+        try:
+            backfill = self._known.get((tenant, backfill_id))
+            if backfill is None:
+                plan = read_plan(self._objects, tenant, backfill_id)
+                backfill = self._known[tenant, backfill_id] = OpenBackfill(tenant, backfill_id, plan)
+            for number in next_chunks(backfill, self._numbers(backfill), [task.durable for task in tasks]):
+                self._open(backfill, number)
+        except NotFoundYet:
+            return  # no plan yet
+        except TiStreamError as error:
+            fields = {"tenant": str(tenant), "backfill": backfill_id, "error": str(error)}
+            log.warning("cannot read a backfill", extra=fields)
+            return
+        for number in list(backfill.base_ts):
+            reasons = [refusal(task.durable, backfill, number) for task in tasks]
+            if number not in backfill.refused and (reason := next(filter(None, reasons), None)) is not None:
+                self._refuse(backfill, number, reason)
+
+    def _numbers(self, backfill: OpenBackfill) -> list[int]:
+        """The numbers of chunks that exist, from the first unknown one on."""
+        if backfill.complete:
+            return []
+        tenant, backfill_id = backfill.tenant, backfill.backfill_id
+        first = layout.base_chunk(tenant, backfill_id, backfill.first_unknown)
+        after = first[:-1] + chr(ord(first[-1]) - 1) + "~"  # just below `first`
+        keys = (info.key for info in self._objects.list_after(layout.chunk_prefix(tenant, backfill_id), after))
+        found = (layout.parse_base_chunk(tenant, backfill_id, key) for key in keys)
+        return [number for number in found if number is not None]
+
+    def _open(self, backfill: OpenBackfill, number: int) -> None:
+        identity = ChunkId(backfill.tenant, backfill.backfill_id, number)
+        try:
+            backfill.base_ts[number] = open_chunk(self._objects, identity).base_ts
+        except CorruptObject as error:
+            self._refuse(backfill, number, error.reason)
+
+    def _units(self, task: Task, count_max: int) -> list[BaseUnit]:
+        """The chunks that a task takes now, all of one backfill: those of another may have the same keys."""
+        state = task.durable
+        if task.to_settle or state.inherited:
+            return []  # the last job is not committed yet
+        for (tenant, _), backfill in sorted(self._known.items()):
+            if tenant == state.identity.tenant and (found := units(state, backfill, self._new_nonce, count_max)):
+                return found
+        return []
+
+    def _job(self, found: Sequence[tuple[Task, BaseUnit]]) -> None:
+        tasks = {task.task_id: task for task, _ in found}
+        try:
+            with trace.root("base chunks", attributes={"tistream.chunks": len(found)}):
+                results = self._runner.bases([unit for _, unit in found])
+        except Exception as error:  # whatever Spark raises: nothing of it will be named
+            log.error("job that takes base chunks failed", exc_info=error, extra={"chunks": len(found)})
+            self._metrics.base_failures.inc()
+            for task, unit in found:
+                task.leave(Wasted(unit.key(0)))
+                self._pauses.failed(task.task_id, self._clock.monotonic_ms())
+            return
+        for made in results:
+            self._objects.add_all(made.traffic, made.chunk.tenant)
+            self._took(tasks[made.task_id], made)
+
+    def _took(self, task: Task, made: BaseMade) -> None:
+        if made.failed is None:
+            self._pauses.worked(task.task_id)
+            self._metrics.bases.inc()
+            task.leave(made)
+            return
+        self._metrics.base_failures.inc()
+        chunk = made.chunk
+        fields = {"tenant": str(chunk.tenant), "backfill": chunk.backfill_id, "chunk": chunk.number}
+        log.warning("base chunk not taken", extra={**fields, "reason": made.failed})
+        backfill = self._known.get((chunk.tenant, chunk.backfill_id))
+        if made.lasting and backfill is not None:
+            self._refuse(backfill, chunk.number, made.failed)
+        else:
+            self._pauses.failed(task.task_id, self._clock.monotonic_ms())
+
+    def _refuse(self, backfill: OpenBackfill, number: int, reason: str) -> None:
+        """Record why a chunk is never taken, beside it, where the progress of the backfill is read."""
+        key = layout.refused_chunk(backfill.tenant, backfill.backfill_id, number)
+        try:
+            self._objects.put_new(key, refused_chunk.encode(reason))
+        except CommitConflict:
+            pass  # recorded before; the first reason stays
+        except TiStreamError as error:  # repeated at the next turn
+            log.warning("cannot record a refused chunk", extra={"object": key, "error": str(error)})
+            return
+        backfill.refused[number] = reason

@@ -1,0 +1,1 @@
+"""Decodes what TiKV stores below transactions: versioned keys and write records (upstream-formats 4)."""

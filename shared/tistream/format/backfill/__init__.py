@@ -1,0 +1,1 @@
+"""Formats of backfills: base chunks and their plan (docs/backfill.md)."""

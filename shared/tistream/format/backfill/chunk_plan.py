@@ -1,0 +1,105 @@
+"""The plan of a backfill, and its end: two JSON objects beside its chunks (docs/backfill.md). Pure.
+
+    plan  {"version":1,"spans":[["start hex","end hex"],…],"min_ts":"T"}      created once, by a conditional put
+    done  {"version":1,"chunks":N}                                            written after the last chunk
+
+The spans are in key order and do not overlap. Each lies in the record keys of one physical table id. Chunk n has the
+n-th span, counted from 0, and may be of any base_ts at or above `min_ts`: the log must have every change above the
+chunk's base_ts. `"exact":false` is in the plan of a source that does not read the bytes that TiKV stores, but encodes
+rows by itself: then values are not compared with those of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from tistream.errors import CorruptObject
+from tistream.model.span import KeySpan, shown_key
+from tistream.model.ts import MAX_TS
+
+VERSION = 1
+SPANS_MAX = 1_000_000
+BYTES_MAX = 256 << 20
+RECORD_PREFIX_BYTES = 11
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlan:
+    """`spans` in key order, without overlaps; chunk n covers spans[n]. No chunk may be older than `min_ts`. `exact`:
+    the chunks have the bytes that TiKV stores."""
+
+    spans: tuple[KeySpan, ...]
+    min_ts: int
+    exact: bool = True
+
+
+def encode_plan(plan: ChunkPlan) -> bytes:
+    """The plan object's bytes. Equal plans give equal bytes."""
+    spans = [[span.start.hex(), span.end.hex()] for span in plan.spans]
+    data = {"version": VERSION, "spans": spans, "min_ts": str(plan.min_ts)} | ({} if plan.exact else {"exact": False})
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def decode_plan(key: str, body: bytes) -> ChunkPlan:
+    """The inverse of `encode_plan`. Raises CorruptObject, which names spans that overlap or are out of order."""
+    if len(body) > BYTES_MAX:
+        raise CorruptObject(key, f"has {len(body)} bytes; no more than {BYTES_MAX} are read")
+    try:
+        data = json.loads(body)
+        version, listed, min_ts = data["version"], data["spans"], int(data["min_ts"])
+        if version != VERSION:
+            raise CorruptObject(key, f"plan version {version!r}; this program knows {VERSION}")
+        if not isinstance(listed, list) or len(listed) > SPANS_MAX:
+            raise ValueError(f"`spans` is not a list of at most {SPANS_MAX} spans")
+        bounds = [(bytes.fromhex(start), bytes.fromhex(end)) for start, end in listed]
+        exact = data.get("exact", True)
+        if not isinstance(exact, bool):
+            raise ValueError("`exact` is not a boolean")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptObject(key, f"is not a valid plan: {error!r}") from error
+    if not 0 < min_ts <= MAX_TS:
+        raise CorruptObject(key, f"its min_ts {min_ts} is not a TSO")
+    before = b""
+    for number, (start, end) in enumerate(bounds):
+        if end and start >= end:
+            raise CorruptObject(key, f"span {number} ends at {shown_key(end)}, not above its start {shown_key(start)}")
+        if not _in_one_table(start, end):
+            shown = f"[{shown_key(start)}, {shown_key(end)})"
+            raise CorruptObject(
+                key, f"span {number}, {shown}, is not in the record keys (t…_r) of one physical table id"
+            )
+        if start < before:
+            raise CorruptObject(key, f"span {number} from {shown_key(start)} overlaps the span before it")
+        before = end
+    return ChunkPlan(tuple(KeySpan(start, end) for start, end in bounds), min_ts, exact)
+
+
+def table_id_of(span: KeySpan) -> int:
+    """The physical table id of a span of a plan."""
+    return int.from_bytes(span.start[1:9], "big") - (1 << 63)
+
+
+def _in_one_table(start: bytes, end: bytes) -> bool:
+    prefix = start[:RECORD_PREFIX_BYTES]
+    record = len(prefix) == RECORD_PREFIX_BYTES and prefix[:1] == b"t" and prefix[9:] == b"_r"
+    return record and bool(end) and end <= prefix[:-1] + b"s"
+
+
+def encode_done(chunks: int) -> bytes:
+    """The bytes of `done`: the number of chunks in the plan."""
+    return json.dumps({"version": VERSION, "chunks": chunks}).encode()
+
+
+def decode_done(key: str, body: bytes) -> int:
+    """The inverse of `encode_done`. Raises CorruptObject."""
+    try:
+        data = json.loads(body)
+        version, chunks = data["version"], data["chunks"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptObject(key, f"is not a valid end of a backfill: {error!r}") from error
+    if version != VERSION:
+        raise CorruptObject(key, f"done version {version!r}; this program knows {VERSION}")
+    if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 0:
+        raise CorruptObject(key, f"states {chunks!r} chunks")
+    return chunks

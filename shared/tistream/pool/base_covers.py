@@ -1,0 +1,17 @@
+"""The bases of a tenant, from the newest manifests of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tistream.model.base_cover import Cover, clipped, laid_over
+from tistream.model.ids import TenantKey
+from tistream.pool.lineage import Lineage, RoutedTask
+from tistream.storage.object_store import ObjectStore
+
+
+def cover_of(objects: ObjectStore, tenant: TenantKey, tasks: Iterable[RoutedTask]) -> Cover:
+    """The cover of the tenant's bases; `tasks`: those of its route. Raises as Lineage.covers."""
+    lineage = Lineage(objects, tenant)
+    logs = [cover for task in tasks for cover in lineage.covers(task, None)]
+    return laid_over((), (base for one in logs for base in clipped(one.log.view.basis.cover, one.span)))

@@ -1,0 +1,1 @@
+"""Full backups of BR in an object store (docs/backfill.md)."""

@@ -1,0 +1,113 @@
+"""Backfills of a tenant: what an operator asks for, and how far they have come (docs/backfill.md)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tistream.wire.changes import Stamp
+from tistream.wire.meta import Door
+from tistream.wire.sorter import Wire
+
+URL_MAX = 1_024
+TABLES_MAX = 1_000
+PATTERN_MAX = 200
+REASON_MAX = 2_000
+Kind = Literal["br-full", "sql", "push"]
+State = Literal["running", "finished", "failed", "cancelled"]
+
+
+class BackfillSource(Door):
+    """Where the rows come from.
+
+    `br-full`: a full backup of BR at `url`. `sql`: stale reads from the database that the file `dsn_file` of the ingest
+    service names, with `threads` connections. `push`: another program writes the plan and the chunks.
+    """
+
+    kind: Kind
+    url: str | None = Field(default=None, max_length=URL_MAX)
+    dsn_file: str | None = Field(default=None, max_length=URL_MAX)
+    threads: int = Field(default=8, ge=1, le=64)
+
+
+class StartBackfill(Door):
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills`: 202. `tables`: patterns `database.table`, in
+    which `*` and `?` are wildcards."""
+
+    source: BackfillSource
+    tables: list[str] = Field(min_length=1, max_length=TABLES_MAX)
+
+
+class BackfillStarted(Wire):
+    """The answer (202) of StartBackfill."""
+
+    backfill_id: str
+
+
+class BackfillRow(Wire):
+    """A backfill as the meta database has it. `state` `running`: sorters take its chunks. `reason`: why it failed.
+    snapshot_ts: of the tenant; null while it has none. `ended_ms`: when it left `running`."""
+
+    cluster_id: str
+    tenant_id: str
+    backfill_id: str
+    source: BackfillSource
+    tables: list[str]
+    state: State
+    reason: str | None = None
+    created_ms: int
+    ended_ms: int | None = None
+    snapshot_ts: int | None = None
+
+
+class BackfillRows(Wire):
+    """The answer of `GET /upcall/v1/backfills` (those that run, of all tenants), and the list of one tenant, newest
+    first."""
+
+    backfills: list[BackfillRow]
+
+
+class EndBackfill(Door):
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service."""
+
+    state: Literal["finished", "failed"]
+    reason: str | None = Field(default=None, max_length=REASON_MAX)
+
+
+class BackfilledTable(Wire):
+    """Progress of one table. `base_ts` (decimal): all rows are known from it on; null: not yet. Of its chunks, `chunks`
+    are planned and `chunks_done` are written, with `rows` (null while they are being counted) and `bytes`. `held_by`:
+    why it is not complete."""
+
+    database: str
+    table: str
+    base_ts: Stamp | None
+    rows: int | None
+    bytes: int
+    chunks_done: int
+    chunks: int
+    held_by: str | None = None
+
+
+class BackfillSummary(Wire):
+    """A backfill in the answer of ListBackfills, and the answer of CancelBackfill. `asked`: its patterns of tables.
+    `reason`: why it failed. Times in milliseconds since the Unix epoch; `ended_ms` is null while it runs."""
+
+    backfill_id: str
+    source: BackfillSource
+    asked: list[str]
+    state: State
+    reason: str | None
+    created_ms: str
+    ended_ms: str | None
+
+
+class BackfillList(Wire):
+    """The answer of ListBackfills, newest first."""
+
+    backfills: list[BackfillSummary]
+
+
+class BackfillInfo(BackfillSummary):
+    """The answer of GetBackfill. `reason`: why it failed, or has no plan yet. `tables` is empty until it has one."""
+
+    tables: list[BackfilledTable]

@@ -1,0 +1,357 @@
+"""Backfills and snapshots over HTTP, on real services: a recorded tenant that begins in the middle of its history, its
+full backup in a folder, and chunks that another program pushes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from support.api_world import Platform, platform
+from support.cut_set import CutSet, commit_timestamps, cut
+from support.points_world import point_world
+from support.pull import PROBLEM, Consumer
+from support.waiting import eventually
+from tistream.format.backfill.base_chunk import ChunkId, write_chunk
+from tistream.format.backfill.chunk_plan import ChunkPlan, encode_plan
+from tistream.model.base_cover import Cover
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.ts import MAX_TS
+from tistream.pool.base_covers import cover_of
+from tistream.schema.tidb.meta_change import record_span
+from tistream.service.worker import Loop
+from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.wire.backfills import BackfillRow, EndBackfill
+from tistream.wire.clients.meta_client import MetaClient
+from tistream_cli.app import app
+from tistream_ingest.backfill.backfill_runner import BackfillRunner
+from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+
+NAME = "everything"
+MADE: CutSet = cut(NAME, commit_timestamps(NAME)[900])
+TENANT = "/v1/clusters/7/tenants/acme"
+BACKFILLS = f"{TENANT}/backfills"
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Routed:
+    task_id: int
+    span: KeySpan
+    parents: Sequence[int]
+
+
+@dataclass
+class Ingest:
+    """The ingest service's backfills without Spark: its units run here."""
+
+    up: Platform
+    meta: MetaClient
+
+    def running(self) -> Sequence[BackfillRow]:
+        return self.meta.running_backfills().backfills
+
+    def end(self, row: BackfillRow, end: EndBackfill) -> None:
+        self.meta.end_backfill(row, end)
+
+    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
+        store = DirectoryObjectStore(Path(backup_url))
+        return [write_backup_chunks(self.up.world.objects, store, work) for work in works]
+
+    def cover(self, tenant: TenantKey) -> Cover:
+        (route,) = [one for one in self.meta.routes().tenants if one.tenant_id == tenant.tenant_id]
+        tasks = [
+            Routed(one.task_id, KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)), one.parents)
+            for one in route.tasks
+        ]
+        return cover_of(self.up.world.objects, tenant, tasks)
+
+    def runner(self) -> BackfillRunner:
+        return BackfillRunner(
+            self.up.world.objects, self, self, lambda url: DirectoryObjectStore(Path(url)), self.cover
+        )
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform(tmp_path_factory.mktemp("world"), ranges=3) as one:
+        ingest = Ingest(one, MetaClient(one.world.http, one.world.meta.url))
+        runner = ingest.runner()
+        loop = Loop("backfills", lambda: 0 if runner.step() else None, interval_ms=50, backoff_max_ms=100).start()
+        try:
+            yield one
+        finally:
+            loop.stop(60)
+
+
+@pytest.fixture(scope="module")
+def loaded(up: Platform) -> Consumer:
+    consumer = up.create(MADE.set_)
+    up.put(*MADE.set_.deliveries)
+    consumer.wait_for(MADE.set_.end_ts)
+    return consumer
+
+
+@pytest.fixture(scope="module")
+def backup(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of the tenant's full backup as of T0."""
+    folder = tmp_path_factory.mktemp("backup")
+    store = DirectoryObjectStore(folder)
+    for name, body in MADE.backup(1).items():
+        store.put(name, body)
+    return str(folder)
+
+
+def ask(consumer: Consumer, method: str, path: str, body: Any = None) -> httpx.Response:
+    return consumer.client.request(method, consumer.url + path, json=body)
+
+
+def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    assert answer.headers["content-type"].startswith(PROBLEM)
+    found: dict[str, Any] = answer.json()
+    assert (answer.status_code, found["type"]) == (status, f"tistream:{kind}"), found
+    return found
+
+
+def table_path(version: Any) -> str:
+    return f"{TENANT}/databases/{version.database}/tables/{version.head.name}"
+
+
+def a_table(ts: int, rows: int = 5) -> Any:
+    """A table that exists from T0 to the end, with some rows, whose name needs no quoting."""
+    state = MADE.state(ts)
+    last = {one.head.id for one in MADE.tables(MADE.set_.end_ts)}
+    for version in MADE.tables(ts):
+        mine = state.filter(state["table_id"].is_in(list(version.head.physical_ids)))
+        if version.head.id in last and mine.height >= rows and version.head.name.isidentifier():
+            return version
+    raise AssertionError("no such table")
+
+
+TABLE = a_table(MADE.t0)
+NAMED = f"{TABLE.database}.{TABLE.head.name}"
+LATER = next(ts for ts in commit_timestamps(NAME) if ts > MADE.t0 + (MADE.set_.end_ts - MADE.t0) // 4)
+
+
+def pulled(consumer: Consumer, path: str) -> list[Line]:
+    answer = ask(consumer, "GET", path)
+    assert answer.status_code == 200, answer.text[:500]
+    return [json.loads(line) for line in answer.content.splitlines()]
+
+
+def shown(lines: Sequence[Line]) -> Counter[str]:
+    return Counter(json.dumps([line["key"], line["row"], line["schema_version"]]) for line in lines)
+
+
+def listed(consumer: Consumer) -> dict[str, str | None]:
+    """The base_ts of the tables in TABLE's database, now."""
+    tables = ask(consumer, "GET", f"{TENANT}/databases/{TABLE.database}/tables").json()["tables"]
+    return {one["name"]: one["base_ts"] for one in tables}
+
+
+def test_before_a_backfill_a_snapshot_is_refused_with_the_way_out(loaded: Consumer) -> None:
+    for query in ("now", str(MADE.set_.end_ts)):
+        found = problem(ask(loaded, "GET", f"{table_path(TABLE)}/changes?snapshot={query}"), 409, "not-complete")
+        assert (found["table"], found["base_ts"]) == (NAMED, None)
+        assert found["progress"] == {"known_parts": 0, "missing_parts": len(TABLE.head.physical_ids)}
+        assert "run a backfill of it" in found["detail"]
+    assert listed(loaded)[TABLE.head.name] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("snapshot=yesterday", "snapshot"),
+        ("snapshot=", "snapshot"),
+        (f"snapshot={MAX_TS + 1}", "snapshot"),
+        (f"snapshot={MAX_TS}", "snapshot"),
+        ("snapshot=now&snapshot=now", "snapshot"),
+        ("snapshot=now&cursor=x", "snapshot"),
+        ("snapshot=now&start_ts=1", "start_ts"),
+        ("snapshot=now&end_ts=1", "end_ts"),
+        ("snapshot=now&follow=true", "follow"),
+        ("snapshot=now&squash=true", "squash"),
+        ("snapshot=now&format=arrow", "format"),
+        ("snapshot=now&limit=0", "limit"),
+        ("snapshot=now&depth=3", "depth"),
+    ],
+)
+def test_a_wrong_parameter_is_named(loaded: Consumer, query: str, parameter: str) -> None:
+    for path in (table_path(TABLE), f"{TENANT}/databases/{TABLE.database}", TENANT):
+        found = problem(ask(loaded, "GET", f"{path}/changes?{query}"), 400, "bad-request")
+        assert found["parameter"] == parameter, found
+
+
+def test_below_what_is_kept_and_unknown_names(loaded: Consumer) -> None:
+    gone = problem(ask(loaded, "GET", f"{TENANT}/changes?snapshot={MADE.t0 - 1}"), 410, "gone")
+    assert gone["earliest_ts"] == str(MADE.t0)
+    nothing = f"{TENANT}/databases/{TABLE.database}/tables/nothing_like_it/changes?snapshot=now"
+    problem(ask(loaded, "GET", nothing), 404, "unknown-name")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "reason"),
+    [
+        ({"source": {"kind": "push"}}, 400, "bad-request", "tables"),
+        ({"source": {"kind": "push"}, "tables": ["orders"]}, 400, "bad-request", "database.table"),
+        ({"source": {"kind": "br-full"}, "tables": ["a.b"]}, 400, "bad-request", "needs url"),
+        (
+            {"source": {"kind": "sql", "dsn_file": "/x"}, "tables": ["a.b"]},
+            422,
+            "source-refused",
+            "use br-full or push",
+        ),
+        ({"source": {"kind": "br-full", "url": "/no/such/folder"}, "tables": ["a.b"]}, 422, "source-refused", "folder"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_is_refused(
+    loaded: Consumer, body: Line, status: int, kind: str, reason: str
+) -> None:
+    assert reason in problem(ask(loaded, "POST", BACKFILLS, body), status, kind)["detail"]
+
+
+def test_chunks_that_are_pushed_make_a_table_complete_from_their_ts_on(up: Platform, loaded: Consumer) -> None:
+    order = {"source": {"kind": "push"}, "tables": [NAMED]}
+    started = ask(loaded, "POST", BACKFILLS, order)
+    assert started.status_code == 202
+    one = f"{BACKFILLS}/{started.json()['backfill_id']}"
+    assert ask(loaded, "POST", BACKFILLS, order).json() == started.json()
+    info = ask(loaded, "GET", one).json()
+    assert (info["state"], info["reason"], info["tables"]) == ("running", "no plan was pushed yet", [])
+    tenant, backfill_id = MADE.set_.tenant, info["backfill_id"]
+    spans = tuple(record_span(table_id) for table_id in sorted(TABLE.head.physical_ids))
+    up.world.objects.put(layout.backfill_plan(tenant, backfill_id), encode_plan(ChunkPlan(spans, MADE.t0)))
+    waiting = ask(loaded, "GET", one).json()["tables"]
+    (table,) = waiting
+    assert (table["chunks_done"], table["chunks"], table["base_ts"]) == (0, len(spans), None)
+    assert table["held_by"] == f"{len(spans)} of {len(spans)} chunks are not written yet; the first is 0"
+    rows = [MADE.chunk_rows(span, LATER, with_commit_ts=False) for span in spans]
+    for number, (span, chunk) in enumerate(zip(spans, rows, strict=True)):
+        body = write_chunk([chunk], ChunkId(tenant, backfill_id, number), span, LATER)
+        up.world.objects.put(layout.base_chunk(tenant, backfill_id, number), body)
+    eventually(lambda: ask(loaded, "GET", one).json()["state"] == "finished")
+    eventually(lambda: listed(loaded)[TABLE.head.name] == str(LATER))
+    (table,) = ask(loaded, "GET", one).json()["tables"]
+    assert table["rows"] == sum(chunk.num_rows for chunk in rows)
+    assert (table["chunks_done"], table["base_ts"], table["held_by"]) == (len(spans), str(LATER), None)
+    found = problem(ask(loaded, "GET", f"{table_path(TABLE)}/changes?snapshot={LATER - 1}"), 409, "not-complete")
+    assert found["base_ts"] == str(LATER)
+    lines = pulled(loaded, f"{table_path(TABLE)}/changes?snapshot={LATER}")
+    assert shown(lines[1:-2]) == shown(point_world(NAME).lines(TABLE.database, TABLE.head.name, LATER))
+    assert lines[1]["commit_ts"] is None or int(lines[1]["commit_ts"]) <= LATER
+
+
+def test_a_cancelled_backfill_keeps_what_was_taken(loaded: Consumer) -> None:
+    order = {"source": {"kind": "push"}, "tables": ["*.*"]}
+    backfill_id = ask(loaded, "POST", BACKFILLS, order).json()["backfill_id"]
+    for _ in range(2):
+        cancelled = ask(loaded, "DELETE", f"{BACKFILLS}/{backfill_id}")
+        assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    found = ask(loaded, "GET", BACKFILLS).json()["backfills"]
+    assert [one["state"] for one in found][:2] == ["cancelled", "finished"]
+    assert found[0]["ended_ms"] is not None
+    finished = found[1]["backfill_id"]
+    problem(ask(loaded, "DELETE", f"{BACKFILLS}/{finished}"), 409, "already-differs")
+    for name in ("b999", "..%2F..", "x"):
+        assert ask(loaded, "DELETE", f"{BACKFILLS}/{name}").status_code == 404
+        assert ask(loaded, "GET", f"{BACKFILLS}/{name}").status_code == 404
+    assert listed(loaded)[TABLE.head.name] == str(LATER)
+
+
+def test_a_full_backup_makes_every_table_complete(loaded: Consumer, backup: str) -> None:
+    order = {"source": {"kind": "br-full", "url": backup}, "tables": ["*.*"]}
+    backfill_id = ask(loaded, "POST", BACKFILLS, order).json()["backfill_id"]
+    eventually(lambda: ask(loaded, "GET", f"{BACKFILLS}/{backfill_id}").json()["state"] != "running")
+    info = ask(loaded, "GET", f"{BACKFILLS}/{backfill_id}").json()
+    assert (info["state"], info["reason"], info["asked"]) == ("finished", None, ["*.*"])
+    by_name = {(one["database"], one["table"]): one for one in info["tables"]}
+    state = MADE.state(MADE.t0)
+    kept = {one.head.id: one for one in MADE.tables(MADE.set_.end_ts)}
+    for version in MADE.tables(MADE.t0):
+        now = kept.get(version.head.id)
+        if now is None or set(now.head.physical_ids) != set(version.head.physical_ids):
+            continue  # some of its ids have gone
+        table = by_name[now.database, now.head.name]
+        assert table["rows"] == state.filter(state["table_id"].is_in(list(version.head.physical_ids))).height
+        assert table["chunks_done"] == table["chunks"] >= len(version.head.physical_ids)
+        expected = LATER if version.head.id == TABLE.head.id else MADE.t0
+        assert (table["base_ts"], table["held_by"]) == (str(expected), None), table
+    eventually(lambda: None not in listed(loaded).values())
+    assert listed(loaded)[TABLE.head.name] == str(LATER), "the newer base counts, never the older one"
+
+
+def test_a_snapshot_and_the_changes_above_it_are_what_select_shows(loaded: Consumer) -> None:
+    """Rows at S for each scope, page by page, and then the events: together the rows at the end."""
+    plain = point_world(NAME)
+    rng = random.Random(5)
+    stamps = [ts for ts in commit_timestamps(NAME) if ts >= LATER]
+    for ts in rng.sample(stamps, 2):
+        whole = pulled(loaded, f"{TENANT}/changes?snapshot={ts}&limit=1000000")
+        paged: list[Line] = []
+        query = f"snapshot={ts}"
+        while not paged or paged[-1]["type"] != "resolved":
+            page = pulled(loaded, f"{TENANT}/changes?{query}&limit=900")
+            paged = [one for one in paged if one["type"] != "continue"] + page
+            query = f"cursor={page[-1]['cursor']}"
+        assert paged == whole
+        assert [whole[0]["type"], *(one["type"] for one in whole[-2:])] == [
+            "snapshot_begin",
+            "snapshot_end",
+            "resolved",
+        ]
+        by_table: dict[tuple[str, str], list[Line]] = {}
+        for line in whole[1:-2]:
+            by_table.setdefault((line["database"], line["table"]), []).append(line)
+        for version in MADE.tables(ts):
+            name = version.database, version.head.name
+            assert shown(by_table.get(name, [])) == shown(plain.lines(*name, ts)), (ts, name)
+        events: list[Line] = []
+        query = f"cursor={whole[-1]['cursor']}"
+        while True:
+            page = pulled(loaded, f"{TENANT}/changes?{query}&end_ts={MADE.set_.end_ts}&limit=100000")
+            events += page[:-1]
+            if page[-1].get("resolved_ts") == str(MADE.set_.end_ts):
+                break
+            query = f"cursor={page[-1]['cursor']}"
+        from_log = pulled(loaded, f"{TENANT}/changes?start_ts={ts}&end_ts={MADE.set_.end_ts}&limit=1000000")
+        assert events == from_log[:-1]
+        assert all(int(one["commit_ts"]) > ts for one in events)
+
+
+def test_the_command_runs_lists_and_cancels_and_pulls_a_snapshot(loaded: Consumer, backup: str) -> None:
+    tenant = ["--cluster", "7", "--tenant", "acme", "--url", loaded.url]
+
+    def run(*arguments: str) -> str:
+        found = CliRunner().invoke(app, [*arguments, *tenant])
+        assert found.exit_code == 0, (found.output, found.exception)
+        return found.output
+
+    said = run("backfill", "run", "--br-full", backup, "--table", NAMED, "--wait")
+    assert NAMED in said
+    assert "finished" in said
+    listed_now = json.loads(run("backfill", "list", "--json"))["backfills"]
+    assert listed_now[0]["asked"] == [NAMED]
+    assert "finished" in run("backfill", "list")
+    waiting = run("backfill", "run", "--push", "--table", "*.*")
+    backfill_id = waiting.split()[1]
+    assert "no plan was pushed yet" in run("backfill", "show", backfill_id)
+    assert "cancelled" in run("backfill", "cancel", backfill_id)
+    lines = run("pull", "--database", TABLE.database, "--table", TABLE.head.name, "--snapshot", "now").splitlines()
+    types = [json.loads(line)["type"] for line in lines]
+    assert types[0] == "snapshot_begin"
+    assert types[types.index("snapshot_end") + 1] == "resolved"
+    rows = [json.loads(line) for line in lines[1 : types.index("snapshot_end")]]
+    expected = pulled(loaded, f"{table_path(TABLE)}/rows?ts=now")[:-1]
+    assert shown(rows) == shown(expected)
+    refused = CliRunner().invoke(app, ["backfill", "run", "--br-full", "/no/such/folder", *tenant])
+    assert refused.exit_code == 1

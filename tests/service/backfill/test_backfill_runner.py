@@ -1,0 +1,229 @@
+"""Backfills from a recorded BR full backup: the runner writes chunks, real sorter tasks take them, and it ends."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.cut_set import CutSet, commit_timestamps, cut
+from support.sorter_world import SorterWorld
+from tistream.errors import Unavailable
+from tistream.model.base_cover import Cover, Hole, base_ts_of
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.pool.base_covers import cover_of
+from tistream.schema.tidb.meta_change import record_span
+from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.storage.measured import MeasuredObjectStore
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.backfills import BackfillRow, BackfillSource, EndBackfill
+from tistream_ingest.backfill.backfill_runner import BackfillRunner
+from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.spark_writer import SparkChunkWriter
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.base_taker import BaseTaker
+
+T0_AT = 900
+
+
+@dataclass(frozen=True)
+class Routed:
+    task_id: int
+    span: KeySpan
+    parents: Sequence[int] = ()
+
+
+@dataclass
+class Book:
+    """The meta server's rows, in memory."""
+
+    rows: list[BackfillRow] = field(default_factory=list)
+    ended: dict[str, EndBackfill] = field(default_factory=dict)
+
+    def running(self) -> list[BackfillRow]:
+        return [row for row in self.rows if row.backfill_id not in self.ended]
+
+    def end(self, row: BackfillRow, end: EndBackfill) -> None:
+        assert row.backfill_id not in self.ended
+        self.ended[row.backfill_id] = end
+
+
+class RunnerWorld:
+    def __init__(self, tasks: int = 2) -> None:
+        self.made: CutSet = cut("everything", commit_timestamps("everything")[T0_AT])
+        self.tenant = self.made.set_.tenant
+        rng = random.Random(tasks)
+        keys = self.made.rows["key"].unique().sort().to_list()
+        self.world = SorterWorld(self.made.set_, sorted(rng.sample(keys[1:], tasks - 1)))
+        self.objects = self.world.objects
+        self.backup = MemoryObjectStore()
+        for name, body in self.made.backup(1).items():
+            self.backup.put(name, body)
+        self.book = Book()
+        self.runner = self.new_runner()
+        metrics, nonces = SorterMetrics(CollectorRegistry()), random.Random(3)
+        new_nonce = lambda: f"{nonces.getrandbits(64):016x}"  # noqa: E731
+        self.taker = BaseTaker(
+            MeasuredObjectStore(self.objects), self.world.runner, self.world.clock, new_nonce, metrics
+        )
+
+    def new_runner(self) -> BackfillRunner:
+        return BackfillRunner(self.objects, self.book, self, lambda _: self.backup, self.cover)
+
+    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
+        return [write_backup_chunks(self.objects, self.backup, work) for work in works]
+
+    def cover(self, tenant: TenantKey) -> Cover:
+        tasks = [Routed(number, span) for number, span in enumerate(self.world.spans, 1)]
+        return cover_of(self.objects, tenant, tasks)
+
+    def start(self, backfill_id: str, *tables: str, kind: str = "br-full", snapshot_ts: int | None = None) -> None:
+        url = "s3://backups/full" if kind == "br-full" else None
+        source = BackfillSource(kind=kind, url=url)  # type: ignore[arg-type]
+        self.book.rows.append(
+            BackfillRow(
+                cluster_id=self.tenant.cluster_id, tenant_id=self.tenant.tenant_id, backfill_id=backfill_id,
+                source=source, tables=list(tables), state="running", created_ms=0,
+                snapshot_ts=self.made.t0 if snapshot_ts is None else snapshot_ts,
+            )
+        )  # fmt: skip
+
+    def run(self, turns: int = 60) -> None:
+        for _ in range(turns):
+            self.runner.step()
+            self.taker.open({self.tenant: [row.backfill_id for row in self.book.running()]})
+            self.world.tick()
+            self.taker.take(self.world.node.tasks())
+            self.world.tick()
+            if not self.book.running():
+                return
+
+
+def test_every_table_of_a_backup_is_complete_at_its_ts() -> None:
+    one = RunnerWorld(tasks=3)
+    one.start("b1", "*.*")
+    one.run()
+    assert one.book.ended["b1"] == EndBackfill(state="finished")
+    cover = one.cover(one.tenant)
+    for table_id in one.made.physical_ids(one.made.t0):
+        assert base_ts_of(cover, [record_span(table_id)]) == one.made.t0
+    assert one.objects.get(layout.backfill_done(one.tenant, "b1"))
+
+
+def test_only_the_tables_asked_for_are_read() -> None:
+    one = RunnerWorld()
+    version = one.made.tables(one.made.t0)[0]
+    one.start("b1", f"{version.database}.{version.head.name}")
+    one.run()
+    assert one.book.ended["b1"] == EndBackfill(state="finished")
+    cover = one.cover(one.tenant)
+    known = [one_id for one_id in one.made.physical_ids(one.made.t0)
+             if not isinstance(base_ts_of(cover, [record_span(one_id)]), Hole)]  # fmt: skip
+    assert known == sorted(version.head.physical_ids)
+
+
+def test_a_killed_runner_goes_on_and_two_do_the_same() -> None:
+    one = RunnerWorld()
+    one.start("b1", "*.*")
+    one.runner.step()
+    one.runner = one.new_runner()
+    assert one.new_runner().step()
+    one.run()
+    assert one.book.ended["b1"] == EndBackfill(state="finished")
+
+
+@pytest.mark.parametrize(
+    ("tables", "snapshot", "reason"),
+    [
+        (["nothing.*"], None, r"no table matches 'nothing\.\*'"),
+        (["*.*"], 1, "the backup is as of"),
+    ],
+)
+def test_what_cannot_work_ends_with_its_reason(tables: list[str], snapshot: int | None, reason: str) -> None:
+    one = RunnerWorld()
+    later = None if snapshot is None else one.made.t0 + snapshot
+    one.start("b1", *tables, snapshot_ts=later)
+    one.runner.step()
+    end = one.book.ended["b1"]
+    assert end.state == "failed"
+    assert re.search(reason, end.reason or "")
+
+
+def test_another_bucket_and_damaged_files_end_it_and_other_backfills_go_on() -> None:
+    one = RunnerWorld()
+    one.start("b1", "*.*")
+    name = next(info.key for info in one.backup.list_after("1/"))
+    one.backup.put(name, one.backup.get(name)[:-9] + b"x" * 9)
+    one.start("p1", "*.*", kind="push")
+    one.start("s1", "*.*", kind="sql")
+    one.run(turns=3)
+    assert name in (one.book.ended["b1"].reason or "")
+    assert "not supported by this version" in (one.book.ended["s1"].reason or "")
+    assert "p1" not in one.book.ended, "its plan has not been pushed"
+    one.backup = MemoryObjectStore()
+    one.start("b2", "*.*")
+    one.runner = one.new_runner()
+    one.runner.step()
+    assert "there is no object `backupmeta`" in (one.book.ended["b2"].reason or "")
+
+
+def test_an_object_store_that_does_not_answer_is_waited_for() -> None:
+    one = RunnerWorld()
+    one.start("b1", "*.*")
+
+    def down(_: str) -> ObjectStore:
+        raise Unavailable("it is down")
+
+    one.runner.open_backup_store = down
+    assert not one.runner.step()
+    assert one.book.ended == {}
+    one.runner.open_backup_store = lambda _: one.backup
+    one.run()
+    assert one.book.ended["b1"].state == "finished"
+
+
+def test_a_refused_chunk_ends_the_backfill_with_its_reason() -> None:
+    one = RunnerWorld()
+    one.start("b1", "*.*")
+    while one.runner.step():
+        pass
+    span_of = one.runner._plans[one.tenant, "b1"].plan.spans
+    number = next(n for n, span in enumerate(span_of) if one.made.chunk_rows(span, one.made.t0).num_rows)
+    key = layout.base_chunk(one.tenant, "b1", number)
+    body = one.objects.get(key)
+    one.objects.put(key, body[:40] + bytes([body[40] ^ 1]) + body[41:])
+    one.run()
+    end = one.book.ended["b1"]
+    assert end.state == "failed"
+    assert "chunks were refused; the first is" in (end.reason or "")
+
+
+@pytest.mark.spark
+def test_spark_writes_the_same_chunks(tmp_path: Path) -> None:
+    from tistream_sorter.spark.session import build_session
+
+    one = RunnerWorld()
+    one.start("b1", "*.*")
+    while one.runner.step():
+        pass
+    backup = DirectoryObjectStore(tmp_path / "backup")
+    for info in one.backup.list_after(""):
+        backup.put(info.key, one.backup.get(info.key))
+    units = one.runner._plans[one.tenant, "b1"].units[:12]
+    works = [BackupWork(one.tenant, "b1", one.made.t0, unit) for unit in units]
+    session = build_session("local[2]", "test", {})
+    writer = SparkChunkWriter(session.sparkContext, str(tmp_path / "objects"), TenantKeys())
+    results = writer.write(str(tmp_path / "backup"), works)
+    assert [result.failed for result in results] == [None] * len(works)
+    written = DirectoryObjectStore(tmp_path / "objects")
+    keys = [layout.base_chunk(one.tenant, "b1", number) for unit in units for number, _ in unit.chunks]
+    assert [written.get(key) for key in keys] == [one.objects.get(key) for key in keys]

@@ -1,0 +1,1 @@
+"""`tistream backfill …`: rows from before the log."""

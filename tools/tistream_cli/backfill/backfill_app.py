@@ -1,0 +1,75 @@
+"""The commands of `tistream backfill` and their options."""
+
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.importing import importing
+
+backfill_app = typer.Typer(no_args_is_help=True, help="Backfills: rows that were there before a tenant's changes.")
+
+Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
+Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
+Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+Backfill = Annotated[str, typer.Argument(help="Backfill id, as `tistream backfill list` shows it.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+
+@backfill_app.command("run")
+def backfill_run(
+    cluster: Cluster,
+    tenant: Tenant,
+    br_full: Annotated[str | None, typer.Option(help="A full backup of BR, as s3://bucket/prefix.")] = None,
+    push: Annotated[bool, typer.Option("--push", help="Another program pushes the plan and the chunks.")] = False,
+    table: Annotated[
+        list[str] | None, typer.Option(help="database.table, with * and ? as wildcards; may be repeated. Default: *.*")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and show its tables.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Bring in the rows that tables had before the tenant's changes began."""
+    if (br_full is not None) == push:
+        raise typer.BadParameter("give either --br-full or --push", param_hint="--br-full")
+    with importing():
+        from tistream_cli.backfill.backfill import run_backfill
+        from tistream_cli.client import ApiClient
+
+    source = {"kind": "push"} if br_full is None else {"kind": "br-full", "url": br_full}
+    run_backfill(ApiClient(url), (cluster, tenant), source, table or ["*.*"], wait=wait)
+
+
+@backfill_app.command("list")
+def backfill_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
+    """List a tenant's backfills, newest first."""
+    with importing():
+        from tistream_cli.backfill.backfill import list_backfills
+        from tistream_cli.client import ApiClient
+
+    list_backfills(ApiClient(url), (cluster, tenant), as_json=as_json)
+
+
+@backfill_app.command("show")
+def backfill_show(
+    backfill: Backfill, cluster: Cluster, tenant: Tenant, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """Show how far each table of a backfill has come, and what it waits for."""
+    with importing():
+        from tistream_cli.backfill.backfill import show_backfill
+        from tistream_cli.client import ApiClient
+
+    show_backfill(ApiClient(url), (cluster, tenant), backfill, as_json=as_json)
+
+
+@backfill_app.command("cancel")
+def backfill_cancel(backfill: Backfill, cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """Cancel a backfill. The tenant keeps what was taken."""
+    with importing():
+        from tistream_cli.backfill.backfill import cancel_backfill
+        from tistream_cli.client import ApiClient
+
+    cancel_backfill(ApiClient(url), (cluster, tenant), backfill)

@@ -15,7 +15,7 @@ from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import from_physical_ms
-from tistream_sorter.jobs.index_unit import IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexUnit
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.upkeep.index_plan import IndexRules, index_unit
 from tistream_sorter.upkeep.retention import retained

@@ -43,7 +43,7 @@ class BaseUnit:
 
     def key(self, part: int) -> str:
         """The object key of output `part`."""
-        return layout.base_run(self.tenant, self.task_id, self.epoch, self.nonce, part)
+        return layout.run(self.tenant, self.task_id, self.epoch, self.nonce, part)
 
 
 @dataclass(frozen=True, slots=True)

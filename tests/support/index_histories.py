@@ -4,7 +4,7 @@ and a reader of the index reads at any ts."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from support.index_reader import state_at
 from support.simulated import arrival
@@ -17,7 +17,8 @@ from tistream.schema import log_format
 from tistream.schema.log_format import LogObject
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
+from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT
 from tistream_upstream.config import ClusterConfig
 
@@ -42,9 +43,16 @@ class DyingMerger(InlineRunner):
 class IndexHistory(History):
     """`keep_ms`: the tenant's retention. `reads`: how often the index was compared with the truth."""
 
-    def __init__(self, config: ClusterConfig, seed: int, ms: int = 4_000, keep_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        seed: int,
+        ms: int = 4_000,
+        keep_ms: int | None = None,
+        new_runner: Callable[[ObjectStore], Runner] | None = None,
+    ) -> None:
         fate = random.Random(seed + 6)
-        super().__init__(config, seed, ms, new_runner=lambda objects: DyingMerger(objects, fate))
+        super().__init__(config, seed, ms, new_runner=new_runner or (lambda objects: DyingMerger(objects, fate)))
         self.reads = 0
         self.more = random.Random(seed + 7)
         self.rows = {

@@ -71,7 +71,7 @@ def part_versions(objects: ObjectStore, part: IndexPart, segments: Iterable[Segm
     piece = part.span.clip(span)
     if piece is None:
         return {}
-    out = run_versions(objects, part.runs, piece)
+    out = run_versions(objects, (*part.runs, *part.basis), piece)
     window = Window(part.indexed_ts, MAX_TS)
     for segment in segments:
         out |= inside(versions_of(read_rows(objects, segment, window, columns=SCHEMA.names)), piece)

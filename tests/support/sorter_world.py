@@ -26,11 +26,11 @@ from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
-from tistream_sorter.jobs.base_runs import base_guarded
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.compact import rewrite_guarded
-from tistream_sorter.jobs.index_merge import merge_guarded
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.base_runs import base_guarded
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.index_merge import merge_guarded
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded

@@ -13,6 +13,7 @@ from tistream.service.http.serve import run_service
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.open import open_objects
 from tistream_ingest.app import ProcessEnvironment, build_app
+from tistream_ingest.backfill.spark_writer import SparkChunkWriter
 from tistream_ingest.jobs.lazy import LazyRunner
 from tistream_ingest.settings import IngestSettings
 
@@ -40,11 +41,12 @@ def _build(settings: IngestSettings) -> FastAPI:
         return SparkRunner(session, settings.objects_url, keys_of(objects))
 
     runner = LazyRunner(new_runner, _no_jvm)
-    return build_app(settings, objects, SystemClock(), ProcessEnvironment(runner, runner.close))
+    chunks = SparkChunkWriter(runner.context, settings.objects_url, keys_of(objects))
+    return build_app(settings, objects, SystemClock(), ProcessEnvironment(runner, chunks, runner.close))
 
 
 def _no_jvm() -> None:
-    # Only a new process gets a new JVM. All state of sources is in their records.
+    # Only a new process gets a new JVM. All state of sources and backfills is in objects.
     log.critical("the JVM of Spark has died: the process ends")
     os._exit(EXIT_NO_JVM)
 

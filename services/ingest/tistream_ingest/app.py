@@ -1,4 +1,4 @@
-"""Composition of the ingest service."""
+"""Composition of the ingest service: sources and backfills."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from fastapi import APIRouter, FastAPI, Query, Request
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
+from tistream.model.base_cover import Cover
 from tistream.model.ids import TenantKey
+from tistream.pool.base_covers import cover_of
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
@@ -29,13 +31,15 @@ from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import Notification
 from tistream.wire.sources import SourceRow, SourceStatuses
+from tistream_ingest.backfill.backfill_runner import BackfillRunner, ChunkWriter
+from tistream_ingest.backfill.routed_backfills import RoutedBackfills
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.driver import Driver
-from tistream_ingest.source.pool import RoutedPool
+from tistream_ingest.source.pool import Routed, RoutedPool
 from tistream_ingest.source.source import WAIT_MS, Identity, Runner, Source
 from tistream_ingest.source.worker import SourceWorker
 
@@ -62,6 +66,7 @@ class ProcessEnvironment:
     """The environment of the process besides its store and its clock; a simulation replaces it."""
 
     runner: Runner
+    chunk_writer: ChunkWriter
     close_runner: Callable[[], None] = lambda: None
     open_log: Callable[[str], ObjectStore] = open_existing
     new_http: Callable[[], HttpClient] | None = None
@@ -98,7 +103,12 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
         source = Source(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)
         return SourceWorker(row, source, clock, settings.poll_ms, WAIT_MS, metrics.releases.inc)
 
+    def cover(tenant: TenantKey) -> Cover:
+        return cover_of(counted, tenant, [Routed.of(task) for task in driver.route(tenant).tasks])
+
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
+    shared = RoutedBackfills(settings.url, meta, driver.peers)
+    backfills = BackfillRunner(counted, shared, outside.chunk_writer, outside.open_log, cover, metrics)
     instance = outside.new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(meta, settings.node, "ingest", settings.url, instance=instance, end=outside.end)
@@ -109,6 +119,13 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
             Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics),
             Loop("routes", driver.follow_routes, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("sources", driver.follow_sources, interval_ms=settings.sources_ms, metrics=loop_metrics),
+            Loop(
+                "backfills",
+                lambda: 0 if backfills.step() else None,
+                interval_ms=settings.backfills_ms,
+                backoff_max_ms=30_000,
+                metrics=loop_metrics,
+            ),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
         for loop in loops:

@@ -14,6 +14,10 @@ class IngestMetrics:
         )
         self.sources = Gauge("tistream_ingest_sources", "Sources that this process runs.", registry=registry)
         self.states = Gauge("tistream_ingest_source_states", "Sources by state.", ("state",), registry=registry)
+        self.chunks = Counter(
+            "tistream_ingest_base_chunks_total", "Base chunks of backfills written.", registry=registry
+        )
+        self.chunk_bytes = Counter("tistream_ingest_base_chunk_bytes_total", "Their bytes.", registry=registry)
         self.lag = Gauge(
             "tistream_ingest_checkpoint_lag_seconds",
             "The highest age of a source's checkpoint.",

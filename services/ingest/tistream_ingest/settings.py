@@ -19,6 +19,7 @@ class IngestSettings(ServiceSettings):
     port: int = Field(default=8006, ge=0, le=65535, description="port to bind")
     poll_ms: int = Field(default=5_000, ge=10, description="pause between looks at the checkpoints of a log backup")
     sources_ms: int = Field(default=2_000, ge=10, description="pause between looks at the list of sources")
+    backfills_ms: int = Field(default=5_000, ge=10, description="pause between looks at the list of backfills")
     file_rows: int = Field(default=200_000, ge=1, description="rows that a change file aims for")
     file_bytes: int = Field(default=64 << 20, ge=1 << 16, description="bytes of keys and values that it aims for")
     horizon_ms: int = Field(

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fastapi import FastAPI
@@ -32,7 +32,7 @@ from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
-from tistream_sorter.node.base_taker import BaseTaker
+from tistream_sorter.node.base_taker import Asked, BaseTaker
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.pool_usage import PoolUsage
 from tistream_sorter.node.progress import ProgressFeed
@@ -144,6 +144,7 @@ class _Running:
         self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact, settings.index)
+        limits = replace(limits, backfills=True)  # _take_bases states them
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
         self._bases = BaseTaker(counted, self._runner, clock, outside.new_nonce, metrics)
         instance = outside.new_nonce()
@@ -240,10 +241,10 @@ class _Running:
             running = self._meta.running_backfills().backfills
         except UnknownName:  # the meta server's version has no backfills
             running = []
-        found: dict[TenantKey, list[str]] = {}
-        for row in running:
-            found.setdefault(TenantKey(row.cluster_id, row.tenant_id), []).append(row.backfill_id)
-        self._bases.open(found)
+        self._bases.open(
+            Asked(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
+            for row in running
+        )
         if not self._bases.take([task for task in self.node.tasks() if task.stopped is None]):
             return None
         self.node.wake()

@@ -22,10 +22,11 @@ import zstandard
 
 from tistream import arrow_ipc
 from tistream.errors import CorruptObject
-from tistream.format.backfill.basis import Basis
+from tistream.format.backfill.cover_json import cover_from_json, cover_to_json
 from tistream.format.run import Index, IndexPart
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.format.source_file import SourceFile
+from tistream.model.base_cover import Cover
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 
@@ -196,7 +197,7 @@ class Manifest:
     flushed_ts: int
     segments: tuple[SegmentRef, ...] = ()
     live_segments: tuple[SegmentRef, ...] | None = None
-    basis: Basis | None = None  # in checkpoint manifests
+    cover: Cover | None = None  # the bases of backfills, in checkpoint manifests
     pending: tuple[PendingPart, ...] = ()
     positions: dict[int, tuple[ChainPosition, ...]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
@@ -226,7 +227,7 @@ def encode(manifest: Manifest) -> bytes:
         "span": [manifest.span.start.hex(), manifest.span.end.hex()],
         "segments": [segment.to_json() for segment in manifest.segments],
         "live_segments": None if live is None else [segment.to_json() for segment in live],
-        "basis": None if manifest.basis is None else manifest.basis.to_json(),
+        "cover": None if manifest.cover is None else cover_to_json(manifest.cover),
         "pending": [part.to_json() for part in manifest.pending],
         "positions": {
             str(store): [[chain.first_ts, chain.at_ts] for chain in chains]
@@ -281,7 +282,7 @@ def decode(key: str, data: bytes) -> Manifest:
         span=KeySpan(*map(bytes.fromhex, header["span"])),
         segments=tuple(map(SegmentRef.from_json, header["segments"])),
         live_segments=None if live is None else tuple(map(SegmentRef.from_json, live)),
-        basis=Basis.from_json(header["basis"]) if header.get("basis") else None,
+        cover=None if header.get("cover") is None else cover_from_json(header["cover"]),
         pending=tuple(map(PendingPart.from_json, header["pending"])),
         positions={
             int(store): tuple(ChainPosition(*chain) for chain in chains)

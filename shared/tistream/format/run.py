@@ -16,6 +16,9 @@ T must be at or above the part's base_ts. Objects are shared by split tasks, so 
 the part's span; they do not count. Rows of segments at or below the part's indexed_ts are in its runs already, and
 must be ignored. Versions at or below `begins_ts` were not in the pool when the index began; only a backfill adds them.
 
+A backfill adds `basis` objects: base runs, each at the ts of a chunk that a task has taken (docs/adr/0030). Their rows
+are the oldest versions of their keys: no run or segment has one at or below the object's high_ts. A fold takes them in.
+
 Format of an object: row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes (a larger row is alone), page
 checksums, zstd. Each row group has the exact minimum and maximum of table_id, key and commit_ts as Parquet statistics.
 Keys above 4 KiB have no statistics: a row group without them may hold any key between `first` and `last` of the
@@ -100,7 +103,8 @@ class IndexPart:
 
     begins_ts: versions at or below it are in the index only if they were backfilled. base_ts: the lowest ts that can be
     read; the base run has the state at it, and may be empty. indexed_ts: the runs have every change of the span in
-    (base_ts, indexed_ts]. runs: base run first, then by window, each in key order.
+    (base_ts, indexed_ts]. runs: base run first, then by window, each in key order. basis: objects of backfills, in the
+    order of their first keys; no key is in two, but their ranges may overlap.
     """
 
     span: KeySpan
@@ -108,6 +112,7 @@ class IndexPart:
     base_ts: int
     indexed_ts: int
     runs: tuple[RunRef, ...] = ()
+    basis: tuple[RunRef, ...] = ()
 
     @property
     def base(self) -> tuple[RunRef, ...]:
@@ -127,7 +132,8 @@ class IndexPart:
         piece = self.span.clip(span)
         if piece is None:
             return None
-        return replace(self, span=piece, runs=tuple(run for run in self.runs if run.touches(piece)))
+        runs, basis = (tuple(run for run in some if run.touches(piece)) for some in (self.runs, self.basis))
+        return replace(self, span=piece, runs=runs, basis=basis)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -136,13 +142,14 @@ class IndexPart:
             "base_ts": self.base_ts,
             "indexed_ts": self.indexed_ts,
             "runs": [run.to_json() for run in self.runs],
+            "basis": [run.to_json() for run in self.basis],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> IndexPart:
         span = KeySpan(*map(bytes.fromhex, data["span"]))
-        runs = tuple(map(RunRef.from_json, data["runs"]))
-        return cls(span, data["begins_ts"], data["base_ts"], data["indexed_ts"], runs)
+        runs, basis = (tuple(map(RunRef.from_json, data.get(name, ()))) for name in ("runs", "basis"))
+        return cls(span, data["begins_ts"], data["base_ts"], data["indexed_ts"], runs, basis)
 
 
 Index = tuple[IndexPart, ...]
@@ -150,7 +157,7 @@ Index = tuple[IndexPart, ...]
 
 def runs_of(index: Iterable[IndexPart]) -> tuple[RunRef, ...]:
     """The objects that an index names, each once."""
-    return tuple({run.key: run for part in index for run in part.runs}.values())
+    return tuple({run.key: run for part in index for run in (*part.runs, *part.basis)}.values())
 
 
 def indexed_ts(index: Sequence[IndexPart]) -> int:
@@ -180,6 +187,9 @@ def check_index(index: Index, span: KeySpan, flushed_ts: int, before: Index) -> 
         _check_part(part)
         if part.indexed_ts > flushed_ts:
             raise InvariantBroken(27, f"an index reaches {part.indexed_ts}, above flushed_ts {flushed_ts}")
+        for run in part.basis:
+            if run.high_ts > flushed_ts:
+                raise InvariantBroken(27, f"{run.key}: a backfill at {run.high_ts}, above flushed_ts {flushed_ts}")
         for old in before:
             if old.span.overlaps(part.span) and (old.base_ts > part.base_ts or old.indexed_ts > part.indexed_ts):
                 reason = f"({old.base_ts}, {old.indexed_ts}] to ({part.base_ts}, {part.indexed_ts}]"
@@ -197,6 +207,9 @@ def _check_part(part: IndexPart) -> None:
         reached = high
     if any(run.high_ts != part.base_ts for run in part.base):
         raise InvariantBroken(25, f"a base run of {part.span} is not at its base_ts {part.base_ts}")
+    for base in part.basis:
+        if base.low_ts is not None or base.high_ts < part.begins_ts:
+            raise InvariantBroken(25, f"{base.key} is no base of {part.span}, which begins at {part.begins_ts}")
     for run in (part.base, *part.by_window()):
         for left, right in pairwise(run):
             if left.last >= right.first:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tistream.errors import CorruptObject, InvariantBroken
 from tistream.format import run
-from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
 from tistream.format.run import Index, RunRef
 from tistream.format.segment import SegmentRef
+from tistream.model.base_cover import Cover
 from tistream.model.ids import TenantKey
 
 
@@ -25,7 +25,7 @@ class TaskView:
     state: Manifest | None = None  # the newest with state: one of any kind but a claim
     segments: tuple[SegmentRef, ...] = ()  # live, in commit order
     index: Index = ()  # the version index; empty before its first run
-    basis: Basis = NO_BASIS  # of the newest checkpoint
+    cover: Cover = ()  # the bases of backfills, of the newest checkpoint
 
     @property
     def runs(self) -> tuple[RunRef, ...]:
@@ -66,7 +66,7 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
             index is invalid (run.check_index).
     """
     number, epoch, flushed_ts = view.number, view.epoch, view.flushed_ts
-    last, state, basis = view.last, view.state, view.basis
+    last, state, cover = view.last, view.state, view.cover
     segments: list[SegmentRef] | None = None
     index = view.index
     for manifest in manifests:
@@ -87,10 +87,10 @@ def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
                 run.check_index(manifest.index, manifest.span, flushed_ts, index)
                 index = manifest.index
             if manifest.live_segments is not None:
-                segments, basis = list(manifest.live_segments), manifest.basis or NO_BASIS
+                segments, cover = list(manifest.live_segments), manifest.cover or ()
             elif manifest.segments:
                 segments = list(view.segments) if segments is None else segments
                 segments.extend(manifest.segments)
         number, epoch, last = manifest.number, manifest.task_epoch, manifest
     live = view.segments if segments is None else tuple(segments)
-    return TaskView(number, epoch, flushed_ts, last, state, live, index, basis)
+    return TaskView(number, epoch, flushed_ts, last, state, live, index, cover)

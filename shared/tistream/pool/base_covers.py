@@ -14,4 +14,4 @@ def cover_of(objects: ObjectStore, tenant: TenantKey, tasks: Iterable[RoutedTask
     """The cover of the tenant's bases; `tasks`: those of its route. Raises as Lineage.covers."""
     lineage = Lineage(objects, tenant)
     logs = [cover for task in tasks for cover in lineage.covers(task, None)]
-    return laid_over((), (base for one in logs for base in clipped(one.log.view.basis.cover, one.span)))
+    return laid_over((), (base for one in logs for base in clipped(one.log.view.cover, one.span)))

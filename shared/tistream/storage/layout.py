@@ -24,7 +24,7 @@ _OF_TENANT = re.compile(
 _BACKFILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _REFUSED = re.compile(r"refused-(?P<number>[0-9]{8})")
 _CHUNK = re.compile(r"chunk-(?P<number>[0-9]{8})")
-_WRITTEN = re.compile(r"/(segment|pending|run|base)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
+_WRITTEN = re.compile(r"/(segment|pending|run)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
@@ -158,14 +158,14 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
     return f"{task_prefix(tenant, task_id)}manifest/"
 
 
-def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, ...]:
-    """The key prefixes of a task's data: segments, pending parts, runs of the version index, and base runs."""
+def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
+    """The key prefixes of a task's data: segments, pending parts, and runs of the version index."""
     prefix = task_prefix(tenant, task_id)
-    return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/", f"{prefix}base/"
+    return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/"
 
 
 def epoch_of(key: str) -> int | None:
-    """The epoch under which a segment, pending part, run or base run was written; None for any other name."""
+    """The epoch under which a segment, pending part or run was written; None for any other name."""
     found = _WRITTEN.search(key)
     return None if found is None else int(found["epoch"])
 
@@ -193,11 +193,6 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
     """An object of a run of the version index, written under `epoch` by the job `nonce`."""
     return f"{task_prefix(tenant, task_id)}run/{epoch:010d}-{nonce}-{part:04d}.parquet"
-
-
-def base_run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """A base run written under `epoch` by the job `nonce`."""
-    return f"{task_prefix(tenant, task_id)}base/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def served(tenant: TenantKey) -> str:

@@ -45,7 +45,8 @@ class BackfillStarted(Wire):
 
 class BackfillRow(Wire):
     """A backfill as the meta database has it. `state` `running`: sorters take its chunks. `reason`: why it failed.
-    snapshot_ts: of the tenant; null while it has none. `ended_ms`: when it left `running`."""
+    snapshot_ts: of the tenant; null while it has none. `ended_ms`: when it left `running`. log_backup: whether the
+    tenant has, or had, a log backup as a source, whose first change of a row has no old value."""
 
     cluster_id: str
     tenant_id: str
@@ -57,6 +58,7 @@ class BackfillRow(Wire):
     created_ms: int
     ended_ms: int | None = None
     snapshot_ts: int | None = None
+    log_backup: bool = False
 
 
 class BackfillRows(Wire):

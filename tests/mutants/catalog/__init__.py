@@ -2,6 +2,7 @@
 
 from mutants.catalog import (
     access,
+    backfilling,
     dispatching,
     indexing,
     log_backup,
@@ -17,7 +18,20 @@ from mutants.mutant import REGISTERED
 
 _MODULES = {
     one.__name__
-    for one in (access, dispatching, indexing, log_backup, manifests, matching, meta, schema, serving, slices, ticks)
+    for one in (
+        access,
+        backfilling,
+        dispatching,
+        indexing,
+        log_backup,
+        manifests,
+        matching,
+        meta,
+        schema,
+        serving,
+        slices,
+        ticks,
+    )
 }
 
 MUTANTS = tuple(mutant for mutant in REGISTERED if mutant.make.__module__ in _MODULES)

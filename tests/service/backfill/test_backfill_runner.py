@@ -29,8 +29,9 @@ from tistream.wire.backfills import BackfillRow, BackfillSource, EndBackfill
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.backfill.spark_writer import SparkChunkWriter
+from tistream_ingest.metrics import IngestMetrics
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import BaseTaker
+from tistream_sorter.node.base_taker import Asked, BaseTaker
 
 T0_AT = 900
 
@@ -77,7 +78,9 @@ class RunnerWorld:
         )
 
     def new_runner(self) -> BackfillRunner:
-        return BackfillRunner(self.objects, self.book, self, lambda _: self.backup, self.cover)
+        return BackfillRunner(
+            self.objects, self.book, self, lambda _: self.backup, self.cover, IngestMetrics(CollectorRegistry())
+        )
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
         return [write_backup_chunks(self.objects, self.backup, work) for work in works]
@@ -100,7 +103,7 @@ class RunnerWorld:
     def run(self, turns: int = 60) -> None:
         for _ in range(turns):
             self.runner.step()
-            self.taker.open({self.tenant: [row.backfill_id for row in self.book.running()]})
+            self.taker.open([Asked(self.tenant, row.backfill_id) for row in self.book.running()])
             self.world.tick()
             self.taker.take(self.world.node.tasks())
             self.world.tick()
@@ -221,7 +224,7 @@ def test_spark_writes_the_same_chunks(tmp_path: Path) -> None:
     units = one.runner._plans[one.tenant, "b1"].units[:12]
     works = [BackupWork(one.tenant, "b1", one.made.t0, unit) for unit in units]
     session = build_session("local[2]", "test", {})
-    writer = SparkChunkWriter(session.sparkContext, str(tmp_path / "objects"), TenantKeys())
+    writer = SparkChunkWriter(lambda: session.sparkContext, str(tmp_path / "objects"), TenantKeys())
     results = writer.write(str(tmp_path / "backup"), works)
     assert [result.failed for result in results] == [None] * len(works)
     written = DirectoryObjectStore(tmp_path / "objects")

@@ -18,8 +18,8 @@ from support.points_world import point_world
 from support.pull_world import history_of, task_cuts, write_pool
 from tistream.decode.keys import table_ids
 from tistream.format.backfill.base_chunk import ChunkId, write_chunk
-from tistream.format.backfill.basis import NO_BASIS
-from tistream.model.base_cover import Base
+from tistream.format.run import RunRef
+from tistream.model.base_cover import Base, Cover, laid_over
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
@@ -36,8 +36,8 @@ from tistream_api.read import cursor as cursors
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.source import TenantSource
-from tistream_sorter.jobs.base_runs import base_guarded
-from tistream_sorter.jobs.base_unit import BaseUnit
+from tistream_sorter.jobs.index.base_runs import base_guarded
+from tistream_sorter.jobs.index.base_unit import BaseUnit
 
 NAME = "everything"
 Line = dict[str, Any]
@@ -59,7 +59,8 @@ class SnapshotWorld:
         segments = [tuple(index.overlapping(Window(0, 1 << 62))) for index in indexes]
         later = [one for one in stamps if t0 <= one <= stamps[len(stamps) // 2]]
         self.base_ts: dict[int, int] = {}
-        self.bases = [NO_BASIS] * tasks
+        self.covers: list[Cover] = [()] * tasks
+        self.runs: list[tuple[RunRef, ...]] = [()] * tasks
         self.objects = objects
         ids = self.made.physical_ids(t0)
         for number, table_id in enumerate(ids[without:]):
@@ -80,8 +81,8 @@ class SnapshotWorld:
             threading.RLock(), lambda: self.history, lambda: indexes, GroupCache(objects, 64 << 20), lambda: None
         )
         shards = [
-            Shard(span, live, begins_ts=0, basis=basis)
-            for span, live, basis in zip(self.spans, segments, self.bases, strict=True)
+            Shard(span, live, begins_ts=0, basis=runs, cover=cover)
+            for span, live, runs, cover in zip(self.spans, segments, self.runs, self.covers, strict=True)
         ]
         cache = GroupCache(objects, 64 << 20)
         self.reads = PoolReads(CachedReader(objects, cache, FooterCache()), lambda: shards, lambda: None)
@@ -89,12 +90,13 @@ class SnapshotWorld:
     def _take(self, at: int, chunk: ChunkId, table_id: int, part: KeySpan, says: int, segments: Any) -> None:
         unit = BaseUnit(
             tenant=self.tenant, task_id=at + 1, chunk=chunk, planned=record_span(table_id), span=part,
-            table_id=table_id, base_ts=says, exact=True, flushed_ts=self.end, segments=segments,
+            table_id=table_id, base_ts=says, exact=True, old_values=True, flushed_ts=self.end, segments=segments,
             runs=(), indexed_ts=0, basis=(), epoch=1, nonce=f"{chunk.number:016x}",
         )  # fmt: skip
         made = base_guarded(self.objects, unit)
         assert made.failed is None
-        self.bases[at] = self.bases[at].with_base(Base(part, says), made.runs)
+        self.covers[at] = laid_over(self.covers[at], [Base(part, says)])
+        self.runs[at] += made.runs
 
     def answers(self, *names: str, ts: int, limit: int) -> list[list[Line]]:
         """The answers of a pull with snapshot=ts, until its `resolved`."""

@@ -48,8 +48,8 @@ from tistream_sorter.app import ProcessEnvironment
 from tistream_sorter.app import build_app as build_sorter
 from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.compact import rewrite_guarded
-from tistream_sorter.jobs.index_merge import merge_guarded
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_merge import merge_guarded
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded

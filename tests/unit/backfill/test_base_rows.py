@@ -86,6 +86,18 @@ def test_a_chunk_of_another_ts_is_caught_if_a_row_differs(
         assert same
 
 
+def test_a_change_of_a_log_backup_without_an_old_value_proves_nothing() -> None:
+    rows = pa.Table.from_pylist([{"key": b"a", "value": b"2", "commit_ts": None}], CHUNK)
+    first = pa.Table.from_pylist([{"key": b"a", "old_value": None, "first_ts": 120}], FIRST)
+    found = rows_that_count(rows, LOGGED.empty_table(), first, S, exact=True, old_values=False)
+    assert found.to_pylist() == rows.to_pylist()
+    with pytest.raises(Disagreement, match="is in the chunk; its change at 120 has no old value"):
+        rows_that_count(rows, LOGGED.empty_table(), first, S, exact=True)
+    there = pa.Table.from_pylist([{"key": b"a", "old_value": b"1", "first_ts": 120}], FIRST)
+    with pytest.raises(Disagreement, match="has another value than the old value"):
+        rows_that_count(rows, LOGGED.empty_table(), there, S, exact=True, old_values=False)
+
+
 @pytest.mark.parametrize(
     ("change", "chunk", "said"),
     [

@@ -14,7 +14,6 @@ import pytest
 from support.cut_set import CutSet, commit_timestamps, cut
 from support.pull_world import write_pool
 from tistream.format.backfill.base_chunk import ChunkId, write_chunk
-from tistream.format.backfill.basis import Basis
 from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
@@ -25,8 +24,8 @@ from tistream.pool.versions.scan import read_range
 from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_sorter.jobs.base_runs import base_guarded
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_runs import base_guarded
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
 
 NAME = "everything"
 
@@ -61,8 +60,8 @@ class BaseWorld:
         self.number += 1
         return BaseUnit(
             tenant=identity.tenant, task_id=1, chunk=identity, planned=span, span=span, table_id=table_id, base_ts=says,
-            exact=True, flushed_ts=self.end, segments=self.segments, runs=(), indexed_ts=0, basis=tuple(self.runs),
-            epoch=1, nonce=f"{self.number:016x}",
+            exact=True, old_values=True, flushed_ts=self.end, segments=self.segments, runs=(), indexed_ts=0,
+            basis=tuple(self.runs), epoch=1, nonce=f"{self.number:016x}",
         )  # fmt: skip
 
     def cuts(self, table_id: int) -> list[KeySpan]:
@@ -75,7 +74,7 @@ class BaseWorld:
 
     def state(self, table_ids: Sequence[int], ts: int) -> pl.DataFrame:
         """The rows of tables at `ts` by the base runs and the log."""
-        shard = Shard(KeySpan(b"", b""), self.segments, basis=Basis(runs=tuple(self.runs)))
+        shard = Shard(KeySpan(b"", b""), self.segments, basis=tuple(self.runs))
         wanted = [TableRange(one, record_span(one)) for one in table_ids]
         tables = list(read_range([shard], StoreReader(self.objects), Window(0, ts), wanted))
         frame = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame(schema={"key": pl.Binary})

@@ -10,7 +10,6 @@ import pytest
 import zstandard
 
 from tistream.format import manifest as manifests
-from tistream.format.backfill.basis import Basis
 from tistream.format.manifest import KIND_TICK, NOTHING_TAKEN, ChainPosition, IntakeCount, Manifest, Merging
 from tistream.format.run import IndexPart, RunRef
 from tistream.model.base_cover import Base
@@ -18,7 +17,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 
 # The version that began to write a header's field.
-SINCE = {"retained_ts": 3, "schema_retained_ts": 3, "heritage": 3, "intake": 4, "merge": 5, "basis": 6, "index": 6}
+SINCE = {"retained_ts": 3, "schema_retained_ts": 3, "heritage": 3, "intake": 4, "merge": 5, "cover": 6, "index": 6}
 FULL = Manifest(
     TenantKey("7", "acme"),
     3,
@@ -39,11 +38,17 @@ FULL = Manifest(
     heritage=(1, 2),
     written_ms=77,
     intake=IntakeCount({3_600_000: 512}, {1: (ChainPosition(5, 7),)}),
-    basis=Basis(
-        (Base(KeySpan(b"b", b"c"), 15),),
-        (RunRef("run", 9, "0a0b0c0d", 2, None, 15, (104, b"b1"), (104, b"b2")),),
+    cover=(Base(KeySpan(b"b", b"c"), 15),),
+    index=(
+        IndexPart(
+            KeySpan(b"a", b"m"),
+            2,
+            6,
+            9,
+            (RunRef("run", 10, "0a", 4, 6, 9, (1, b"b"), (1, b"c")),),
+            (RunRef("base", 9, "0a0b0c0d", 2, None, 15, (104, b"b1"), (104, b"b2")),),
+        ),
     ),
-    index=(IndexPart(KeySpan(b"a", b"m"), 2, 6, 9, (RunRef("run", 10, "0a", 4, 6, 9, (1, b"b"), (1, b"c")),)),),
 )
 WITHOUT = {
     "retained_ts": 0,
@@ -51,7 +56,7 @@ WITHOUT = {
     "heritage": (),
     "intake": NOTHING_TAKEN,
     "merge": None,
-    "basis": None,
+    "cover": None,
     "index": None,
 }
 

@@ -18,7 +18,7 @@ from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StorageRules
 from tistream_sorter.task.turn import TickLimits

@@ -19,8 +19,8 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_sorter.jobs.index_merge import cut, merge_guarded
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_merge import cut, merge_guarded
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 
 TENANT = TenantKey("7", "acme")
 

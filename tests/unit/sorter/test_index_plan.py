@@ -15,7 +15,7 @@ from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import from_physical_ms
-from tistream_sorter.jobs.index_unit import IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexUnit
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.upkeep.index_plan import IndexRules, index_unit
 from tistream_sorter.upkeep.retention import retained
@@ -156,6 +156,28 @@ def test_base_objects_without_changes_are_kept() -> None:
     assert [one.key for one in part.runs] == [base[0].key, written.key, base[3].key]
     assert {one.high_ts for one in part.runs} == {at(10)}
     check_index(after.index, WHOLE, after.flushed_ts, found.index)
+
+
+def test_a_fold_takes_in_the_backfilled_rows_that_its_deletes_may_end() -> None:
+    base = (run(None, 0, MIB, b"a", b"b"), run(None, 0, MIB, b"h", b"i"), run(None, 0, MIB, b"x", b"y"))
+    change = run(0, 10, 4 * MIB, b"c", b"f")
+    inside, far = run(None, 9, MIB, b"e", b"k"), run(None, 9, MIB, b"m", b"n")
+    newer = replace(run(None, 11, MIB, b"c", b"d"), key="newer")
+    found = replace(state(HOUR, runs=(*base, change)), retained_ts=at(10))
+    (part,) = found.index
+    found = replace(found, index=(replace(part, basis=(newer, inside, far)),))
+    unit = planned(found)
+    assert unit is not None
+    assert (unit.runs, unit.keep) == ((base[1], inside, change), (base[0], base[2])), "the range of `inside` is written"
+    assert unit.cost == 6 * MIB
+    written = run(None, 10, 2 * MIB, b"c", b"k")
+    after = merged(found, unit, [written])
+    assert after is not None
+    (part,) = after.index
+    assert part.basis == (newer, far)
+    assert [one.key for one in part.runs] == [base[0].key, written.key, base[2].key]
+    check_index(after.index, WHOLE, after.flushed_ts, found.index)
+    assert merged(after, unit, [written]) is None, "its inputs are not there any more"
 
 
 def test_runs_of_a_tier_are_merged_by_four() -> None:

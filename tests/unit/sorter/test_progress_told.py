@@ -8,7 +8,7 @@ import pytest
 
 from support.sorter_world import InlineRunner, SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 

@@ -16,7 +16,7 @@ from tistream.format import manifest as manifests
 from tistream.format.manifest import KIND_TICK, Manifest
 from tistream.storage import layout, manifest_log
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.task.tick import lookup_needed

@@ -78,10 +78,9 @@ def _manifest(name: str, data: bytes, rows_max: int) -> Description:
     sheets = [_segments("segments", found.segments, rows_max)]
     if found.live_segments is not None:
         sheets.append(_segments("live segments", found.live_segments, rows_max))
-    if found.basis is not None:
-        bases = [{"span": _span(base.span), "base_ts": base.base_ts} for base in found.basis.cover]
+    if found.cover:
+        bases = [{"span": _span(base.span), "base_ts": base.base_ts} for base in found.cover]
         sheets.append(_objects("bases", bases, rows_max))
-        sheets.append(_objects("base runs", [_fields(run) for run in found.basis.runs], rows_max))
     sheets.append(_objects("pending", [_fields(part) for part in found.pending], rows_max))
     for title, table in (("slices", found.slices), ("waiting", found.waiting)):
         if table is not None:

@@ -25,7 +25,7 @@ def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: I
         highest = max(highest, *(shard.base_ts for shard in over), 0)
         if not source.older_than([one], max((shard.begins_ts for shard in over), default=0)):
             continue
-        cover: Cover = tuple(base for shard in over for base in shard.basis.cover if base.base_ts >= shard.begins_ts)
+        cover: Cover = tuple(base for shard in over for base in shard.cover if base.base_ts >= shard.begins_ts)
         found = base_ts_of(cover, [span])
         if isinstance(found, Hole):
             return found

@@ -1,6 +1,7 @@
-"""Runs the backfills of all tenants, step by step: plan, chunks, end. Any number of processes may run the same one.
+"""Runs backfills step by step: plan, chunks, end. Any number of processes may run the same one, and may die anywhere.
 
-Every object is created by a conditional put from the same input, so the work of two processes is the same work.
+Every object is created by a conditional put from the same input, and all state is in the objects. So the work of two
+processes is the same work, and a new process goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tistream.wire.backfills import REASON_MAX, BackfillRow, EndBackfill
 from tistream_ingest.backfill.asked_tables import asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
-from tistream_ingest.backfill.next_step import Ended, ended, missing_units, too_old
+from tistream_ingest.backfill.next_step import Ended, ended, first_missing, missing_units, too_old
+from tistream_ingest.metrics import IngestMetrics
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,9 @@ class BackfillRunner:
     writer: ChunkWriter
     open_backup_store: Callable[[str], ObjectStore]
     cover: Callable[[TenantKey], Cover]
+    metrics: IngestMetrics
     _plans: dict[tuple[TenantKey, str], BackupPlan] = field(default_factory=dict)
+    _seen: dict[tuple[TenantKey, str], set[int]] = field(default_factory=dict)  # chunks that exist
 
     def step(self) -> bool:
         """One wave of each running backfill. Return whether any chunk was written. Errors of one backfill do not stop
@@ -65,14 +69,22 @@ class BackfillRunner:
         rows = self.backfills.running()
         keys = {(_tenant(row), row.backfill_id) for row in rows}
         self._plans = {key: plan for key, plan in self._plans.items() if key in keys}
+        self._seen = {key: seen for key, seen in self._seen.items() if key in keys}
         for row in rows:
             try:
-                worked |= self._one(row)
-            except (InvalidRequest, CorruptObject) as error:
-                self._end(row, Ended(str(error)))
+                worked |= self._guarded(row)
             except TiStreamError as error:
                 log.warning("backfill waits", extra={**_fields(row), "error": str(error)})
+            except Exception as error:  # whatever Spark raises: no chunk that it wrote is lost
+                log.error("job of a backfill failed", exc_info=error, extra=_fields(row))
         return worked
+
+    def _guarded(self, row: BackfillRow) -> bool:
+        try:
+            return self._one(row)
+        except (InvalidRequest, CorruptObject) as error:
+            self._end(row, Ended(str(error)))
+            return False
 
     def _one(self, row: BackfillRow) -> bool:
         if row.snapshot_ts is None:
@@ -105,6 +117,8 @@ class BackfillRunner:
         works = [BackupWork(tenant, row.backfill_id, planned.plan.min_ts, unit) for unit in units]
         results = self.writer.write(row.source.url, works)
         for result in results:
+            self.metrics.chunks.inc(result.written)
+            self.metrics.chunk_bytes.inc(result.bytes)
             if result.failed is not None and not result.retry:
                 raise InvalidRequest(result.failed)
             if result.failed is not None:
@@ -142,10 +156,16 @@ class BackfillRunner:
             raise CorruptObject(key, "is not the plan of this backup: another program has created it")
 
     def _there(self, row: BackfillRow) -> set[int]:
+        """The numbers of the chunks that exist. The LIST begins behind the first ones that are known."""
         tenant = _tenant(row)
-        keys = (info.key for info in self.objects.list_after(layout.chunk_prefix(tenant, row.backfill_id)))
-        found = (layout.parse_base_chunk(tenant, row.backfill_id, key) for key in keys)
-        return {number for number in found if number is not None}
+        seen = self._seen.setdefault((tenant, row.backfill_id), set())
+        begun = first_missing(seen)
+        after = "" if not begun else layout.base_chunk(tenant, row.backfill_id, begun - 1)
+        for info in self.objects.list_after(layout.chunk_prefix(tenant, row.backfill_id), after):
+            number = layout.parse_base_chunk(tenant, row.backfill_id, info.key)
+            if number is not None:
+                seen.add(number)
+        return seen
 
     def _refused(self, row: BackfillRow) -> dict[int, str]:
         tenant = _tenant(row)

@@ -23,6 +23,11 @@ def missing_units(units: Sequence[Unit], there: Collection[int], count_max: int)
     return [unit for unit, _ in zip(found, range(count_max), strict=False)]
 
 
+def first_missing(there: Collection[int]) -> int:
+    """The lowest number of a chunk that is not there."""
+    return next(number for number in range(len(there) + 1) if number not in there)
+
+
 def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], cover: Cover) -> Ended | None:
     """Whether a backfill has ended; None while chunks are written or taken.
 

@@ -1,8 +1,9 @@
-"""A Spark session that begins with the first job: a platform without a log backup has no second JVM."""
+"""A Spark session that begins with the first job: a platform without a log backup or a backfill has no second JVM."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tistream.concurrency import new_lock
 from tistream_ingest.jobs.run import SparkRunner
@@ -30,6 +31,10 @@ class LazyRunner:
     def run(self, log_url: str, job: Job) -> list[Written | Failed]:
         """As SparkRunner."""
         return self._begun().run(log_url, job)
+
+    def context(self) -> Any:
+        """The SparkContext, for other kinds of jobs."""
+        return self._begun().context
 
     def close(self) -> None:
         """Stop Spark, if it runs."""

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -104,6 +105,11 @@ class SparkRunner:
             return _failures_first(parts.mapPartitionsWithIndex(written).collect())
         finally:
             shared.unpersist()
+
+    @property
+    def context(self) -> Any:
+        """The SparkContext."""
+        return self._context
 
     def warm(self) -> None:
         """Start the Python workers, which import the kernels."""

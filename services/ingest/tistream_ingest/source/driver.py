@@ -67,6 +67,14 @@ class Driver:
                 return one
         raise Unavailable(f"no route of tenant {tenant} is known yet")
 
+    def peers(self) -> list[str]:
+        """The URLs of the ingest processes, from the newest route table. Raises Unavailable before the first."""
+        with self._lock:
+            table = self._table
+        if table is None:
+            raise Unavailable("the routes were not read yet")
+        return table.services.get("ingest", [])
+
     def follow_sources(self) -> None:
         """Loop body: start and stop the loops of sources."""
         table = self._table

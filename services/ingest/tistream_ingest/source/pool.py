@@ -18,7 +18,7 @@ from tistream_ingest.jobs.work import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class _Routed:
+class Routed:
     """A task in the form that Lineage follows."""
 
     task_id: int
@@ -26,7 +26,7 @@ class _Routed:
     parents: Sequence[int]
 
     @classmethod
-    def of(cls, task: TaskRoute) -> _Routed:
+    def of(cls, task: TaskRoute) -> Routed:
         span = KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key))
         return cls(task.task_id, span, task.parents)
 
@@ -48,9 +48,7 @@ class RoutedPool:
             raise Unavailable(f"tenant {self._tenant} has no tasks yet: {route.problem or 'its schema was not read'}")
         statuses = self._statuses(route)
         covers = [
-            self._lineage.covers(
-                _Routed.of(task), statuses[task.task_id].manifest if task.task_id in statuses else None
-            )
+            self._lineage.covers(Routed.of(task), statuses[task.task_id].manifest if task.task_id in statuses else None)
             for task in route.tasks
         ]
         self._lineage.forget_others()

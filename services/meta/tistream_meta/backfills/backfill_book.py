@@ -35,7 +35,8 @@ class BackfillBook:
             tenants = {one.key: one for one in tenant_rows.every(connection) if one.takes_in}
             found = connection.execute(select(_BACKFILLS).where(_BACKFILLS.c.state == RUNNING).order_by(*_ORDER))
             keyed = ((TenantKey(row.cluster_id, row.tenant_id), row) for row in found)
-            return [_info(row, tenants[key].snapshot_ts) for key, row in keyed if key in tenants]
+            fed = _fed_by_log_backups(connection)
+            return [_info(row, tenants[key].snapshot_ts, fed) for key, row in keyed if key in tenants]
 
         return self._transactions.run(body)
 
@@ -58,7 +59,8 @@ class BackfillBook:
 
         def body(connection: Connection) -> list[BackfillRow]:
             tenant = tenant_rows.one(connection, key)
-            found = [_info(row, tenant.snapshot_ts) for row in connection.execute(select(_BACKFILLS).where(_of(key)))]
+            rows, fed = connection.execute(select(_BACKFILLS).where(_of(key))), _fed_by_log_backups(connection)
+            found = [_info(row, tenant.snapshot_ts, fed) for row in rows]
             return sorted(found, key=lambda one: _number(one.backfill_id), reverse=True)
 
         return self._transactions.run(body)
@@ -115,7 +117,8 @@ class BackfillBook:
                 became: Values = {"state": state, "reason": reason}
                 subject = _subject(key, backfill_id)
                 audit_log.note(connection, self._now_ms, subject, {"state": RUNNING, "reason": None}, became)
-            return _info(self._one(connection, key, backfill_id), tenant.snapshot_ts)
+            fed = _fed_by_log_backups(connection)
+            return _info(self._one(connection, key, backfill_id), tenant.snapshot_ts, fed)
 
         return self._write(body)
 
@@ -143,7 +146,13 @@ def _subject(key: TenantKey, backfill_id: str) -> Subject:
     return Subject(f"backfill {backfill_id} of tenant {key}", key)
 
 
-def _info(row: Row[Any], snapshot_ts: int | None) -> BackfillRow:
+def _fed_by_log_backups(connection: Connection) -> frozenset[TenantKey]:
+    """The tenants that have, or had, a log backup as a source."""
+    columns = tables.sources.c.cluster_id, tables.sources.c.tenant_id
+    return frozenset(TenantKey(*row) for row in connection.execute(select(*columns).distinct()))
+
+
+def _info(row: Row[Any], snapshot_ts: int | None, fed: frozenset[TenantKey]) -> BackfillRow:
     return BackfillRow(
         cluster_id=row.cluster_id,
         tenant_id=row.tenant_id,
@@ -155,4 +164,5 @@ def _info(row: Row[Any], snapshot_ts: int | None) -> BackfillRow:
         created_ms=row.created_ms,
         ended_ms=row.ended_ms,
         snapshot_ts=snapshot_ts,
+        log_backup=TenantKey(row.cluster_id, row.tenant_id) in fed,
     )

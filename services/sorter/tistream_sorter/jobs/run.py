@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from tistream.model.ids import TenantKey
 from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys
 from tistream_sorter.jobs import shard_io
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.bundles import bundles
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 

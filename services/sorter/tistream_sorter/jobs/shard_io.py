@@ -29,11 +29,11 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.storage.write_behind import WriteBehind
-from tistream_sorter.jobs.base_runs import base_guarded
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
 from tistream_sorter.jobs.compact import rewrite_guarded
-from tistream_sorter.jobs.index_merge import merge_guarded
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.base_runs import base_guarded
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.index_merge import merge_guarded
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
 from tistream_sorter.jobs.pointers import PointedFiles, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too

@@ -1,10 +1,11 @@
-"""Checks the rows of a base chunk against the log, and chooses those that count (docs/backfill.md). Pure.
+"""Checks the rows of a base chunk against the log, and chooses those that count (docs/adr/0030). Pure.
 
 A chunk states all rows of a span as of base_ts S. The log has changes of the same keys, and the two must agree:
 
 * a key whose newest logged version at or below S is a put must be in the chunk, with that value;
 * a key whose newest logged version at or below S is a delete must not be in the chunk;
-* the first change of a key above S has, as its old value, what the chunk holds (invariant 26).
+* the first change of a key above S has, as its old value, what the chunk holds (invariant 26). The changes of a log
+  backup have an old value only where the pool had the row: of those, a missing one proves nothing.
 
 A chunk that was read at another ts than it states breaks one of these as soon as a row of it changed in between. Only
 rows without a logged version at or below S count: the log has the others, with their timestamps.
@@ -28,7 +29,9 @@ class Disagreement(ValueError):
     """The chunk and the log contradict each other: the chunk is not as of its base_ts."""
 
 
-def rows_that_count(chunk: pa.Table, logged: pa.Table, first: pa.Table, base_ts: int, *, exact: bool) -> pa.Table:
+def rows_that_count(
+    chunk: pa.Table, logged: pa.Table, first: pa.Table, base_ts: int, *, exact: bool, old_values: bool = True
+) -> pa.Table:
     """The rows of the chunk that become part of the base, in key order (CHUNK).
 
     Args:
@@ -38,6 +41,7 @@ def rows_that_count(chunk: pa.Table, logged: pa.Table, first: pa.Table, base_ts:
         first: of each key in the range with a change above base_ts, the old value of the first one (FIRST).
         exact: whether the chunk has the bytes that TiKV stores. Otherwise only the presence of keys is compared: the
             same row can be encoded in several ways.
+        old_values: whether a change without an old value had no row before.
 
     Raises:
         Disagreement: with the key and both statements.
@@ -48,11 +52,12 @@ def rows_that_count(chunk: pa.Table, logged: pa.Table, first: pa.Table, base_ts:
     there = pl.col("there").fill_null(False)
     was_there = pl.col("old_value").is_not_null()
     is_logged, is_changed = pl.col("at_ts").is_not_null(), pl.col("first_ts").is_not_null()
+    proves = pl.lit(old_values)
     for wrong, said in (
         (is_logged & pl.col("put") & ~there, "is not in the chunk; the log has a row of it from {at_ts}"),
         (is_logged & ~pl.col("put") & there, "is in the chunk; the log deletes it at {at_ts}"),
         (is_changed & was_there & ~there, "is not in the chunk; its change at {first_ts} has an old value"),
-        (is_changed & ~was_there & there, "is in the chunk; its change at {first_ts} has no old value"),
+        (is_changed & ~was_there & there & proves, "is in the chunk; its change at {first_ts} has no old value"),
     ):
         _refuse(joined, wrong, said, base_ts)
     if exact:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tistream import trace
@@ -16,11 +17,11 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.chunk_reader import open_chunk, read_plan
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.task.mailbox import Wasted
+from tistream_sorter.task.mailbox import Backfilled, Wasted
 from tistream_sorter.task.task import Task
-from tistream_sorter.upkeep.base_plan import NewNonce, OpenBackfill, next_chunks, refusal, units
+from tistream_sorter.upkeep.base_plan import NewNonce, OpenBackfill, kept_above, next_chunks, refusal, units
 from tistream_sorter.upkeep.compaction_plan import Pauses
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,15 @@ class BaseRunner(Protocol):
     """Turns chunks into base runs as one job."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]: ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Asked:
+    """A backfill that is open. old_values: see OpenBackfill."""
+
+    tenant: TenantKey
+    backfill_id: str
+    old_values: bool = True
 
 
 class BaseTaker:
@@ -48,24 +58,32 @@ class BaseTaker:
         self._objects, self._runner = objects, runner
         self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
         self._lock = new_lock()
-        self._wanted: frozenset[tuple[TenantKey, str]] = frozenset()
-        self._known: dict[tuple[TenantKey, str], OpenBackfill] = {}
+        self._wanted: frozenset[Asked] | None = None
+        self._known: dict[Asked, OpenBackfill] = {}
         self._pauses = Pauses()
 
-    def open(self, backfills: Mapping[TenantKey, Sequence[str]]) -> None:
-        """Set the backfills whose chunks are taken, by tenant."""
+    def open(self, backfills: Iterable[Asked]) -> None:
+        """Set the backfills whose chunks are taken."""
         with self._lock:
-            self._wanted = frozenset((tenant, one) for tenant, some in backfills.items() for one in some)
+            self._wanted = frozenset(backfills)
 
     def take(self, tasks: Sequence[Task]) -> bool:
-        """Look for chunks, and run one job. Return whether there was one."""
+        """Look for chunks, and run one job. Return whether there was one. Does nothing before the first `open`."""
         with self._lock:
             wanted = self._wanted
+        if wanted is None:
+            return False
         self._known = {key: one for key, one in self._known.items() if key in wanted}
         tenants = {task.durable.identity.tenant for task in tasks}
-        for tenant, backfill_id in sorted(wanted):
-            if tenant in tenants:
-                self._look(tenant, backfill_id, [task for task in tasks if task.durable.identity.tenant == tenant])
+        for asked in sorted(wanted):
+            if asked.tenant in tenants:
+                self._look(asked, [task for task in tasks if task.durable.identity.tenant == asked.tenant])
+        for tenant in tenants:
+            plans = (self._known.get(asked) for asked in wanted if asked.tenant == tenant)
+            above_ts = kept_above(None if one is None else one.plan for one in plans)
+            for task in tasks:
+                if task.durable.identity.tenant == tenant:
+                    task.leave(Backfilled(above_ts))
         self._pauses.keep_only({task.task_id for task in tasks})
         found: list[tuple[Task, BaseUnit]] = []
         for task in tasks:
@@ -75,19 +93,20 @@ class BaseTaker:
             self._job(found)
         return bool(found)
 
-    def _look(self, tenant: TenantKey, backfill_id: str, tasks: Sequence[Task]) -> None:
+    def _look(self, asked: Asked, tasks: Sequence[Task]) -> None:
         """Read the plan and the footers of chunks that were not known. An error is retried at the next turn."""
         try:
-            backfill = self._known.get((tenant, backfill_id))
+            backfill = self._known.get(asked)
             if backfill is None:
-                plan = read_plan(self._objects, tenant, backfill_id)
-                backfill = self._known[tenant, backfill_id] = OpenBackfill(tenant, backfill_id, plan)
+                plan = read_plan(self._objects, asked.tenant, asked.backfill_id)
+                backfill = OpenBackfill(asked.tenant, asked.backfill_id, plan, asked.old_values)
+                self._known[asked] = backfill
             for number in next_chunks(backfill, self._numbers(backfill), [task.durable for task in tasks]):
                 self._open(backfill, number)
         except NotFoundYet:
             return  # no plan yet
         except TiStreamError as error:
-            fields = {"tenant": str(tenant), "backfill": backfill_id, "error": str(error)}
+            fields = {"tenant": str(asked.tenant), "backfill": asked.backfill_id, "error": str(error)}
             log.warning("cannot read a backfill", extra=fields)
             return
         for number in list(backfill.base_ts):
@@ -118,8 +137,8 @@ class BaseTaker:
         state = task.durable
         if task.to_settle or state.inherited:
             return []  # the last job is not committed yet
-        for (tenant, _), backfill in sorted(self._known.items()):
-            if tenant == state.identity.tenant and (found := units(state, backfill, self._new_nonce, count_max)):
+        for asked, backfill in sorted(self._known.items()):
+            if asked.tenant == state.identity.tenant and (found := units(state, backfill, self._new_nonce, count_max)):
                 return found
         return []
 
@@ -149,8 +168,10 @@ class BaseTaker:
         chunk = made.chunk
         fields = {"tenant": str(chunk.tenant), "backfill": chunk.backfill_id, "chunk": chunk.number}
         log.warning("base chunk not taken", extra={**fields, "reason": made.failed})
-        backfill = self._known.get((chunk.tenant, chunk.backfill_id))
-        if made.lasting and backfill is not None:
+        known = (
+            one for one in self._known.values() if (one.tenant, one.backfill_id) == (chunk.tenant, chunk.backfill_id)
+        )
+        if made.lasting and (backfill := next(known, None)) is not None:
             self._refuse(backfill, chunk.number, made.failed)
         else:
             self._pauses.failed(task.task_id, self._clock.monotonic_ms())

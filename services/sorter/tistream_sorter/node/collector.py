@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
+from tistream.format.manifest import PendingPart
+from tistream.format.run import Index
+from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.lineage import Lineage
@@ -22,7 +25,7 @@ from tistream_sorter.node.claims import Held
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.mailbox import NothingLeftOf, ReadThrough
 from tistream_sorter.task.status import log_fields
-from tistream_sorter.upkeep.gc_plan import CollectRules, Named, left_behind, unnamed
+from tistream_sorter.upkeep.gc_plan import CollectRules, left_behind, unnamed
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +105,8 @@ class Collector:
         logs = {cover.log.task_id: cover.log for cover in covers}
         if min(logs) != state.identity.task_id:
             return False
-        found: list[Named] = [
-            (log.view.state.pending, log.segments, log.view.index, log.view.basis)
+        found: list[tuple[tuple[PendingPart, ...], tuple[SegmentRef, ...], Index]] = [
+            (log.view.state.pending, log.segments, log.view.index)
             for log in logs.values()
             if log.view.state is not None
         ]

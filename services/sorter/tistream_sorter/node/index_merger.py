@@ -10,7 +10,7 @@ from typing import Protocol
 from tistream.clock import Clock
 from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.upkeep_jobs import UpkeepJobs
 from tistream_sorter.state.task_state import TaskState

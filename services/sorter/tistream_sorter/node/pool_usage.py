@@ -84,7 +84,6 @@ def stored_bytes(state: TaskState) -> dict[int, int]:
     sizes = {segment.key: segment.size for segment in state.live_segments}
     sizes |= {part.key: part.size for part in state.pending}
     sizes |= {run.key: run.size for run in runs_of(state.index)}
-    sizes |= {run.key: run.size for run in state.basis.runs}
     found: Counter[int] = Counter()
     for key, size in sizes.items():
         found[layout.task_of(key) or 0] += size

@@ -10,8 +10,8 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Merging, PendingPart
 from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
 from tistream.format.task_view import TaskView
+from tistream.model.base_cover import Cover
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
@@ -53,7 +53,7 @@ class TaskState:
     manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
     index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest
     resolved_ts that readers had received when this epoch began; no new row may appear at or below it.
-    basis: the rows before the log, from backfills.
+    cover: of which keys the rows before the log are known, from backfills; the rows are in the index.
     """
 
     identity: TaskIdentity
@@ -81,7 +81,7 @@ class TaskState:
     intake: IntakeCount = NOTHING_TAKEN
     served_ts: int = 0
     index: Index = ()
-    basis: Basis = NO_BASIS
+    cover: Cover = ()
     taken_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
 
     @property
@@ -153,7 +153,7 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
             heritage=manifest.heritage,
             intake=manifest.intake,
             index=view.index,
-            basis=view.basis,
+            cover=view.cover,
         )
     )
 

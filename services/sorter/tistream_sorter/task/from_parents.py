@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tistream.errors import InvariantBroken, Unavailable
-from tistream.format.backfill.basis import NO_BASIS, Basis, united
 from tistream.format.manifest import SEALED, Manifest, PendingPart
 from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
 from tistream.format.task_view import TaskView
+from tistream.model.base_cover import Base, clipped, laid_over
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream_sorter.state.intake import inherited
@@ -47,7 +47,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         positions=positions,
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
-        basis=united(_basis_of(view, identity.span) for view in parents),
+        cover=laid_over((), (base for view in parents for base in _bases_of(view, identity.span))),
         stop_at=seals[0].stop_at,  # rows between it and the watermark are flushed by the tick that lifts the stop
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
@@ -68,11 +68,11 @@ def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
     return version_index.inherited(identity.span, sorted(found, key=lambda one: one[0].start))
 
 
-def _basis_of(view: TaskView, span: KeySpan) -> Basis:
-    """What a sealed parent passes on to the child that holds `span`."""
+def _bases_of(view: TaskView, span: KeySpan) -> Sequence[Base]:
+    """The bases that a sealed parent passes on to the child that holds `span`."""
     assert view.last is not None
     own = view.last.span.clip(span)
-    return NO_BASIS if own is None else view.basis.within(own)
+    return () if own is None else clipped(view.cover, own)
 
 
 def _seal_of(view: TaskView, identity: TaskIdentity) -> Manifest:

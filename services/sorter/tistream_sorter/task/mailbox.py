@@ -16,8 +16,8 @@ from tistream.model.ts import MAX_TS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Hold
-from tistream_sorter.jobs.base_unit import BaseMade
-from tistream_sorter.jobs.index_unit import IndexUnit
+from tistream_sorter.jobs.index.base_unit import BaseMade
+from tistream_sorter.jobs.index.index_unit import IndexUnit
 from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.state.damage import Damages
 from tistream_sorter.state.positions import Positions, closed, outlived
@@ -51,6 +51,14 @@ class FlushedByAll:
 
 
 @dataclass(frozen=True, slots=True)
+class Backfilled:
+    """Open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept; MAX_TS: none is
+    open."""
+
+    above_ts: int
+
+
+@dataclass(frozen=True, slots=True)
 class NothingLeftOf:
     """No object is left of a sealed ancestor: it is removed from the heritage."""
 
@@ -73,7 +81,7 @@ class Merged:
 
 
 # Rewritten: a compaction is complete. BaseMade: a base chunk was taken, whose base and run the next manifest names
-Note = Keep | ReadThrough | FlushedByAll | NothingLeftOf | Wasted | Rewritten | Merged | BaseMade
+Note = Keep | ReadThrough | FlushedByAll | Backfilled | NothingLeftOf | Wasted | Rewritten | Merged | BaseMade
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ class Notes:
     keep_ms: int | None
     read_ts: int
     flushed_by_all: int
+    backfilled_ts: int
     nothing_left_of: frozenset[int]
     rewritten: list[Rewritten]
     merged: list[Merged]
@@ -94,12 +103,13 @@ class Notes:
 class Mailbox:
     """The shared part of one task."""
 
-    def __init__(self, state: TaskState, files_max: int, *, read_by_registry: bool) -> None:
+    def __init__(self, state: TaskState, files_max: int, *, read_by_registry: bool, backfills: bool = False) -> None:
         self._lock = new_lock()
         self._files_max = files_max
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
-        self._notes = Notes(None, 0 if read_by_registry else MAX_TS, 0, frozenset(), [], [], [], [])
+        read_ts, backfilled_ts = (0 if unknown else MAX_TS for unknown in (read_by_registry, backfills))
+        self._notes = Notes(None, read_ts, 0, backfilled_ts, frozenset(), [], [], [], [])
         self._sent: SealOrder | None = None  # the order as it was given
         self._order: Order | None = None  # the same, if it can be obeyed
         self._in_turn = False
@@ -117,6 +127,8 @@ class Mailbox:
                     self._notes = replace(notes, read_ts=ts)
                 case FlushedByAll(ts):
                     self._notes = replace(notes, flushed_by_all=max(notes.flushed_by_all, ts))
+                case Backfilled(above_ts):
+                    self._notes = replace(notes, backfilled_ts=above_ts)
                 case NothingLeftOf(task_id):
                     self._notes = replace(notes, nothing_left_of=notes.nothing_left_of | {task_id})
                 case Wasted(key):

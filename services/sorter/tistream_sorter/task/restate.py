@@ -50,7 +50,7 @@ def manifest_of(
         flushed_ts=state.flushed_ts,
         segments=segments,
         live_segments=state.live_segments if checkpoint else None,
-        basis=state.basis if checkpoint else None,
+        cover=state.cover if checkpoint else None,
         pending=state.pending,
         positions=state.positions,
         counters=state.counters,

@@ -32,7 +32,9 @@ class Task:
     def __init__(self, state: TaskState, limits: TickLimits) -> None:
         self.task_id = state.identity.task_id
         self.read_by_registry = any(state.identity.span.overlaps(span) for span in SCHEMA_SPANS)
-        self._mail = Mailbox(state, limits.inbox_files_max, read_by_registry=self.read_by_registry)
+        self._mail = Mailbox(
+            state, limits.inbox_files_max, read_by_registry=self.read_by_registry, backfills=limits.backfills
+        )
         self._turn = Turn(state, limits, self._mail)
 
     @contextmanager

@@ -43,6 +43,7 @@ class TickLimits:
     collect: CollectRules = COLLECT_DEFAULT
     compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
     index: IndexRules | None = None  # None: no version index
+    backfills: bool = False  # whether retention waits until it is known which backfills are open
     take_steps: int = TAKE_STEPS
 
 
@@ -101,6 +102,7 @@ class Turn:
         notes = self._mail.notes()
         readable_ts = self._readable.through(min(self.durable.flushed_ts, notes.flushed_by_all), now_ms)
         read_ts = notes.read_ts if notes.keep_ms is None else min(notes.read_ts, readable_ts)
+        read_ts = min(read_ts, notes.backfilled_ts)
         state, rule = self.state, Retention(notes.keep_ms, read_ts, self._limits.index is not None)
         if state.retention != rule:
             state = replace(state, retention=rule)

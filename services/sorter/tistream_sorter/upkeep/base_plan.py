@@ -1,37 +1,44 @@
-"""Which base chunks a task takes next, and why others wait or are refused (docs/backfill.md). Pure.
+"""Which base chunks a task takes next, and why others wait or are refused (docs/adr/0030). Pure.
 
 A chunk counts for each task that its span overlaps, clipped. The task's log must have every change above the chunk's
 base_ts: so base_ts is at or above the tenant's snapshot_ts and the task's retained_ts, and it must have been flushed.
+
+That also makes folds of the version index safe, which drop deletes at or below retained_ts. A chunk as of S at or above
+it cannot have a row that a dropped delete has ended: the key was put again up to S, and the log has that put, or the
+chunk does not have the key. Retention waits for the backfills that are open (`kept_above`), so that their chunks are
+not overtaken by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tistream.format.backfill.base_chunk import ChunkId
 from tistream.format.backfill.chunk_plan import ChunkPlan, table_id_of
-from tistream.model.base_cover import base_ts_of, clipped
+from tistream.model.base_cover import base_ts_of, clipped, laid_over
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
+from tistream.model.ts import MAX_TS
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
 from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, based, index_of
 
 NewNonce = Callable[[], str]
-
-INDEXED_TS = 0  # no run holds logged versions: segments have them all
 
 
 @dataclass(slots=True)
 class OpenBackfill:
     """A backfill whose chunks are taken, as a sorter knows it: its plan, and the base_ts of each chunk that exists.
 
+    `old_values`: whether a change without an old value had no row before; false with a log backup as a source.
     `refused`: chunks that are damaged or contradict the log, with the reason.
     """
 
     tenant: TenantKey
     backfill_id: str
     plan: ChunkPlan
+    old_values: bool = True
     base_ts: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     there: set[int] = field(default_factory=set)  # chunks that exist
@@ -48,7 +55,7 @@ class OpenBackfill:
 
 
 def wanted(state: TaskState, backfill: OpenBackfill) -> list[int]:
-    """The numbers of existing chunks that concern the task and are not in its basis yet, in order."""
+    """The numbers of existing chunks that concern the task and are not among its bases yet, in order."""
     identity = state.identity
     return [
         number
@@ -82,43 +89,58 @@ def next_chunks(backfill: OpenBackfill, there: Collection[int], states: Sequence
     ]
 
 
+def kept_above(open_backfills: Iterable[ChunkPlan | None]) -> int:
+    """The ts above which the tenant's rows are kept, because chunks of open backfills may be as of any ts from there
+    on: the lowest min_ts of their plans, 0 if a plan is not known yet; MAX_TS without any."""
+    return min((0 if plan is None else plan.min_ts for plan in open_backfills), default=MAX_TS)
+
+
 def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_max: int) -> list[BaseUnit]:
-    """Chunks that the task takes now, at most `count_max`. A chunk above flushed_ts waits."""
+    """Chunks that the task takes now, one unit for each part of its index, at least one chunk and then at most
+    `count_max` units. A chunk above flushed_ts waits."""
     identity, out = state.identity, list[BaseUnit]()
     for number in wanted(state, backfill):
         base_ts = backfill.base_ts[number]
-        if len(out) == count_max:
+        if len(out) >= count_max:
             break
         if base_ts > state.flushed_ts or refusal(state, backfill, number) is not None:
             continue
         planned = backfill.plan.spans[number]
-        span = planned.clip(identity.span)
-        assert span is not None, "a wanted chunk concerns the task"
-        out.append(
-            BaseUnit(
-                tenant=identity.tenant,
-                task_id=identity.task_id,
-                chunk=ChunkId(backfill.tenant, backfill.backfill_id, number),
-                planned=planned,
-                span=span,
-                table_id=table_id_of(planned),
-                base_ts=base_ts,
-                exact=backfill.plan.exact,
-                flushed_ts=state.flushed_ts,
-                segments=state.live_segments,
-                runs=(),
-                indexed_ts=INDEXED_TS,
-                basis=state.basis.within(span).runs,
-                epoch=identity.task_epoch,
-                nonce=new_nonce(),
+        for part in index_of(state):
+            span = planned.clip(part.span)
+            clipped_part = None if span is None else part.clipped(span)
+            if span is None or clipped_part is None or _has(state, span, base_ts):
+                continue
+            out.append(
+                BaseUnit(
+                    tenant=identity.tenant,
+                    task_id=identity.task_id,
+                    chunk=ChunkId(backfill.tenant, backfill.backfill_id, number),
+                    planned=planned,
+                    span=span,
+                    table_id=table_id_of(planned),
+                    base_ts=base_ts,
+                    exact=backfill.plan.exact,
+                    old_values=backfill.old_values,
+                    flushed_ts=state.flushed_ts,
+                    segments=state.live_segments,
+                    runs=clipped_part.runs,
+                    indexed_ts=part.indexed_ts,
+                    basis=clipped_part.basis,
+                    epoch=identity.task_epoch,
+                    nonce=new_nonce(),
+                )
             )
-        )
     return out
 
 
 def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, list[str]]:
     """The state with the bases of finished jobs, and the keys of runs that no manifest will name: retention has passed
-    their base_ts meanwhile, or the same chunk was taken twice."""
+    their base_ts meanwhile, or the same chunk was taken twice.
+
+    Merges of the index that came in between change nothing: the rows that count are those without an older version,
+    however the index has them. The bytes of the runs count as taken in and as written (index_plan.py).
+    """
     vain: list[str] = []
     for one in made:
         assert one.base is not None
@@ -126,11 +148,20 @@ def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, l
         if outdated:
             vain += [run.key for run in one.runs]
             continue
-        state = replace(state, basis=state.basis.with_base(one.base, one.runs), restate=True)
+        size, counters = sum(run.size for run in one.runs), dict(state.counters)
+        for name in (BYTES_IN, BYTES_OUT):
+            counters[name] = counters.get(name, 0) + size
+        state = replace(
+            state,
+            cover=laid_over(state.cover, [one.base]),
+            index=based(index_of(state), one.base, one.runs),
+            counters=dict(sorted(counters.items())),
+            restate=True,
+        )
     return state, vain
 
 
 def _has(state: TaskState, span: KeySpan, base_ts: int) -> bool:
     """Whether every key of the span has a base at least as new."""
-    known = clipped(state.basis.cover, span)
+    known = clipped(state.cover, span)
     return all(base.base_ts >= base_ts for base in known) and isinstance(base_ts_of(known, [span]), int)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tistream.format.backfill.basis import Basis
 from tistream.format.manifest import Manifest, PendingPart
 from tistream.format.run import Index, runs_of
 from tistream.format.segment import SegmentRef
@@ -27,18 +26,14 @@ class CollectRules:
 COLLECT_DEFAULT = CollectRules()
 
 
-# Pending parts, live segments, version index and basis of a state
-Named = tuple[Sequence[PendingPart], Sequence[SegmentRef], Index, Basis]
-
-
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
     """The task's own objects that `before` names and `after` does not; `manifest` leads from one to the other."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
     named |= {run.key for run in runs_of(before.index)} - {run.key for run in runs_of(after.index)}
     if manifest.live_segments is not None:
-        named |= names((), before.live_segments, (), before.basis)
+        named |= {segment.key for segment in before.live_segments}
         named |= {segment.key for segment in manifest.segments}
-        named -= names((), after.live_segments, (), after.basis)
+        named -= {segment.key for segment in after.live_segments}
     else:
         named -= {segment.key for segment in manifest.segments}
     own = layout.task_prefix(after.identity.tenant, after.identity.task_id)
@@ -54,7 +49,7 @@ def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
 def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
     """Objects below a task's prefix that an earlier epoch wrote and `state` does not name: those epochs are fenced and
     cannot commit. Objects of the state's own epoch may be about to be named, and are left out."""
-    named = names(state.pending, state.live_segments, state.index, state.basis)
+    named = names(state.pending, state.live_segments, state.index)
     return [
         key
         for key in keys
@@ -62,14 +57,15 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
     ]
 
 
-def unnamed(keys: Iterable[str], carrying_on: Iterable[Named]) -> list[str]:
+def unnamed(
+    keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
+) -> list[str]:
     """The objects of a sealed task that can be deleted: no state of its children refers to them. A child takes over
     objects from the seal only, when it begins, so none will refer to them later. carrying_on: what each child has."""
     named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 
 
-def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef], index: Index, basis: Basis) -> set[str]:
+def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef], index: Index) -> set[str]:
     """Keys of the objects that a state names."""
-    runs = {run.key for run in (*runs_of(index), *basis.runs)}
-    return {part.key for part in pending} | {segment.key for segment in live} | runs
+    return {part.key for part in pending} | {segment.key for segment in live} | {run.key for run in runs_of(index)}

@@ -5,6 +5,8 @@ Of each part of the index, in this order:
 1. *New rows.* Rows of segments that are older than `age_ms` become a run. A run is made if the rows weigh `run_bytes`
    or an eighth of the index, if the oldest of them has waited `wait_ms`, or if retention waits for it.
 2. *Fold.* Runs at or below the retention floor are merged into the base run, if they weigh `fold_share` of the rest.
+   The base run has no deletes. So a fold takes in every object of a backfill that may have an older row of its keys.
+   None comes later: a chunk below the floor is refused (base_plan.py), and the floor waits for open backfills.
 3. *Tiers.* `factor` or more neighbouring runs of a tier or of lower tiers are merged, if that at least doubles the
    largest. Tier t has runs of `factor`^t KiB or more. With a retention a merged run has at most a tenth of the index,
    so that the floor soon passes it.
@@ -26,7 +28,7 @@ from itertools import pairwise
 from tistream.format.run import Index, IndexPart, RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window, from_physical_ms, physical_ms
-from tistream_sorter.jobs.index_unit import IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexUnit
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, index_of
 
@@ -124,7 +126,7 @@ class _Planner:
         return high, tuple(one for one in fresh if one.commit_ts_min <= high)
 
     def _due(self, part: IndexPart, taken: Sequence[SegmentRef], size: int) -> bool:
-        total = sum(run.size for run in part.runs)
+        total = _size([part.runs, part.basis])
         if size >= min(self.rules.run_bytes, max(1, total // EIGHTH)):
             return True
         oldest_ts = max(part.indexed_ts, min(one.commit_ts_min for one in taken))
@@ -145,21 +147,23 @@ class _Planner:
         old, recent = self._split(part)
         if not old:
             return None
-        folded, rest = _size(old), _size([part.base, *recent])
+        folded, rest = _size(old), _size([part.base, part.basis, *recent])
         if folded < self.rules.fold_share * rest:
             return None
         changes = [run for runs in old for run in runs]
-        first, last = min(run.first for run in changes), max(run.last for run in changes)
-        touched = tuple(base for base in part.base if base.first <= last and first <= base.last)
+        high_ts = old[-1][0].high_ts
+        # A row of a base above high_ts has no change at or below it, so no delete of it is dropped
+        older = _touching([run for run in part.basis if run.high_ts <= high_ts], changes)
+        touched = _touching(part.base, [*older, *changes])
         keep = tuple(base for base in part.base if base not in touched)
-        cost = folded + _size([touched])
-        return self._unit(part, None, old[-1][0].high_ts, runs=(*touched, *changes), keep=keep, cost=cost)
+        cost = folded + _size([touched, older])
+        return self._unit(part, None, high_ts, runs=(*touched, *older, *changes), keep=keep, cost=cost)
 
     def _tiers(self, part: IndexPart) -> Iterator[IndexUnit]:
         _, recent = self._split(part)
         largest = None
         if self.state.retention.keep_ms is not None:
-            largest = max(self.rules.run_bytes, _size([part.base, *part.by_window()]) // TENTH)
+            largest = max(self.rules.run_bytes, _size([part.base, part.basis, *part.by_window()]) // TENTH)
         tiers = [self._tier(_size([runs])) for runs in recent]
         for tier in sorted(set(tiers)):
             for begin, end in _longest([one <= tier for one in tiers]):
@@ -239,6 +243,12 @@ def _bytes_in(segment: SegmentRef, window: Window) -> int:
 
 def _size(runs: Sequence[Runs]) -> int:
     return sum(run.size for one in runs for run in one)
+
+
+def _touching(bases: Sequence[RunRef], others: Sequence[RunRef]) -> Runs:
+    """Those of `bases` that reach into the range of keys of the others, of which there is at least one."""
+    first, last = min(run.first for run in others), max(run.last for run in others)
+    return tuple(base for base in bases if base.first <= last and first <= base.last)
 
 
 def _within(chosen: Sequence[Runs], largest: int | None) -> Sequence[Runs]:

@@ -42,11 +42,11 @@ def retained(state: TaskState, now_ms: int) -> TaskState:
 
     With a version index, segments stay until its runs have their rows. It begins before retained_ts rises for the first
     time, so that it misses nothing. Without one, an index that an earlier holder made cannot go on once rows above
-    it are dropped, and ends.
+    it are dropped, and ends; the rows of backfills end with it.
     """
     ts = max(state.retained_ts, _allowed(state, now_ms))
     schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))
-    index = state.index
+    index, cover = state.index, state.cover
     if state.retention.indexed and ts > state.retained_ts:
         index = index_of(state)
     drop_ts = min(schema_ts, indexed_ts(index)) if state.retention.indexed else schema_ts
@@ -55,8 +55,8 @@ def retained(state: TaskState, now_ms: int) -> TaskState:
     if unchanged and len(live) == len(state.live_segments):
         return state
     if index and any(indexed_ts(index) < one.commit_ts_max <= drop_ts for one in state.live_segments):
-        index = ()
-    return replace(state, retained_ts=ts, schema_retained_ts=schema_ts, live_segments=live, index=index)
+        index, cover = (), ()
+    return replace(state, retained_ts=ts, schema_retained_ts=schema_ts, live_segments=live, index=index, cover=cover)
 
 
 def _allowed(state: TaskState, now_ms: int) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from tistream.format.run import Index, IndexPart, RunRef, runs_of
+from tistream.format.run import Index, IndexPart, RunRef
+from tistream.model.base_cover import Base
 from tistream.model.span import KeySpan
-from tistream_sorter.jobs.index_unit import IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexUnit
 from tistream_sorter.state.task_state import TaskState
 
 # Counters of a task: bytes of segments that runs were made of, and bytes of run objects that were written.
@@ -47,14 +48,26 @@ def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) 
             return None
         return replace(part, indexed_ts=unit.high_ts, runs=part.runs + written)
     gone = {run.key for run in (*unit.runs, *unit.keep)}
-    if not gone <= {run.key for run in part.runs}:
+    if not gone <= {run.key for run in (*part.runs, *part.basis)}:
         return None
     left = tuple(run for run in part.runs if run.key not in gone)
     if unit.low_ts is None:
         base = sorted((*(replace(run, high_ts=unit.high_ts) for run in unit.keep), *written), key=lambda run: run.first)
-        return replace(part, base_ts=unit.high_ts, runs=(*base, *left))
+        basis = tuple(run for run in part.basis if run.key not in gone)
+        return replace(part, base_ts=unit.high_ts, runs=(*base, *left), basis=basis)
     after = replace(part, runs=left + written)
     return replace(after, runs=after.base + tuple(run for runs in after.by_window() for run in runs))
+
+
+def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
+    """The index with the objects of one more base, whose span it covers. `runs`: in key order."""
+    out = []
+    for part in index:
+        piece = part.span.clip(base.span)
+        mine = () if piece is None else tuple(run for run in runs if run.touches(piece))
+        basis = tuple(sorted((*part.basis, *mine), key=lambda run: run.first))
+        out.append(replace(part, basis=basis))
+    return united(tuple(out))
 
 
 def united(index: Index) -> Index:
@@ -76,14 +89,19 @@ def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
     windows = sorted({(run.low_ts, run.high_ts) for run in (*left.runs, *right.runs) if run.low_ts is not None})
     if any(before[1] > after[0] for before, after in pairwise(windows)):
         return None
-    shared = {run.key for run in left.runs} & {run.key for run in right.runs}
-    clipped = all(_fits(run, part.span) or run.key in shared for part in (left, right) for run in part.runs)
-    if not clipped:
+    objects = [(part.span, (*part.runs, *part.basis)) for part in (left, right)]
+    shared = set.intersection(*({run.key for run in runs} for _, runs in objects))
+    if not all(_fits(run, span) or run.key in shared for span, runs in objects for run in runs):
         return None  # an object with keys of another task would come back into a span that another run covers
     span = KeySpan(left.span.start, right.span.end)
-    both = IndexPart(span, left.begins_ts, left.base_ts, left.indexed_ts, runs_of((left, right)))
+    basis = tuple(sorted(_each_once(left.basis, right.basis), key=lambda run: run.first))
+    both = IndexPart(span, left.begins_ts, left.base_ts, left.indexed_ts, _each_once(left.runs, right.runs), basis)
     ordered = both.base + tuple(run for runs in both.by_window() for run in runs)
     return replace(both, runs=ordered)
+
+
+def _each_once(*several: Sequence[RunRef]) -> tuple[RunRef, ...]:
+    return tuple({run.key: run for runs in several for run in runs}.values())
 
 
 def _fits(run: RunRef, span: KeySpan) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tistream.format.backfill.basis import NO_BASIS, Basis
 from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
+from tistream.model import base_cover
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.lineage import Cover
@@ -22,9 +22,9 @@ class Shard:
     """The committed versions of the keys in `span`: a part of a task's version index, and the task's segments.
 
     `runs` hold every version in (base_ts, indexed_ts] and the state at base_ts, `segments` every version above
-    indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled: `basis` has the
-    base runs of backfills, each row the oldest version of its key, and the spans that are known whole. Shards of split
-    tasks may list the same objects: only the rows with keys in the span belong to the shard.
+    indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled: `basis` has the base runs of
+    backfills, each row the oldest version of its key, and `cover` the spans that are known whole. Shards of split tasks
+    may list the same objects: only the rows with keys in the span belong to the shard.
     """
 
     span: KeySpan
@@ -33,7 +33,8 @@ class Shard:
     indexed_ts: int = 0
     base_ts: int = 0
     begins_ts: int = 0
-    basis: Basis = NO_BASIS
+    basis: tuple[RunRef, ...] = ()
+    cover: base_cover.Cover = ()
 
 
 def shards_of(covers: Iterable[Cover]) -> list[Shard]:
@@ -43,13 +44,13 @@ def shards_of(covers: Iterable[Cover]) -> list[Shard]:
         view = cover.log.view
         if not view.index:
             begins_ts = 0 if view.state is None else view.state.retained_ts
-            basis = view.basis.within(cover.span)
-            found.append(Shard(cover.span, view.segments, begins_ts=begins_ts, basis=basis))
+            found.append(Shard(cover.span, view.segments, begins_ts=begins_ts))
             continue
         for part in (one.clipped(cover.span) for one in view.index):
             if part is not None:
                 times = part.indexed_ts, part.base_ts, part.begins_ts
-                found.append(Shard(part.span, view.segments, part.runs, *times, view.basis.within(part.span)))
+                bases = base_cover.clipped(view.cover, part.span)
+                found.append(Shard(part.span, view.segments, part.runs, *times, part.basis, bases))
     return sorted(found, key=lambda shard: shard.span.start)
 
 
@@ -125,7 +126,7 @@ def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, .
             found.setdefault(run.window, []).append(run)
     newest_first = sorted(found, key=lambda one: one[1], reverse=True)
     runs = [tuple(sorted(found[one], key=lambda run: run.first)) for one in newest_first]
-    return runs + _chains(run for run in shard.basis.runs if run.touches(span))
+    return runs + _chains(run for run in shard.basis if run.touches(span))
 
 
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:

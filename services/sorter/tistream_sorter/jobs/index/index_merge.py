@@ -29,7 +29,7 @@ from tistream.pool.run_writer import write_run
 from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.index_unit import IndexResult, IndexUnit
+from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.match.contracts import wide
 from tistream_sorter.match.key_range import inside
 from tistream_sorter.match.versions import folded, version_order

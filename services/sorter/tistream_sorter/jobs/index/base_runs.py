@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.errors import CorruptObject, RetryableError, TiStreamError
 from tistream.format.backfill.base_chunk import UNKNOWN_TS, check_span
-from tistream.format.backfill.basis import Basis
 from tistream.format.run import OBJECT_BYTES, SCHEMA, RunRef
 from tistream.format.segment import OP_PUT
 from tistream.model.base_cover import Base
@@ -31,7 +30,7 @@ from tistream.pool.versions.tail import sorted_stamps
 from tistream.storage.chunk_reader import open_chunk, read_chunk
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
 from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, rows_that_count
 
 
@@ -60,9 +59,8 @@ def _runs(objects: ObjectStore, unit: BaseUnit) -> tuple[RunRef, ...]:
         for table in _with_end(given):
             bound = None if table is None else table.column("key")[-1].as_py()
             rows = CHUNK.empty_table() if table is None else table
-            counts = rows_that_count(
-                rows, logged.up_to(bound, LOGGED), first.up_to(bound, FIRST), unit.base_ts, exact=unit.exact
-            )
+            log = logged.up_to(bound, LOGGED), first.up_to(bound, FIRST)
+            counts = rows_that_count(rows, *log, unit.base_ts, exact=unit.exact, old_values=unit.old_values)
             writer.add(counts)
     except Disagreement as error:
         raise CorruptObject(chunk.key, str(error)) from error
@@ -86,7 +84,7 @@ def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
     """Of each key the newest version at or below base_ts that the task's log has (LOGGED)."""
-    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=Basis(runs=unit.basis))
+    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
         put = pc.equal(table.column("op"), OP_PUT)

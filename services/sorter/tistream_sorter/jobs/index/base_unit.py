@@ -18,9 +18,10 @@ from tistream.storage.measured import Traffic
 class BaseUnit:
     """A chunk to take. `planned` is its span in the plan; `span` is the part of it in the task's span, of table_id.
 
-    `segments`, `runs` and `indexed_ts` are the task's log: the runs hold every version up to indexed_ts, the segments
-    every version above it; `basis` are the rows of earlier backfills. `flushed_ts` is the task's: changes in (base_ts,
-    flushed_ts] are compared with the chunk. `epoch` and `nonce` are in the object keys of the output.
+    `segments`, `runs` and `indexed_ts` are the log of one part of the task's index: the runs hold every version up to
+    indexed_ts, the segments every version above it; `basis` are the rows of earlier backfills. `flushed_ts` is the
+    task's: changes in (base_ts, flushed_ts] are compared with the chunk; with `old_values` false, a change without an
+    old value proves nothing. `epoch` and `nonce` are in the object keys of the output.
     """
 
     tenant: TenantKey
@@ -31,6 +32,7 @@ class BaseUnit:
     table_id: int
     base_ts: int
     exact: bool
+    old_values: bool
     flushed_ts: int
     segments: tuple[SegmentRef, ...]
     runs: tuple[RunRef, ...]
@@ -41,7 +43,7 @@ class BaseUnit:
 
     def key(self, part: int) -> str:
         """The object key of output `part`."""
-        return layout.base_run(self.tenant, self.task_id, self.epoch, self.nonce, part)
+        return layout.run(self.tenant, self.task_id, self.epoch, self.nonce, part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class IndexUnit:
 
     The output is the run of the window (low_ts, high_ts]: the versions of `segments` in the window, or those of `runs`.
     With low_ts None it is the base run at high_ts: of each key the newest version of `runs` (whose base objects come
-    first), if it is no delete. Versions of run objects outside of `span` are not taken.
+    first, then those of backfills), if it is no delete. Versions of run objects outside of `span` are not taken.
 
     source_bytes: bytes of the segments that the window takes. cost: upper bound of the bytes written. `keep`: base
     objects that no change concerns; they stay as they are. A shard of the job is the unit with the keys `shard`;

@@ -1,0 +1,1 @@
+"""Jobs of the version index: merges of runs, and base chunks of backfills that become base runs."""

@@ -1,0 +1,22 @@
+"""The form of a task's bases in a manifest: `[[start hex, end hex, base_ts], …]`, in key order. Pure.
+
+A checkpoint manifest restates them whole. The rows of the bases are in the version index (IndexPart.basis).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tistream.model.base_cover import Base, Cover
+from tistream.model.span import KeySpan
+
+
+def cover_to_json(cover: Cover) -> list[list[Any]]:
+    """A JSON array; keys in hexadecimal."""
+    return [[base.span.start.hex(), base.span.end.hex(), base.base_ts] for base in cover]
+
+
+def cover_from_json(data: Iterable[Sequence[Any]]) -> Cover:
+    """The inverse of cover_to_json."""
+    return tuple(Base(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), base_ts) for start, end, base_ts in data)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from tistream.wire.changes import Stamp
-from tistream.wire.meta import Door
+from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
 URL_MAX = 1_024
@@ -16,7 +16,7 @@ Kind = Literal["br-full", "sql", "push"]
 State = Literal["running", "finished", "failed", "cancelled"]
 
 
-class BackfillSource(Door):
+class BackfillSource(StrictRequest):
     """Where the rows come from.
 
     `br-full`: a full backup of BR at `url`. `sql`: stale reads from the database that the file `dsn_file` of the ingest
@@ -29,7 +29,7 @@ class BackfillSource(Door):
     threads: int = Field(default=8, ge=1, le=64)
 
 
-class StartBackfill(Door):
+class StartBackfill(StrictRequest):
     """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills`: 202. `tables`: patterns `database.table`, in
     which `*` and `?` are wildcards."""
 
@@ -68,7 +68,7 @@ class BackfillRows(Wire):
     backfills: list[BackfillRow]
 
 
-class EndBackfill(Door):
+class EndBackfill(StrictRequest):
     """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service."""
 
     state: Literal["finished", "failed"]

@@ -185,7 +185,9 @@ class PointReads:
 
         return self._net(view, scope, ask, asking, coding, Kind.SQUASH, parts)
 
-    def snapshot(self, view: TenantView, scope: Scope, ask: SnapshotAsk, asking: Asking, coding: str | None) -> Answer:
+    def snapshot(
+        self, view: TenantView, scope: Scope, ask: SnapshotAsk, asking: ReadCaller, coding: str | None
+    ) -> Answer:
         """The answer of a pull that begins with the rows as of a ts. Raises as `rows`."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:

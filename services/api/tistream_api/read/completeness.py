@@ -39,7 +39,7 @@ def known_parts(shards: Sequence[Shard], physical_ids: Iterable[int]) -> tuple[i
     known = missing = 0
     for one in physical_ids:
         span = records_of(one).span
-        cover: Cover = tuple(base for shard in _overlapping(shards, span) for base in shard.basis.cover)
+        cover: Cover = tuple(base for shard in _overlapping(shards, span) for base in shard.cover)
         known += len(clipped(cover, span))
         missing += sum(1 for _ in holes(cover, [span]))
     return known, missing

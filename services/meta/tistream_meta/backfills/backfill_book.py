@@ -46,10 +46,11 @@ class BackfillBook:
         def body(connection: Connection) -> dict[TenantKey, list[BackfillRow]]:
             tenants = {one.key: one for one in tenant_rows.every(connection)}
             found: dict[TenantKey, list[BackfillRow]] = {}
+            fed = _fed_by_log_backups(connection)
             for row in connection.execute(select(_BACKFILLS).order_by(*_ORDER)):
                 key = TenantKey(row.cluster_id, row.tenant_id)
                 if key in tenants:
-                    found.setdefault(key, []).append(_info(row, tenants[key].snapshot_ts))
+                    found.setdefault(key, []).append(_info(row, tenants[key].snapshot_ts, fed))
             return found
 
         return self._transactions.run(body)

@@ -13,7 +13,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import check_url
 from tistream.wire.backfills import PATTERN_MAX, BackfillSource, StartBackfill
 from tistream_meta.backfills.backfill_book import BackfillBook
-from tistream_meta.database.source_book import SourceBook
+from tistream_meta.database.source_book import StoredSources
 from tistream_meta.decide.source_policy import full_backup_refusal
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class BackfillRules:
     """open_backup_store: opens the object store of a full backup by its URL."""
 
     book: BackfillBook
-    sources: SourceBook
+    sources: StoredSources
     open_backup_store: Callable[[str], ObjectStore]
 
     def start(self, key: TenantKey, order: StartBackfill) -> str:

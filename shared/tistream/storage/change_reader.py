@@ -114,7 +114,7 @@ def fetch_groups(
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
-    """Row groups that pending rows point into, concatenated, CRC-checked as at the first read.
+    """Read the row groups again that hold values of pending rows, concatenated. CRC-checked as at the first read.
 
     Columns key, value, old_value and start_ts, in the file's order of rows. Raises as read_changes.
     """

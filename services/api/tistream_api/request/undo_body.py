@@ -78,8 +78,8 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class UndoAsk:
-    """What to undo. Either `start_ts` is not empty, or `window` (exclusive, inclusive) is set. `dialect` None: no
-    statements are wanted."""
+    """What to undo: the transactions with these start_ts, or every commit in (window[0], window[1]]; one of the two is
+    set. `dialect` None: the plan without statements."""
 
     start_ts: tuple[int, ...]
     window: tuple[When, When] | None

@@ -160,7 +160,7 @@ class StoreChains:
         self._settle()
 
     def forget(self, ts: int) -> None:
-        """Forget a file that does not exist any more and was not taken."""
+        """Forget a waiting or damaged file that was deleted before it was routed to sorters."""
         self._damaged.pop(ts, None)
         known = self._waiting.pop(ts, None)
         if known is not None:

@@ -354,7 +354,7 @@ class TenantFeed:
         except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store
             if tried not in self._store_problems:
                 fields = {"tenant": str(self.tenant), "store": store.store_id, "reason": str(error)}
-                log.warning("store cannot be read", extra=fields)
+                log.warning("an action on a store failed: it is tried again", extra=fields)
             self._store_problems[tried] = str(error)
             return False
         self._store_problems.pop(tried, None)

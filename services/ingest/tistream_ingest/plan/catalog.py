@@ -65,7 +65,7 @@ class Catalog:
                 self._fresh.discard(name)
 
     def forget_names(self, before: str) -> None:
-        """Drop names that sort below `before`, because they are not listed any more."""
+        """Drop names that sort below `before`: later LISTs begin there, and never return them."""
         self.names = {name for name in self.names if name >= before}
 
     def _matters(self, one: Slice, *, fresh: bool) -> bool:

@@ -101,14 +101,17 @@ class Driver:
         with self._lock:
             self._running[key] = worker, loop
         loop.start()
-        log.info("source begins", extra={"tenant": str(worker.tenant), "source": row.source_id})
+        log.info("source runs in this process", extra={"tenant": str(worker.tenant), "source": row.source_id})
 
     def _end(self, key: tuple[str, str, str]) -> None:
         """Stop a source's loop. A release under way goes on, which is harmless beside the next process."""
         with self._lock:
             worker, loop = self._running.pop(key)
         loop.stop(timeout_s=0)
-        log.info("source ends", extra={"tenant": str(worker.tenant), "source": worker.row.source_id})
+        log.info(
+            "source no longer runs in this process",
+            extra={"tenant": str(worker.tenant), "source": worker.row.source_id},
+        )
 
     def statuses(self, cluster_id: str | None, tenant_id: str | None) -> list[SourceStatus]:
         """The status of each source, of one tenant or of all."""

@@ -33,7 +33,8 @@ WAIT_MS = 500  # between looks at the pool
 
 
 class Runner(Protocol):
-    """Runs the reading, joining and writing of a release."""
+    """Runs a release, which is the commits up to one checkpoint: `survey` reads the sizes in the log, and `run` writes
+    the change files."""
 
     @property
     def slots(self) -> int: ...

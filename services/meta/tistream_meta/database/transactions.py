@@ -73,7 +73,7 @@ class Transactions:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Translate every error of the database and of the connection to it to Unavailable."""
+    """A context in which every error of the database, or of the connection to it, is raised as Unavailable."""
     try:
         yield
     except DBAPIError as error:

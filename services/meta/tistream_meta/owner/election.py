@@ -94,7 +94,10 @@ class Ownership:
             return self._take()
         began_ms = self._clock.monotonic_ms()
         if self._overdue() and not self._lapsed:
-            log.error("the lease was not renewed in time", extra={"owner_rev": self.rev})
+            log.error(
+                "the lease was not renewed in time: this server accepts no heartbeats until it renews it",
+                extra={"owner_rev": self.rev},
+            )
             self._lapsed = True
         with self._lock:
             names = set(heard())
@@ -107,7 +110,7 @@ class Ownership:
                 self._lapsed = False
                 self._begin(self.rev)
                 self._since_ms = self._clock.monotonic_ms()
-                log.info("owner again", extra={"owner_rev": self.rev})
+                log.info("lease renewed after a lapse: still the owner", extra={"owner_rev": self.rev})
         return False
 
     @contextmanager

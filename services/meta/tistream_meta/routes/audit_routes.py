@@ -32,7 +32,7 @@ class AuditedRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The usual handler, in a context with the action and the actor."""
+        """FastAPI's handler. While it runs, the audit log takes the operation and the caller from its context."""
         handle, action = super().get_route_handler(), self.operation_id or self.name
 
         async def audited(request: Request) -> Response:

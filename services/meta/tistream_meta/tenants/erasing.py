@@ -114,7 +114,7 @@ class Erasing:
 
         if self._sweep(sweep, found, lambda: store in self._owner.retired(), fields):
             self._owner.write(lambda: self._ends.forget_store(key, store_id))
-            log.warning("retired store is gone", extra={**fields, "objects": sweep.deleted})
+            log.warning("the files of a retired store were deleted", extra={**fields, "objects": sweep.deleted})
 
     def _sweep(
         self,

@@ -107,7 +107,10 @@ class Claims:
             try:
                 manifests.follow()
             except TiStreamError as error:  # its holder reports the fault; here it only delays the move
-                log.warning("cannot prepare", extra={"task_id": identity.task_id, "error": str(error)})
+                log.warning(
+                    "the manifests of a task that is to move here cannot be read: the move waits",
+                    extra={"task_id": identity.task_id, "error": str(error)},
+                )
                 continue
             with self._lock:
                 self._prepared[identity.task_id] = manifests
@@ -173,7 +176,10 @@ class Claims:
         except NotFoundYet:
             return 0
         except CorruptObject as error:  # an API server replaces it
-            log.error("ignored", extra={"task_id": identity.task_id, "error": str(error)})
+            log.error(
+                "a damaged object of served progress is ignored",
+                extra={"task_id": identity.task_id, "error": str(error)},
+            )
             return 0
         return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 

@@ -121,7 +121,7 @@ class SorterNode:
                 self._give(opened.task, orders)
                 with self._lock:
                     self._held[identity.task_id] = opened
-                log.info("task held", extra=log_fields(opened.task.state))
+                log.info("task claimed", extra=log_fields(opened.task.state))
         self.wake()
         held = self.tasks()
         self._metrics.tasks.set(len(held))
@@ -320,7 +320,10 @@ class SorterNode:
         try:
             floor = held.manifests.raise_floor(number)
         except TiStreamError as error:  # readers start more slowly until the next checkpoint
-            log.warning("cannot raise the floor", extra={"task_id": held.task.task_id, "error": str(error)})
+            log.warning(
+                "the manifest floor cannot be raised: readers read more manifests until the next checkpoint",
+                extra={"task_id": held.task.task_id, "error": str(error)},
+            )
             return
         if held.floor is not None:  # otherwise the collector's first search finds them
             held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
@@ -333,7 +336,11 @@ class SorterNode:
         self._metrics.broken.labels(str(error.number) if isinstance(error, InvariantBroken) else "none").inc()
         self._metrics.stopped.inc()
         fields = {**log_fields(held.task.state), "error": reason}
-        log.error("task stops and keeps everything", exc_info=None if known else error, extra=fields)
+        log.error(
+            "task stopped by an error: nothing is deleted, its resolved ts stands",
+            exc_info=None if known else error,
+            extra=fields,
+        )
 
     def _lost(self, held: Held, error: TiStreamError) -> None:
         self._metrics.fenced.inc()

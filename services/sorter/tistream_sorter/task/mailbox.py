@@ -174,7 +174,8 @@ class Mailbox:
             return self._inbox.positions
 
     def holds(self, monotonic_ms: int) -> tuple[Positions, list[Hold]]:
-        """The positions after all queued files, and the holds of files that are damaged or have no room."""
+        """The positions up to which the files of each chain are queued, and why other files cannot be taken: they are
+        damaged, or the inbox is full."""
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
             return received, holds + [no_room(ref, received) for ref in self._inbox.crowded()]

@@ -155,8 +155,8 @@ class Waiting:
         return np.asarray(self._frame[name].fill_null(MAX_TS).to_numpy(), np.int64)
 
     def first_over(self, spans: Sequence[tuple[bytes, bytes]]) -> list[Watermark | None]:
-        """For each span the first row that overlaps it. The spans must be in key order and disjoint, the rows in log
-        order."""
+        """For each span the first of the rows that overlap it, or None. The spans must be in key order and disjoint,
+        the rows in log order, which begins with the start key."""
         starts, ends = self.start.to_pylist(), self.end.to_pylist()
         found: list[int] = []
         come: list[int] = []  # a heap of the rows that begin before the span's end; the first row is on top

@@ -18,7 +18,7 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def begin(settings_class: type[S]) -> S:
-    """The settings. From here on the process logs, and ends with its parent.
+    """Read the settings, and begin logs and traces. From here on the process dies when its parent does.
 
     Wrong settings end it with status 2 and one line on stderr.
     """

@@ -151,7 +151,8 @@ class MetaClient:
         )
 
     def new_start(self, node_id: str) -> NewStart:
-        """A start number for a process that will register. Each call returns a new one."""
+        """A new start_epoch for a process that will register, higher than all before: its registration supersedes
+        theirs."""
         path = f"/upcall/v1/nodes/{node_id}/starts"
         return self._of_any(lambda url: parse(url + path, self._http.request("POST", url + path), NewStart))
 

@@ -345,7 +345,7 @@ def test_markup_in_rows_stays_text(seen: Sight) -> None:
     assert markup in page.locator(".sheet th").all_inner_texts()
     page = seen.open(f"{HOME}/orders/row?key={quote(json.dumps({'id': markup, markup: 1}))}")
     page.wait_for_selector(".detail .lost")
-    assert text(page, "h3").count(markup) == 2
+    assert text(page, ".detail h3").count(markup) == 2
     page = seen.open(f"{HOME}/orders/row?key={quote(json.dumps({'id': '1'}))}")
     page.wait_for_selector(".tail tbody tr")
     assert markup in text(page, ".tail tbody tr td:last-child")

@@ -10,10 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 
 from tistream.decode.cells.handle import FLAG_BYTES, FLAG_INT, FLAG_UINT
 from tistream.decode.cells.kinds import Kind, kind_of
+from tistream.decode.json_text import render_objects
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.meta_key import encode_bytes
 from tistream.schema.tidb.table import Column, Table
@@ -23,6 +26,7 @@ ROWID = "_tidb_rowid"
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _SIGN = 1 << 63
 _BY_BYTES = frozenset({"utf8mb4_bin", "utf8_bin", "ascii_bin", "latin1_bin"})
+_FLOATS: dict[Kind, type[np.float32 | np.float64]] = {Kind.FLOAT: np.float32, Kind.DOUBLE: np.float64}
 _PADDED = 9  # a shorter handle is filled with zero bytes
 
 
@@ -78,17 +82,35 @@ def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
 def key_text(table: Table, key: Mapping[str, Any]) -> str:
     """The key as json_text renders it. Raises NotAKey."""
     check_names(table, key)
-    shown = {}
+    if not table.key_columns:
+        return orjson.dumps({ROWID: str(_integer(ROWID, key[ROWID]))}).decode()
+    members = []
     for column in table.key_columns:
         value = key[column.name]
         kind = kind_of(column)
+        if kind in _FLOATS:
+            members.append(_float_member(column, value))
+            continue
         if kind in (Kind.INT, Kind.UINT):
             number = _integer(column.name, value)
             value = str(number) if column.tp in (t.LONGLONG, t.BIT) else number
-        shown[column.name] = value
-    if not table.key_columns:
-        shown[ROWID] = str(_integer(ROWID, key[ROWID]))
-    return orjson.dumps(shown).decode()
+        members.append(orjson.dumps({column.name: value}).decode()[1:-1])
+    return "{" + ",".join(members) + "}"
+
+
+def _float_member(column: Column, value: Any) -> str:
+    """A float as events show it: in TiDB's notation, which is not that of other writers of JSON (1e300 is 1e+300)."""
+    number: np.float32 | np.float64
+    try:
+        with np.errstate(over="ignore"):  # infinite, which is refused below
+            number = _FLOATS[kind_of(column)](float(value))
+    except ValueError:
+        number = np.float64("nan")
+    if not np.isfinite(number):
+        raise NotAKey(f"{column.name} {str(value)[:40]!r} is not a number that the column can hold")
+    batch = pa.record_batch([pa.array([number])], [column.name])
+    text: str = render_objects([column], batch)[0].as_py()
+    return text[1:-1]
 
 
 def _encodable(column: Column) -> bool:

@@ -137,6 +137,17 @@ def test_a_row_of_any_table_is_found_by_its_key(loaded: Consumer) -> None:
             assert lines(loaded, f"{table_path(database, table)}/rows?ts={ts}&key={key}")[:-1] == [row]
 
 
+def test_a_row_with_a_float_in_its_key_is_found_by_it(loaded: Consumer) -> None:
+    path = table_path("shop", "k_enum")
+    *rows, _ = lines(loaded, f"{path}/rows?ts={EVERYTHING.end_ts}")
+    assert 1e300 in [row["key"]["f"] for row in rows]
+    for row in rows:
+        key = quote(json.dumps(row["key"]))
+        assert lines(loaded, f"{path}/rows?ts={EVERYTHING.end_ts}&key={key}")[:-1] == [row]
+        [history] = lines(loaded, f"{path}/history?key={key}")
+        assert history["versions"][0]["commit_ts"] == row["commit_ts"]
+
+
 def test_arrow_and_parquet_hold_the_same_rows(loaded: Consumer) -> None:
     ts, database, table, rows = keyed()
     path = f"{table_path(database, table)}/rows?ts={ts}"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.row_bytes import bytes_datum, column, comparable_int, row_v2, table
@@ -76,6 +76,26 @@ def test_a_row_without_a_key_has_its_rowid() -> None:
     assert handle_columns(shape) == ()
     assert handles_of(shape, {ROWID: "-3"}) == [comparable_int(-3)]
     assert orjson.loads(key_text(shape, {ROWID: -3})) == {ROWID: "-3"}
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False, width=32))
+@example(1e300, 1e30)
+@example(1.0, 0.1)
+def test_a_float_of_a_key_is_written_as_events_write_it(double: float, single: float) -> None:
+    columns = [column(t.DOUBLE, id=1, name="d", flag=FLAG_PRIMARY), column(t.FLOAT, id=2, name="f", offset=1)]
+    shape = table(*columns, primary=(0, 1))
+    double, single = double + 0.0, single + 0.0  # a parsed -0 is the integer 0
+    batch = pa.record_batch([pa.array([double]), pa.array([single], pa.float32())], ["d", "f"])
+    shown = render_objects(shape.key_columns, batch)[0].as_py()
+    assert key_text(shape, {"d": double, "f": single}) == shown
+    assert key_text(shape, orjson.loads(shown)) == shown
+
+
+@pytest.mark.parametrize("value", [1e39, "x", "inf"])
+def test_a_float_that_the_column_cannot_hold_is_no_key(value: object) -> None:
+    shape = table(column(t.FLOAT, id=1, name="f", flag=FLAG_PRIMARY), primary=(0,))
+    with pytest.raises(NotAKey, match="is not a number that the column can hold"):
+        key_text(shape, {"f": value})
 
 
 @pytest.mark.parametrize("other", [EITHER_CASE, column(t.DATETIME, id=2, name="b", offset=1, flag=FLAG_PRIMARY)])

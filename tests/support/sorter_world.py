@@ -40,6 +40,7 @@ from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.state.task_state import TaskIdentity
 from tistream_sorter.task.tick import TaskFile
 from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.shards import CutRules
 
 
@@ -84,6 +85,7 @@ class SorterWorld:
         cut: CutRules | None = None,
         objects: ObjectStore | None = None,
         runner: Runner | None = None,
+        index: IndexRules | None = None,
     ) -> None:
         self.golden = golden
         self.objects = objects or MemoryObjectStore()
@@ -91,7 +93,7 @@ class SorterWorld:
         self.clock = ManualClock(golden.snapshot_ts >> 18)
         edges = [b"", *sorted(bounds), b""]
         self.spans = [KeySpan(start, end) for start, end in pairwise(edges)]
-        self.limits = TickLimits(1 << 30, 10_000, 10_000, cut or CutRules(shards, shard_bytes_min))
+        self.limits = TickLimits(1 << 30, 10_000, 10_000, cut or CutRules(shards, shard_bytes_min), index=index)
         self.epoch = 0
         self.chain: dict[tuple[int, int], int] = {}  # (store, ts) -> first file of its chain
         self.sent: list[TaskFile] = []

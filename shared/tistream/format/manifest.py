@@ -181,7 +181,10 @@ class Manifest:
       first contained in a manifest of it, the newest 72), `through` (as `positions`, where counting is ahead of them).
       Absent below version 4
     - `index`: the version index, if it changed, and in checkpoints: per part `span`, `begins_ts`, `base_ts`,
-      `indexed_ts`, `runs` (tistream.format.run). Absent below version 6, and without an index
+      `indexed_ts`, `runs`, and `basis`, the objects of backfills (tistream.format.run). Absent below version 6, and
+      without an index
+    - `cover`: in checkpoints, of which keys all rows are known, from backfills: `[start, end, base_ts]` in key order,
+      without overlaps; else null. Absent below version 6
     - `written_ms`: the writer's wall clock, informative
     - `arrow`: lengths of the two Arrow streams in bytes: slices, and watermarks that wait
     """

@@ -58,13 +58,33 @@ class Book:
         self.ended[row.backfill_id] = end
 
 
+class Killed(BaseException):
+    """The process is killed."""
+
+
+class DyingStore(MemoryObjectStore):
+    """Kills the process at its put number `dies_at` of an object of a backfill, before or after the object is there."""
+
+    dies_at, after, puts = 0, False, 0
+
+    def _write(self, key: str, body: bytes) -> None:
+        dies = False
+        if key.startswith("base_buffer/"):
+            self.puts += 1
+            dies = self.puts == self.dies_at
+        if not dies or self.after:
+            super()._write(key, body)
+        if dies:
+            raise Killed
+
+
 class RunnerWorld:
-    def __init__(self, tasks: int = 2) -> None:
+    def __init__(self, tasks: int = 2, objects: MemoryObjectStore | None = None) -> None:
         self.made: CutSet = cut("everything", commit_timestamps("everything")[T0_AT])
         self.tenant = self.made.set_.tenant
         rng = random.Random(tasks)
         keys = self.made.rows["key"].unique().sort().to_list()
-        self.world = SorterWorld(self.made.set_, sorted(rng.sample(keys[1:], tasks - 1)))
+        self.world = SorterWorld(self.made.set_, sorted(rng.sample(keys[1:], tasks - 1)), objects=objects)
         self.objects = self.world.objects
         self.backup = MemoryObjectStore()
         for name, body in self.made.backup(1).items():
@@ -142,6 +162,33 @@ def test_a_killed_runner_goes_on_and_two_do_the_same() -> None:
     assert one.new_runner().step()
     one.run()
     assert one.book.ended["b1"] == EndBackfill(state="finished")
+
+
+def test_a_runner_may_be_killed_at_any_put_and_leaves_the_same_objects() -> None:
+    def work(runner: BackfillRunner) -> None:
+        while runner.step():
+            pass
+
+    def written(one: RunnerWorld) -> dict[str, bytes]:
+        return {info.key: one.objects.get(info.key) for info in one.objects.list_after("base_buffer/")}
+
+    calm = RunnerWorld(objects=DyingStore())
+    tables = [f"{one.database}.{one.head.name}" for one in calm.made.tables(calm.made.t0)[:4]]
+    calm.start("b1", *tables)
+    work(calm.runner)
+    wanted = written(calm)
+    assert len(wanted) > 5
+    for number in range(1, len(wanted) + 1):
+        store = DyingStore()
+        store.dies_at, store.after = number, bool(number % 2)
+        one = RunnerWorld(objects=store)
+        one.backup = calm.backup
+        one.start("b1", *tables)
+        with pytest.raises(Killed):
+            work(one.runner)
+        one.runner = one.new_runner()  # the next process
+        work(one.runner)
+        assert written(one) == wanted, f"killed at put {number}"
 
 
 @pytest.mark.parametrize(

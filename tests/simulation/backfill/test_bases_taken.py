@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.cut_set import CutSet, commit_timestamps, cut
+from support.effort import cases
 from support.sorter_world import SorterWorld
 from tistream.format.backfill import refused_chunk
 from tistream.format.backfill.base_chunk import ChunkId, write_chunk
@@ -29,6 +30,7 @@ from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.upkeep.index_plan import IndexRules
 
 NAME = "everything"
 
@@ -36,14 +38,15 @@ NAME = "everything"
 class BackfillWorld:
     """A cut golden set in a sorter process, and the chunks of its tables."""
 
-    def __init__(self, seed: int, tasks: int) -> None:
+    def __init__(self, seed: int, tasks: int, index: IndexRules | None = None) -> None:
         self.rng = random.Random(seed)
         stamps = commit_timestamps(NAME)
         self.made: CutSet = cut(NAME, self.rng.choice(stamps[250:900]))
         self.tenant = self.made.set_.tenant
         keys = self.made.rows["key"].unique().sort().to_list()
         bounds = sorted(self.rng.sample(keys[1:], tasks - 1))
-        self.world = SorterWorld(self.made.set_, bounds)
+        self.world = SorterWorld(self.made.set_, bounds, index=index)
+        self.world.clock.advance((self.made.set_.end_ts >> 18) - self.world.clock.now_ms() + 1)  # rows are old enough
         self.stamps = [one for one in stamps if one >= self.made.t0]
         self.table_ids = self.made.user_ids()
         self.open: list[str] = []
@@ -86,7 +89,9 @@ class BackfillWorld:
         self.taker.open([Asked(self.tenant, one) for one in self.open])
         for _ in range(200):
             self.world.tick()
-            if not self.taker.take(self.world.node.tasks()):
+            worked = self.taker.take(self.world.node.tasks())
+            self.world.tick()
+            if not (self.world.node.compact() or worked):
                 return
         raise AssertionError("bases are taken without end")
 
@@ -134,9 +139,18 @@ def _ts(found: int | Hole) -> int:
     return found
 
 
-@pytest.mark.parametrize(("seed", "tasks"), [(1, 1), (2, 4)])
-def test_chunks_become_bases_while_the_log_goes_on(seed: int, tasks: int) -> None:
-    made = BackfillWorld(seed, tasks)
+AT_ONCE = IndexRules(age_ms=0, run_bytes=1, rows_max=1_000, factor=2, unpacked_max=1 << 14)
+
+
+@pytest.mark.parametrize(
+    ("seed", "tasks", "index"),
+    cases(
+        [(1, 1, None), (2, 4, AT_ONCE)],
+        [(seed, tasks, index) for seed in range(3, 8) for tasks in (1, 4) for index in (None, AT_ONCE)],
+    ),
+)
+def test_chunks_become_bases_while_the_log_goes_on(seed: int, tasks: int, index: IndexRules | None) -> None:
+    made = BackfillWorld(seed, tasks, index)
     rng, files = made.rng, list(made.made.set_.files)
     chunks = [(number, span, rng.choice(made.stamps)) for number, span in enumerate(made.plan("b1"))]
     rng.shuffle(chunks)
@@ -152,6 +166,7 @@ def test_chunks_become_bases_while_the_log_goes_on(seed: int, tasks: int) -> Non
             made.world.send(made.world.sent)
     made.turn()
     assert made.world.stopped() == []
+    assert (index is None) == all(not shard.runs for shard in made.shards())
     assert made.check([*rng.sample(made.stamps, 5), made.made.set_.end_ts]) > len(made.table_ids)
     again = [(number, span, rng.choice(made.stamps)) for number, span in enumerate(made.plan("b2"))]
     before = {table_id: made.base_ts(table_id) for table_id in made.table_ids}

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from support.cut_set import CutSet, commit_timestamps, cut
+from support.effort import cases
 from support.points_world import point_world
 from support.pull_world import history_of, task_cuts, write_pool
 from tistream.decode.keys import table_ids
@@ -128,7 +129,7 @@ def shown(lines: list[Line]) -> Counter[str]:
     return Counter(json.dumps([line["key"], line["row"], line["schema_version"]]) for line in lines)
 
 
-@pytest.mark.parametrize(("seed", "tasks"), [(1, 1), (2, 4)])
+@pytest.mark.parametrize(("seed", "tasks"), cases([(1, 1), (2, 4)], [(seed, 1 + seed % 4) for seed in range(3, 20)]))
 def test_a_snapshot_at_any_s_is_what_the_whole_log_shows(seed: int, tasks: int) -> None:
     one, plain = world(seed, tasks), point_world(NAME)
     highest = max(one.base_ts.values())
@@ -154,8 +155,9 @@ def test_a_snapshot_at_any_s_is_what_the_whole_log_shows(seed: int, tasks: int) 
     assert compared > 50
 
 
-def test_every_cursor_of_a_snapshot_resumes() -> None:
-    one = world(2, 4)
+@pytest.mark.parametrize(("seed", "tasks"), cases([(2, 4)], [(seed, 1 + seed % 4) for seed in range(3, 12)]))
+def test_every_cursor_of_a_snapshot_resumes(seed: int, tasks: int) -> None:
+    one = world(seed, tasks)
     ts = one.end
     (whole,) = one.answers(ts=ts, limit=1_000_000)
     for limit in (1_000, 777):

@@ -36,7 +36,7 @@ QUIET_MS, DAY_MS = 60_000, 24 * HOUR_MS
 
 def objects_of(key: TenantKey) -> list[str]:
     """One of each kind."""
-    segment, pending, run, base = (prefix + "0000000001-ab-0001.parquet" for prefix in layout.data_prefixes(key, 1))
+    segment, pending, run = (prefix + "0000000001-ab-0001.parquet" for prefix in layout.data_prefixes(key, 1))
     return [
         layout.schema_snap(key),
         layout.change_file(key, 3, 17),
@@ -49,7 +49,6 @@ def objects_of(key: TenantKey) -> list[str]:
         layout.base_chunk(key, "b1", 0),
         pending,
         run,
-        base,
         layout.schema_log(key, 1),
         layout.schema_floor(key),
     ]

@@ -38,6 +38,11 @@ AGAIN_S = 2.0  # what Retry-After says where there is no memory
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3})")
 
 
+def query_of(form: str, start_ts: int) -> str:
+    """For every event from `start_ts` on, as many as an answer may hold. Arrow has no default of `events`."""
+    return f"start_ts={start_ts}&limit=1000000&format={form}&events=all"
+
+
 class Flooded:
     """The tenant that is asked: an hour ago it had so many changes as an API server has not got room for at once."""
 
@@ -69,7 +74,7 @@ class Flooded:
         """For all from `at` (a part of the whole) on, as many as an answer may hold."""
         start_ts = self.begin_ts + round((self.end_ts - self.begin_ts) * at)
         path = f"/v1/clusters/{CLUSTER}/tenants/{self.tenant.tenant_id}/changes"
-        return request("GET", f"{path}?start_ts={start_ts}&limit=1000000&format={form}".encode(), self.token)
+        return request("GET", f"{path}?{query_of(form, start_ts)}".encode(), self.token)
 
 
 class Asker:

@@ -170,7 +170,10 @@ def tenant_quotas(
     tenant: Tenant,
     quotas: Annotated[
         list[str] | None,
-        typer.Argument(help="Changes, as requests_per_second=50. 0: unlimited; default: the API servers' setting."),
+        typer.Argument(
+            help="Changes, as requests_per_second=50. 0: unlimited (pulls_at_once: half of what a server allows); "
+            "default: the API servers' setting."
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:

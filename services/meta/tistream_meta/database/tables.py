@@ -146,7 +146,7 @@ quotas = Table(
     metadata,
     Column("cluster_id", String(63), primary_key=True),
     Column("tenant_id", String(63), primary_key=True),
-    *(Column(name, BigInteger) for name in LIMITS),  # null = the default of the settings; 0 = no limit
+    *(Column(name, BigInteger) for name in LIMITS),  # as wire.limits.Limits
 )
 
 owner = Table(

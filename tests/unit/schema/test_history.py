@@ -17,7 +17,7 @@ from support.schema_records import (
     version,
 )
 from tistream.errors import Gone
-from tistream.schema.history import Bearer, History, ListedTable
+from tistream.schema.history import NamedInterval, History, ListedTable
 from tistream.schema.records import Record
 
 
@@ -85,8 +85,8 @@ def test_lists_as_of_a_time_compare_names_as_tidb_does() -> None:
 
 def test_truncate_gives_the_name_to_another_id() -> None:
     found = history(drop(20, 1, 100), table(20, 1, table_info(101, "t", ["id", "v"])))
-    assert found.bearers("d", "t", 10, 100) == [Bearer(10, 20, 100, (100,)), Bearer(20, 100, 101, (101,))]
-    assert found.bearers("d", "t", 20, 100) == [Bearer(20, 100, 101, (101,))]
+    assert found.bearers("d", "t", 10, 100) == [NamedInterval(10, 20, 100, (100,)), NamedInterval(20, 100, 101, (101,))]
+    assert found.bearers("d", "t", 20, 100) == [NamedInterval(20, 100, 101, (101,))]
     assert found.table_at(100, 21) is None
     assert found.table_at(101, 20) is None
     assert columns(found, 101, 21) == ["id", "v"]
@@ -103,7 +103,7 @@ def test_swap_rename_across_databases() -> None:
     )
     assert [bearer.table_id for bearer in found.bearers("d", "t", 10, 100)] == [100, 101]
     assert [bearer.table_id for bearer in found.bearers("e", "u", 10, 100)] == [101, 100]
-    assert found.bearers("d", None, 30, 100) == [Bearer(30, 100, 101, (101,))]
+    assert found.bearers("d", None, 30, 100) == [NamedInterval(30, 100, 101, (101,))]
     moved = found.table_at(100, 31)
     assert moved is not None
     assert moved.name == ("e", "u")
@@ -118,7 +118,10 @@ def test_exchange_swaps_physical_ids() -> None:
     )
     names = [found.table_at(physical_id, ts) for physical_id in (100, 111) for ts in (30, 31)]
     assert [at and at.name[1] for at in names] == ["t", "p", "p", "t"]
-    assert found.bearers("d", "p", 20, 100) == [Bearer(20, 30, 110, (111, 112)), Bearer(30, 100, 110, (100, 112))]
+    assert found.bearers("d", "p", 20, 100) == [
+        NamedInterval(20, 30, 110, (111, 112)),
+        NamedInterval(30, 100, 110, (100, 112)),
+    ]
 
 
 def test_partitions_that_drop_partition_hides() -> None:
@@ -198,7 +201,7 @@ def test_forgetting_drops_what_lies_below_and_keeps_the_rest() -> None:
     assert [found.bearers("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")] == kept
     assert found.versions_of(101, 35, 100) == versions
     assert [event.job_id for event in found.ddl_events(35, 100)] == [2]
-    assert found.bearers("d", "t", 35, 36) == [Bearer(35, 36, 101, (101,))]
+    assert found.bearers("d", "t", 35, 36) == [NamedInterval(35, 36, 101, (101,))]
     assert found.ever_named(100)
     assert found.base_ts == 35
 

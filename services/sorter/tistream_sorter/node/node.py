@@ -320,10 +320,7 @@ class SorterNode:
         try:
             floor = held.manifests.raise_floor(number)
         except TiStreamError as error:  # readers start more slowly until the next checkpoint
-            log.warning(
-                "the manifest floor cannot be raised: readers read more manifests until the next checkpoint",
-                extra={"task_id": held.task.task_id, "error": str(error)},
-            )
+            log.warning("manifest floor not raised", extra={"task_id": held.task.task_id, "error": str(error)})
             return
         if held.floor is not None:  # otherwise the collector's first search finds them
             held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
@@ -336,11 +333,7 @@ class SorterNode:
         self._metrics.broken.labels(str(error.number) if isinstance(error, InvariantBroken) else "none").inc()
         self._metrics.stopped.inc()
         fields = {**log_fields(held.task.state), "error": reason}
-        log.error(
-            "task stopped by an error: nothing is deleted, its resolved ts stands",
-            exc_info=None if known else error,
-            extra=fields,
-        )
+        log.error("task stopped by an error: it deletes nothing", exc_info=None if known else error, extra=fields)
 
     def _lost(self, held: Held, error: TiStreamError) -> None:
         self._metrics.fenced.inc()

@@ -17,7 +17,7 @@ from support.schema_records import (
     version,
 )
 from tistream.errors import Gone
-from tistream.schema.history import NamedInterval, History, ListedTable
+from tistream.schema.history import History, ListedTable, NamedInterval
 from tistream.schema.records import Record
 
 
@@ -118,7 +118,8 @@ def test_exchange_swaps_physical_ids() -> None:
     )
     names = [found.table_at(physical_id, ts) for physical_id in (100, 111) for ts in (30, 31)]
     assert [at and at.name[1] for at in names] == ["t", "p", "p", "t"]
-    assert found.bearers("d", "p", 20, 100) == [
+    intervals = [NamedInterval(20, 30, 110, (111, 112)), NamedInterval(30, 100, 110, (100, 112))]
+    assert found.bearers("d", "p", 20, 100) == intervals
         NamedInterval(20, 30, 110, (111, 112)),
         NamedInterval(30, 100, 110, (100, 112)),
     ]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
+from tistream.pool.versions.plan import Shard
+from tistream.schema.history import History
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
@@ -26,12 +28,20 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
-from tistream.wire.meta import Notification
+from tistream.wire.meta import Accepted, Notification
+from tistream.wire.restores import CheckTarget, RestoreReport, RestoreWork
 from tistream.wire.sources import SourceRow, SourceStatuses
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
+from tistream_ingest.restore import restoring
+from tistream_ingest.restore.allowed import Allowed
+from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
+from tistream_ingest.restore.claims import Claims
+from tistream_ingest.restore.restoring import Restoring
+from tistream_ingest.restore.tenants import TenantReads
 from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.driver import Driver
@@ -57,11 +67,23 @@ def list_sources(
     return SourceStatuses(node_id=request.app.state.node_id, sources=driver.statuses(cluster_id, tenant_id))
 
 
+@router.post("/v1/restores/checks", operation_id="CheckRestoreTarget")
+def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
+    """Whether the settings of this process allow a target. 422 if they do not."""
+    allowed: Allowed = request.app.state.allowed
+    allowed.check(body.target)
+    return Accepted()
+
+
+class BothRunner(Runner, restoring.Runner, Protocol):
+    """Runs releases and restores."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """The environment of the process besides its store and its clock; a simulation replaces it."""
 
-    runner: Runner
+    runner: BothRunner
     close_runner: Callable[[], None] = lambda: None
     open_log: Callable[[str], ObjectStore] = open_existing
     new_http: Callable[[], HttpClient] | None = None
@@ -98,6 +120,19 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
         source = Source(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)
         return SourceWorker(row, source, clock, settings.poll_ms, WAIT_MS, metrics.releases.inc)
 
+    def history(tenant: TenantKey) -> History:
+        return SchemaReplica(SchemaClient(http, driver.registry), tenant).refresh()
+
+    def pool_of(tenant: TenantKey) -> tuple[int, Sequence[Shard]]:
+        pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
+        return pool.reached_ts(), pool.current().shards
+
+    allowed = Allowed(settings.restore_urls, settings.restore_dsn_dir)
+
+    def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> Restoring:
+        return Restoring(work, counted, TenantReads(history, pool_of), outside.runner, allowed, report)
+
+    claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     instance = outside.new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
@@ -109,6 +144,8 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
             Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics),
             Loop("routes", driver.follow_routes, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("sources", driver.follow_sources, interval_ms=settings.sources_ms, metrics=loop_metrics),
+            Loop("restores", claims.step, interval_ms=settings.restores_ms, metrics=loop_metrics),
+            Loop("restore-beat", claims.beat, interval_ms=BEAT_RESTORE_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
         for loop in loops:
@@ -126,6 +163,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     app = new_app(
         "tistream-ingest", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers
     )
+    app.state.allowed = allowed
     app.state.driver, app.state.node_id = driver, settings.node
     app.include_router(router)
     return app

@@ -30,10 +30,12 @@ from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.audit_keeping import AuditKeeping
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.owner.usage_keeping import UsageKeeping
+from tistream_meta.restores.book import RestoreBook
 from tistream_meta.routes.audit_routes import refuse_unaudited
 from tistream_meta.routes.audit_routes import router as audit_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
+from tistream_meta.routes.restore_routes import router as restore_router
 from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
@@ -130,9 +132,19 @@ def build_app(
     erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
     app.state.audit = repository.audit
+    app.state.restores = repository.book(RestoreBook)
     app.state.source_rules = SourceRules(repository, counted, open_log)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, store_router, source_router, tenant_end_router, token_router, usage_router, audit_router):
+    for each in (
+        router,
+        store_router,
+        source_router,
+        restore_router,
+        tenant_end_router,
+        token_router,
+        usage_router,
+        audit_router,
+    ):
         app.include_router(each)
     refuse_unaudited(app.routes)
     return app

@@ -18,7 +18,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, func, insert, select, true, update
 
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
@@ -29,7 +29,7 @@ from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database.audit_log import AuditLog
 from tistream_meta.database.engine import DEFAULT_LIMITS, ConnectionLimits, now_ms, open_engine
-from tistream_meta.database.source_book import SourceBook
+from tistream_meta.database.source_book import SourceBook, Write
 from tistream_meta.database.tenant_ends import TenantEnds
 from tistream_meta.database.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.database.usage_book import UsageBook
@@ -40,6 +40,7 @@ from tistream_meta.decide.split_merge import CarryOn, Order
 from tistream_meta.migrations import migrate
 
 T = TypeVar("T")
+B = TypeVar("B")
 
 _OWNER_ROW = 1
 FORGOTTEN_IDS = 1 << 20  # task ids that may have been given out after the backup from which a database was restored
@@ -74,6 +75,10 @@ class Repository:
     def owner_rev(self) -> int:
         """The owner_rev under which this process was the owner last; 0 if it never was."""
         return self._owner_rev
+
+    def book(self, new: Callable[[Transactions, Write, ColumnElement[int]], B]) -> B:
+        """A part of the database that has a package of its own, over these transactions."""
+        return new(self._transactions, self._write, self._now_ms)
 
     def close(self) -> None:
         """Close every connection."""

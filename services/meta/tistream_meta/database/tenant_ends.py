@@ -32,6 +32,7 @@ _OF_TENANT = (
     tables.tasks,
     tables.stores,
     tables.sources,
+    tables.restores,
     tables.tenant_usage,
     tables.tenant_stored,
     tables.quotas,

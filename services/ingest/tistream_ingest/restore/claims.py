@@ -72,13 +72,13 @@ class Claims:
                 running.attempt()
                 return
             except Refused as error:
-                running.tell("failed", str(error))
+                running.end("failed", str(error))
                 return
             except TryAgain as error:
                 failures += 1
                 pause_s = restore_plan.pause_s(failures)
                 if pause_s is None:
-                    running.tell("failed", f"{error} (after {failures} attempts)")
+                    running.end("failed", f"{error} (after {failures} attempts)")
                     return
                 self._reason = f"waits, and tries again: {error}"
                 log.warning("restore waits", extra={"restore": running.work.wanted.restore_id, "error": str(error)})

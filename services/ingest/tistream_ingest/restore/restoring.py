@@ -118,6 +118,12 @@ class Restoring:
         """Report what is known. Raises ClaimEnded, Unavailable."""
         self.report(self.told(state, reason))
 
+    def end(self, state: str, reason: str | None = None) -> None:
+        """Report the end, and delete the plan: another process that still runs the restore stops at its next report,
+        before it makes a new one. Raises ClaimEnded, Unavailable."""
+        self.tell(state, reason)
+        self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
+
     def told(self, state: str, reason: str | None = None) -> RestoreReport:
         """The report of what is known."""
         tables = restore_plan.progress(self._plan, self._done, self._checksums) or [
@@ -153,8 +159,7 @@ class Restoring:
             reason = "left out: " + "; ".join(f"{'.'.join(name)}: {why}" for name, why in left_out)
         if not found:
             raise Refused(f"the target can hold none of the tables; {reason}")
-        self.tell("done", reason)
-        self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
+        self.end("done", reason)
 
     def _spec(self) -> tuple[TargetSpec, str | None]:
         """The target, and the database where its address says that all tables go."""

@@ -37,6 +37,7 @@ class Target:
             "store_id": "999999999",
             "start_ts": "999999999",
             "source_id": "no-such-source",
+            "restore_id": "0" * 32,
         }
     )
 
@@ -103,6 +104,9 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "kind": "log-backup",
         "url": "file:///no/such/folder",
         "snapshot": {"kind": "none"},
+        "scope": {"database": target.database, "table": target.table},
+        "target": {"kind": "parquet", "url": "file:///no/such/folder"},
+        "if_exists": "fail",
         "grants": [target.grant(["read"], "tenant")],
     }
     if name in known:

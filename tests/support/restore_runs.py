@@ -13,10 +13,9 @@ from sqlalchemy import update
 from support.audit_world import World as MetaWorld
 from support.points_world import PointWorld, point_world
 from tistream.model.ids import TenantKey
-from tistream.pool.versions.plan import Shard
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
-from tistream.wire.restores import NewRestore, Place, RestoreInfo, RestoreName, RestoreWork
+from tistream.wire.restores import IfExists, NewRestore, Place, RestoreInfo, RestoreName, RestoreWork
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.restore.allowed import Allowed
 from tistream_ingest.restore.chunk_io import ChunkWork
@@ -79,7 +78,7 @@ class RestoreRuns:
         self.book = self.meta.repository.book(RestoreBook)
         (self.folder / "dsn").mkdir()
 
-    def queue(self, place: Place, ts: int, *names: tuple[str, str], if_exists: str = "fail") -> str:
+    def queue(self, place: Place, ts: int, *names: tuple[str, str], if_exists: IfExists = "fail") -> str:
         """A new restore; its id."""
         wanted_tables = [RestoreName(database=database, table=table) for database, table in names]
         wanted = NewRestore(
@@ -98,16 +97,24 @@ class RestoreRuns:
         assert found is not None
         wanted = NewRestore.model_validate_json(found.wanted)
         work = RestoreWork(cluster_id="7", tenant_id="acme", epoch=found.epoch, wanted=wanted)
-        shards: list[Shard] = self.points.reads.shards()
-        world = self.points.world
+        objects = self.points.world.objects
         return Restoring(
             work,
-            world.objects,
-            TenantReads(lambda _: world.history, lambda _: (world.end_ts, shards)),
-            Process(world.objects) if process is None else process,
-            Allowed([f"file://{self.folder}/targets"], str(self.folder / "dsn")),
+            objects,
+            self.reads(),
+            Process(objects) if process is None else process,
+            self.allowed(),
             lambda report: self.book.report(ACME, wanted.restore_id, report),
         )
+
+    def reads(self) -> TenantReads:
+        """The schema and the pool of the golden set."""
+        world, shards = self.points.world, self.points.reads.shards()
+        return TenantReads(lambda _: world.history, lambda _: (world.end_ts, shards))
+
+    def allowed(self) -> Allowed:
+        """The settings of the process."""
+        return Allowed([f"file://{self.folder}/targets"], str(self.folder / "dsn"))
 
     def info(self, restore_id: str) -> RestoreInfo:
         """What callers see."""

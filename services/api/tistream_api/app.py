@@ -67,10 +67,9 @@ from tistream_api.routes.console_pages import build_pages
 from tistream_api.routes.insight_routes import build_insight_router
 from tistream_api.routes.openapi import schemas
 from tistream_api.routes.operator_routes import build_operator_router
-from tistream_api.routes.platform_restores import build_platform_restore_router
 from tistream_api.routes.point_routes import build_point_router
 from tistream_api.routes.pull_routes import build_router
-from tistream_api.routes.restore_routes import build_restore_router
+from tistream_api.routes.restore_routes import build_platform_restore_router, build_restore_router
 from tistream_api.routes.source_routes import build_source_router
 from tistream_api.routes.store_routes import build_store_router
 from tistream_api.routes.tenant_end_routes import build_tenant_end_router

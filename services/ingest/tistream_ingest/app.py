@@ -37,7 +37,7 @@ from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.restore import restoring
-from tistream_ingest.restore.allowed import Allowed
+from tistream_ingest.restore.allowed import Allowed, prefixes
 from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
 from tistream_ingest.restore.claims import Claims
 from tistream_ingest.restore.restoring import Restoring
@@ -123,14 +123,16 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     def history(tenant: TenantKey) -> History:
         return SchemaReplica(SchemaClient(http, driver.registry), tenant).refresh()
 
-    def pool_of(tenant: TenantKey) -> tuple[int, Sequence[Shard]]:
-        pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
-        return pool.reached_ts(), pool.current().shards
-
-    allowed = Allowed(settings.restore_urls, settings.restore_dsn_dir)
+    allowed = Allowed(prefixes(settings.restore_urls), settings.restore_dsn_dir)
 
     def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> Restoring:
-        return Restoring(work, counted, TenantReads(history, pool_of), outside.runner, allowed, report)
+        tenant = TenantKey(work.cluster_id, work.tenant_id)
+        pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
+
+        def pool_now(_: TenantKey) -> tuple[int, Sequence[Shard]]:
+            return pool.reached_ts(), pool.current().shards
+
+        return Restoring(work, counted, TenantReads(history, pool_now), outside.runner, allowed, report)
 
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from sqlalchemy import update
@@ -11,7 +12,7 @@ from support.audit_world import ACME as PATH
 from support.audit_world import World
 from tistream.errors import ClaimEnded, LimitReached, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.restores import MySqlPlace, NewRestore, ParquetPlace, RestoreName, RestoreReport, RestoreTable
+from tistream.wire.restores import MySqlPlace, NewRestore, ParquetPlace, RestoreName, RestoreReport, RestoreTable, State
 from tistream_meta.database import tables
 from tistream_meta.decide import restore_policy
 from tistream_meta.decide.restore_policy import KEPT_MAX, UNFINISHED_MAX, Restore
@@ -44,7 +45,7 @@ def wanted(number: int) -> NewRestore:
     )
 
 
-def report(epoch: int, state: str = "running", rows_done: int = 1) -> RestoreReport:
+def report(epoch: int, state: Literal["running", "done", "failed"] = "running", rows_done: int = 1) -> RestoreReport:
     table = RestoreTable(database="shop", table="orders", rows=2, rows_done=rows_done)
     return RestoreReport(epoch=epoch, state=state, tables=[table])
 
@@ -83,7 +84,9 @@ def test_a_report_renews_the_lease(book: RestoreBook) -> None:
 
 
 @pytest.mark.parametrize("state", ["done", "failed"])
-def test_an_ended_restore_is_not_claimed_cancelled_or_reported_again(book: RestoreBook, state: str) -> None:
+def test_an_ended_restore_is_not_claimed_cancelled_or_reported_again(
+    book: RestoreBook, state: Literal["done", "failed"]
+) -> None:
     book.add(ACME, wanted(1))
     book.claim("ingest-1")
     book.report(ACME, wanted(1).restore_id, report(1, state))
@@ -150,7 +153,7 @@ def test_a_tenant_that_is_being_deleted_has_no_restore_run(book: RestoreBook, wo
 
 
 def test_the_oldest_is_claimed_first_and_old_ended_ones_are_forgotten() -> None:
-    def one(number: int, state: str) -> Restore:
+    def one(number: int, state: State) -> Restore:
         return Restore(ACME, f"{number:032x}", state, 0, None, 0, number, "", "", None)
 
     queued = [one(number, "queued") for number in (3, 1, 2)]

@@ -8,7 +8,7 @@ import pytest
 
 from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.wire.restores import MySqlPlace, ParquetPlace
-from tistream_ingest.restore.allowed import Allowed, below
+from tistream_ingest.restore.allowed import Allowed, below, prefixes
 
 PREFIX = "s3://exports/tistream?endpoint=http://127.0.0.1:9000"
 
@@ -55,6 +55,12 @@ def test_every_other_url_is_refused(url: str) -> None:
     with pytest.raises(TargetNotAllowed) as refused:
         Allowed([PREFIX], None).check_url(url)
     assert not url or url not in str(refused.value)
+
+
+def test_a_setting_names_prefixes_and_an_empty_one_allows_nothing() -> None:
+    assert prefixes(" s3://a/b, ,file:///c,") == ("s3://a/b", "file:///c")
+    assert prefixes("") == ()
+    assert not below("/etc", "")
 
 
 def test_without_a_setting_nothing_is_allowed() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from support.restore_runs import ACME, Killed, Process, RestoreRuns
 from tistream.errors import ClaimEnded
-from tistream.wire.restores import ParquetPlace, SqlFilesPlace
+from tistream.wire.restores import IfExists, ParquetPlace, SqlFilesPlace
 from tistream_ingest.restore.object_targets import ParquetObjects, SqlObjects
 from tistream_ingest.restore.restoring import Refused
 
@@ -34,11 +34,6 @@ def rows(runs: RestoreRuns, place: str, name: tuple[str, str]) -> pl.DataFrame:
 
 def wanted(runs: RestoreRuns, name: tuple[str, str], ts: int) -> list[dict[str, object]]:
     return [line["row"] for line in runs.points.lines(*name, ts)]
-
-
-def shown(value: object) -> object:
-    """A value as events show it: 64-bit numbers are text."""
-    return str(value) if isinstance(value, int) else value
 
 
 def check_big(runs: RestoreRuns, place: str, ts: int) -> None:
@@ -103,7 +98,7 @@ def test_a_process_that_is_killed_at_a_chunk_is_followed_by_one_that_goes_on(
 def test_a_process_that_lost_the_restore_stops_and_its_chunks_do_no_harm(runs: RestoreRuns) -> None:
     ts = runs.points.world.end_ts
     name = runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), ts, BIG)
-    overtaken = []
+    overtaken: list[bool] = []
 
     def overtake() -> None:
         if not overtaken:
@@ -120,7 +115,11 @@ def test_a_process_that_lost_the_restore_stops_and_its_chunks_do_no_harm(runs: R
 def test_a_cancelled_restore_ends_at_the_next_lot(runs: RestoreRuns) -> None:
     ts = runs.points.world.end_ts
     name = runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), ts, BIG)
-    process = Process(runs.points.world.objects, meanwhile=lambda: runs.book.cancel(ACME, name) and None)
+
+    def cancel() -> None:
+        runs.book.cancel(ACME, name)
+
+    process = Process(runs.points.world.objects, meanwhile=cancel)
     with pytest.raises(ClaimEnded, match="cancelled"):
         runs.claim(process).attempt()
     assert process.written == 2 * process.slots
@@ -157,7 +156,8 @@ def test_a_folder_of_other_files_is_never_replaced(runs: RestoreRuns) -> None:
     folder = runs.folder / "targets" / "a" / "shop.big"
     folder.mkdir(parents=True)
     (folder / "part-0.parquet").write_bytes(b"of another program")
-    for how, said in (("fail", "is there"), ("replace", "empty place")):
+    cases: list[tuple[IfExists, str]] = [("fail", "is there"), ("replace", "empty place")]
+    for how, said in cases:
         runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), runs.points.world.end_ts, BIG, if_exists=how)
         restoring = runs.claim()
         with pytest.raises(Refused, match=said):

@@ -36,7 +36,7 @@ class Allowed:
             self.check_url(place.url)
 
     def check_url(self, url: str) -> None:
-        """Raises TargetNotAllowed if no prefix allows the URL, InvalidRequest if it is none."""
+        """Raises TargetNotAllowed if no prefix allows the URL, InvalidRequest if it is not one."""
         if not any(below(url, one) for one in self.urls):
             raise TargetNotAllowed(
                 "target.url: no prefix in TISTREAM_INGEST__RESTORE_URLS of the ingest service allows this URL",
@@ -74,12 +74,17 @@ class Allowed:
             return None
 
 
+def prefixes(text: str) -> tuple[str, ...]:
+    """The prefixes that a setting names."""
+    return tuple(one for one in map(str.strip, text.split(",")) if one)
+
+
 def below(url: str, prefix: str) -> bool:
     """Whether a URL is the prefix or below it, in the same store: what follows a `?`, such as an endpoint, must be
     equal."""
     place, _, options = url.partition("?")
     allowed, _, allowed_options = prefix.partition("?")
-    if options != allowed_options or not _PLAIN.fullmatch(url) or "\\" in unquote(place) or "#" in url:
+    if options != allowed_options or not allowed or not _PLAIN.fullmatch(url) or "\\" in unquote(place) or "#" in url:
         return False
     root = allowed.rstrip("/")
     if place.rstrip("/") != root and not place.startswith(root + "/"):

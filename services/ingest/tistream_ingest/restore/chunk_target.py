@@ -53,7 +53,7 @@ class ChunkTarget(Protocol):
         """Write a chunk, unless it is there."""
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:
-        """What is read back by itself, for a table with so many chunks. Empty: the target is not read back."""
+        """What is read back by itself, for a table with this number of chunks. Empty: the target is not read back."""
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
         """The rows of a part."""

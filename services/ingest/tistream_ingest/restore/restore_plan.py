@@ -20,7 +20,7 @@ from tistream.wire.restores import RestoreTable
 
 CHUNK_BYTES = 32 << 20  # of stored values; TiDB refuses transactions above some 100 MB by default
 PARTS_MAX = 64  # ranges of a shard that are counted at the same time
-FAILURES_MAX = 8  # in a row, without a chunk between them
+FAILURES_MAX = 8  # in a row, without a lot of chunks between them
 _PAUSE_MAX_S = 30.0
 _VERSION = 1
 
@@ -178,5 +178,5 @@ def progress(
 
 
 def pause_s(failures: int) -> float | None:
-    """How long to wait after so many failures in a row; None: give up."""
+    """Seconds to wait after this number of failures in a row; None: give up."""
     return None if failures >= FAILURES_MAX else min(2.0 ** (failures - 1), _PAUSE_MAX_S)

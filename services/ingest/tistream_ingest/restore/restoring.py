@@ -200,7 +200,7 @@ class Restoring:
         return found, left_out
 
     def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
-        """The stored plan. Makes and stores it if there is none; of two processes, the first one's counts."""
+        """The stored plan. Makes and stores it if it does not exist; of two processes, the first one's counts."""
         key, restore_id = layout.restore_plan(self.tenant, self.work.wanted.restore_id), self.work.wanted.restore_id
         try:
             return restore_plan.decode(key, restore_id, self.objects.get(key))

@@ -100,7 +100,7 @@ class RestoreBook:
         return self._write(body)
 
     def claim(self, node_id: str) -> Restore | None:
-        """Claim the next restore for a process, under a new epoch. None if there is none."""
+        """Claim the next restore for a process, under a new epoch. None if no restore waits."""
 
         def body(connection: Connection) -> Restore | None:
             now_ms = int(connection.execute(select(self._now_ms)).scalar_one())

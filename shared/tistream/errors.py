@@ -187,6 +187,20 @@ class Superseded(InvalidRequest):
     http_status = 409
 
 
+class ClaimEnded(InvalidRequest):
+    """The work was claimed by another process since, or has ended: stop it."""
+
+    code = "claim-ended"
+    http_status = 409
+
+
+class TargetNotAllowed(InvalidRequest):
+    """A restore may not write there: the text states why, and the way out."""
+
+    code = "target-not-allowed"
+    http_status = 422
+
+
 class Gone(InvalidRequest):
     """The requested ts is below retention; `earliest_ts` is where the history begins."""
 

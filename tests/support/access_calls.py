@@ -38,6 +38,7 @@ class Target:
             "start_ts": "999999999",
             "source_id": "no-such-source",
             "backfill_id": "b999",
+            "restore_id": "0" * 32,
         }
     )
 
@@ -106,6 +107,9 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "snapshot": {"kind": "none"},
         "source": {"kind": "push"},
         "tables": ["*.*"],
+        "scope": {"database": target.database, "table": target.table},
+        "target": {"kind": "parquet", "url": "file:///no/such/folder"},
+        "if_exists": "fail",
         "grants": [target.grant(["read"], "tenant")],
     }
     if name in known:

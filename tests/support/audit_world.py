@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import httpx
 from fastapi.testclient import TestClient
 
 from tistream.clock import ManualClock
@@ -44,6 +45,7 @@ NEW_TENANT = {
 }
 BACKFILL = "backfill b1 of tenant 7/acme"
 LOOK_AT_A_BUCKET = {"AddSource", "RemoveSource"}  # first; what the log has of it: tests/unit/meta/test_sources.py
+RESTORES = {"CreateRestore", "CancelRestore"}  # what the log has of them: tests/unit/meta/test_restore_book.py
 # What an operator may change, in an order in which each is possible, and what the log has of it: the action is the
 # operation_id of the route. `...` stands for a value that is not foreseen.
 CHANGES: dict[str, tuple[str, str, Any, list[tuple[str, Any, Any]]]] = {
@@ -141,6 +143,20 @@ class Encrypting(MemoryObjectStore):
     def __init__(self) -> None:
         super().__init__()
         self.keys = TenantKeys()
+
+
+class Through(httpx.BaseTransport):
+    """To the meta server in this process."""
+
+    def __init__(self, meta: TestClient) -> None:
+        self._meta = meta
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        answer = self._meta.request(
+            request.method, str(request.url), content=request.read(), headers=headers, follow_redirects=False
+        )
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
 
 
 class World:

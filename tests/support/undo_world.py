@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from support.points_world import PointWorld
 from tistream_api.points.transaction import Transaction
 from tistream_api.read.cursor import Scope
@@ -11,9 +14,9 @@ from tistream_api.undo.undo_answer import UndoAnswer
 from tistream_api.undo.undo_state import undo_at
 
 
-def undo(one: PointWorld, *start_ts: int, ts: int | None = None) -> UndoAnswer:
+def undo(one: PointWorld, *start_ts: int, ts: int | None = None, where: Mapping[str, Any] | None = None) -> UndoAnswer:
     """The undo of these transactions as of `ts`; as of the last one's commit_ts if it is None."""
-    changed = ChangedRows()
+    changed = ChangedRows(where)
     commits = []
     for start in start_ts:
         transaction = Transaction(
@@ -23,4 +26,5 @@ def undo(one: PointWorld, *start_ts: int, ts: int | None = None) -> UndoAnswer:
         commits.append(transaction.commit_ts())
         for events in transaction.events(commits[-1]):
             changed.add(events)
+    changed.choose()
     return undo_at(one.world.source, one.reads, changed, max(commits) if ts is None else ts)

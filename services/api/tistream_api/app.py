@@ -70,7 +70,7 @@ from tistream_api.routes.openapi import schemas
 from tistream_api.routes.operator_routes import build_operator_router
 from tistream_api.routes.point_routes import build_point_router
 from tistream_api.routes.pull_routes import build_router
-from tistream_api.routes.restore_routes import build_restore_router
+from tistream_api.routes.restore_routes import build_platform_restore_router, build_restore_router
 from tistream_api.routes.source_routes import build_source_router
 from tistream_api.routes.store_routes import build_store_router
 from tistream_api.routes.tenant_end_routes import build_tenant_end_router
@@ -192,6 +192,7 @@ def build_app(
         build_tenant_end_router(meta),
         build_store_router(meta, asking, lambda key: tenants.view(key.cluster_id, key.tenant_id).route),
         build_audit_router(meta),
+        build_platform_restore_router(tenants, points, meta, http, lambda: secrets.token_hex(16)),
         build_source_router(meta, status.sources.of),
         build_backfill_router(
             meta, BackfillProgress(objects, counting), lambda key: tenants.view(key.cluster_id, key.tenant_id)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
 
@@ -15,6 +15,8 @@ from tistream.errors import TiStreamError
 from tistream.model.base_cover import Cover
 from tistream.model.ids import TenantKey
 from tistream.pool.base_covers import cover_of
+from tistream.pool.versions.plan import Shard
+from tistream.schema.history import History
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
@@ -28,14 +30,22 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
-from tistream.wire.meta import Notification
+from tistream.wire.meta import Accepted, Notification
+from tistream.wire.restores import CheckTarget, RestoreReport, RestoreWork
 from tistream.wire.sources import SourceRow, SourceStatuses
 from tistream_ingest.backfill.backfill_runner import BackfillRunner, ChunkWriter
 from tistream_ingest.backfill.routed_backfills import RoutedBackfills
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
+from tistream_ingest.restore import restoring
+from tistream_ingest.restore.allowed import Allowed, prefixes
+from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
+from tistream_ingest.restore.claims import Claims
+from tistream_ingest.restore.restoring import Restoring
+from tistream_ingest.restore.tenants import TenantReads
 from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.driver import Driver
@@ -61,17 +71,41 @@ def list_sources(
     return SourceStatuses(node_id=request.app.state.node_id, sources=driver.statuses(cluster_id, tenant_id))
 
 
+@router.post("/v1/restores/checks", operation_id="CheckRestoreTarget")
+def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
+    """Whether the settings of this process allow a target. 422 if they do not."""
+    allowed: Allowed = request.app.state.allowed
+    allowed.check(body.target)
+    return Accepted()
+
+
+class BothRunner(Runner, restoring.Runner, Protocol):
+    """Runs releases and restores."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
     """The environment of the process besides its store and its clock; a simulation replaces it."""
 
-    runner: Runner
+    runner: BothRunner
     chunk_writer: ChunkWriter
     close_runner: Callable[[], None] = lambda: None
     open_log: Callable[[str], ObjectStore] = open_existing
     new_http: Callable[[], HttpClient] | None = None
     new_instance: Callable[[], str] = random_id
     end: Callable[[], None] = end_in_order
+
+
+def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> TenantReads:
+    """What a restore reads of its tenant: the schema's history, and the pool with its reach."""
+
+    def history(tenant: TenantKey) -> History:
+        return SchemaReplica(SchemaClient(http, registry), tenant).refresh()
+
+    def pool_now(_: TenantKey) -> tuple[int, Sequence[Shard]]:
+        return pool.reached_ts(), pool.current().shards
+
+    return TenantReads(history, pool_now)
 
 
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
@@ -106,6 +140,14 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     def cover(tenant: TenantKey) -> Cover:
         return cover_of(counted, tenant, [Routed.of(task) for task in driver.route(tenant).tasks])
 
+    allowed = Allowed(prefixes(settings.restore_urls), settings.restore_dsn_dir)
+
+    def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> Restoring:
+        tenant = TenantKey(work.cluster_id, work.tenant_id)
+        pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
+        return Restoring(work, counted, _reads(pool, http, driver.registry), outside.runner, allowed, report)
+
+    claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     shared = RoutedBackfills(settings.url, meta, driver.peers)
     backfills = BackfillRunner(counted, shared, outside.chunk_writer, outside.open_log, cover, metrics)
@@ -126,6 +168,8 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
                 backoff_max_ms=30_000,
                 metrics=loop_metrics,
             ),
+            Loop("restores", claims.step, interval_ms=settings.restores_ms, metrics=loop_metrics),
+            Loop("restore-beat", claims.beat, interval_ms=BEAT_RESTORE_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
         for loop in loops:
@@ -143,6 +187,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     app = new_app(
         "tistream-ingest", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers
     )
+    app.state.allowed = allowed
     app.state.driver, app.state.node_id = driver, settings.node
     app.include_router(router)
     return app

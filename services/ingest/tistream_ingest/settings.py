@@ -30,6 +30,13 @@ class IngestSettings(ServiceSettings):
     keep_index_keys: bool = Field(
         default=False, description="keep index entries, unless the tenant has a setting of its own; as the sorters"
     )
+    restore_urls: str = Field(
+        default="", description="prefixes of URLs that restores may write to, comma-separated; empty: no URL"
+    )
+    restore_dsn_dir: str | None = Field(
+        default=None, description="directory of files with mysql:// URLs that restores may write to; none: no server"
+    )
+    restores_ms: int = Field(default=2_000, ge=10, description="pause between looks for a restore to run")
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")

@@ -32,11 +32,13 @@ from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.audit_keeping import AuditKeeping
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.owner.usage_keeping import UsageKeeping
+from tistream_meta.restores.book import RestoreBook
 from tistream_meta.routes.audit_routes import refuse_unaudited
 from tistream_meta.routes.audit_routes import router as audit_router
 from tistream_meta.routes.backfill_routes import router as backfill_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
+from tistream_meta.routes.restore_routes import router as restore_router
 from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
@@ -136,12 +138,14 @@ def build_app(
     app.state.audit, app.state.backfills = repository.audit, backfills
     app.state.backfill_rules = BackfillRules(backfills, repository.sources, open_log)
     app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
+    app.state.restores = repository.book(RestoreBook)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (
         router,
         store_router,
         source_router,
         backfill_router,
+        restore_router,
         tenant_end_router,
         token_router,
         usage_router,

@@ -18,7 +18,7 @@ _PUSH = re.compile(
     r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
 )
 _OF_TENANT = re.compile(
-    r"(?:data_change_buffer|base_buffer|schema|served|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+    r"(?:data_change_buffer|base_buffer|schema|served|restore|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})/"
 )
 _BACKFILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -43,7 +43,7 @@ def push_prefix(tenant: TenantKey) -> str:
 def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
     """The prefixes of all objects of a tenant, and of no other tenant."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
-    own = (push_prefix(tenant), f"base_buffer/{name}", f"schema/{name}", f"served/{name}")
+    own = (push_prefix(tenant), f"base_buffer/{name}", f"schema/{name}", f"served/{name}", f"restore/{name}")
     return (*own, *(f"committed/{spread:02x}/{name}" for spread in range(256)))
 
 
@@ -193,6 +193,11 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
     """An object of a run of the version index, written under `epoch` by the job `nonce`."""
     return f"{task_prefix(tenant, task_id)}run/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def restore_plan(tenant: TenantKey, restore_id: str) -> str:
+    """The chunks of a restore that runs."""
+    return f"restore/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/{restore_id}/plan"
 
 
 def served(tenant: TenantKey) -> str:

@@ -7,14 +7,16 @@ the newest marker and goes on there: no row is missing and none is there twice, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from tistream.schema.tidb.create_table import TableStatements
-from tistream.schema.tidb.quoting import quoted_name
-from tistream.targets.mysql import MySqlTarget
+from tistream.schema.tidb.quoting import quoted_name, quoted_text
+from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.restored_table import Mark, TableExists
 
 MARKS = "tistream_restore"
+LOCK_WAIT_S = 5
 _COLUMNS = """(
   restore_id varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   table_name varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -83,6 +85,39 @@ class RestoredTables:
             after = before.after(rows, cursor)
             self._add(table, after.chunk, rows, cursor)
         return after
+
+    def write_numbered(self, table: str, number: int, inserts: Iterable[str], rows: int) -> bool:
+        """Write chunk `number` (from 1) of a restore whose chunks come in any order, with its marker, in one
+        transaction. Returns False, and writes nothing, if the chunk is there. The marker comes first: of two writers
+        one waits for the other. Raises TargetFailed."""
+        with self._target.transaction():
+            if not self._target.execute(
+                f"INSERT IGNORE INTO {self._marks} (restore_id, table_name, chunk, row_count)"
+                f" VALUES ({quoted_text(self._id)}, {quoted_text(table)}, {number}, {rows})"
+            ):
+                return False
+            self._target.execute_all(inserts)
+        return True
+
+    def chunks(self, table: str) -> frozenset[int]:
+        """The numbers of the chunks that are there. Raises TargetFailed."""
+        found = self._target.rows(
+            f"SELECT chunk FROM {self._marks} WHERE restore_id = %s AND table_name = %s AND chunk > 0",
+            (self._id, table),
+        )
+        return frozenset(int(chunk) for (chunk,) in found)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from beginning tables of this restore meanwhile. The server ends the lock with the
+        connection: a process that has lost it cannot drop what the next one made. Raises TargetFailed."""
+        name = f"tistream.{self._id}"
+        if self._target.rows("SELECT GET_LOCK(%s, %s)", (name, LOCK_WAIT_S))[0][0] != 1:
+            raise TargetFailed("another process begins tables of this restore")
+        try:
+            yield
+        finally:
+            self._target.rows("SELECT RELEASE_LOCK(%s)", (name,))
 
     def add_foreign_keys(self, table: str, statement: str) -> None:
         """Add the foreign keys, unless they are there. Raises TargetFailed."""

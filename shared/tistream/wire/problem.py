@@ -7,12 +7,14 @@ from typing import Any
 
 from tistream.errors import (
     AlreadyDiffers,
+    ClaimEnded,
     FatalError,
     Gone,
     InvalidRequest,
     LimitReached,
     SourceRefused,
     Superseded,
+    TargetNotAllowed,
     TiStreamError,
     Unavailable,
     Undecodable,
@@ -33,6 +35,8 @@ _BY_CODE: dict[str, type[InvalidRequest]] = {
         AlreadyDiffers,
         LimitReached,
         Superseded,
+        ClaimEnded,
+        TargetNotAllowed,
         Gone,
         SourceRefused,
         Undecodable,

@@ -63,6 +63,26 @@ def test_as_of_its_commit_a_transaction_can_be_taken_back_whole(name: str, tasks
         assert len(found["statements"]) == sum(found["counts"][op] for op in ("insert", "update", "delete"))
 
 
+def test_a_chosen_row_is_taken_back_alone_and_the_rows_together_are_the_transaction() -> None:
+    one = point_world("everything", 4)
+    several = [
+        start
+        for start, events in transactions("everything").items()
+        if len({str(event["key"]) for event in events}) > 1 and len({event["table_id"] for event in events}) == 1
+    ]
+    for start in random.Random(3).sample(several, 10):
+        whole = undo(one, start).answer(Dialect.TIDB, None)
+        keys = {str(event["key"]): event["key"] for event in transactions("everything")[start]}
+        parts = [undo(one, start, where=key).answer(Dialect.TIDB, None) for key in keys.values()]
+        assert all(sum(part["counts"].values()) == 1 for part in parts), start
+        texts = sorted(line["sql"] for part in parts for line in part["statements"])
+        assert texts == sorted(line["sql"] for line in whole["statements"])
+        name = next(iter(next(iter(keys.values()))))
+        assert undo(one, start, where={name: "no such value"}).answer(Dialect.TIDB, None)["statements"] == []
+    with pytest.raises(InvalidRequest, match="no_such_column"):
+        undo(one, several[0], where={"no_such_column": 1})
+
+
 def test_as_of_the_end_each_row_is_taken_back_or_its_conflict_names_the_transaction_that_came_after() -> None:
     one = point_world("everything", 4)
     seen = set()

@@ -23,6 +23,7 @@ from support.sim.network import Network, SimTransport
 from support.sim.object_store import SimObjectStore, StoreFaults
 from support.sim.scheduler import Killed, Process, Scheduler
 from tistream.errors import Unavailable
+from tistream.model.ids import TenantKey
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
@@ -33,6 +34,7 @@ from tistream_dispatcher.settings import CollectSettings as SourceSettings
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_ingest.app import ProcessEnvironment as IngestOutside
 from tistream_ingest.app import build_app as build_ingest
+from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import Failed, Job, Surveyed, Written
 from tistream_ingest.jobs.work import Shard as LogShard
@@ -219,6 +221,7 @@ class SimIngestRunner:
         self, scheduler: Scheduler, executor: Process, logs: ObjectStore, objects: ObjectStore, faults: Faults
     ) -> None:
         self._scheduler, self._executor, self._faults = scheduler, executor, faults
+        self._logs = logs
         self._inner = LocalRunner(lambda _url: logs, objects, slots=self.slots)
 
     def survey(self, log_url: str, shards: Sequence[LogShard], limits: Limits) -> list[Surveyed]:
@@ -226,6 +229,12 @@ class SimIngestRunner:
 
     def run(self, log_url: str, job: Job) -> list[Written | Failed]:
         return self._job(lambda: self._inner.run(log_url, job))
+
+    def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], T], things: Sequence[Any]) -> list[T]:
+        return self._job(lambda: self._inner.each(tenant, work, things))
+
+    def write(self, _backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
+        return self._job(lambda: [write_backup_chunks(self._inner.objects, self._logs, work) for work in works])
 
     def _job(self, work: Callable[[], list[T]]) -> list[T]:
         rng = self._scheduler.rng
@@ -437,7 +446,12 @@ class SimPlatform:
                 there = self._open_log(self._executor)(""), self._objects_of(self._executor)
                 releases = SimIngestRunner(self.scheduler, self._executor, *there, self.faults)
                 around = IngestOutside(
-                    releases, open_log=self._open_log(process), new_http=new_http, new_instance=self._nonce, end=end
+                    releases,
+                    releases,
+                    open_log=self._open_log(process),
+                    new_http=new_http,
+                    new_instance=self._nonce,
+                    end=end,
                 )
                 return build_ingest(IngestSettings(**common, **quick), objects, clock, around)
             case _:

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from support.audit_world import CHANGES, LOOK_AT_A_BUCKET, World, matches
+from support.audit_world import CHANGES, LOOK_AT_A_BUCKET, RESTORES, Through, World, matches
 from tistream import acting, cause
 from tistream.clock import ManualClock
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -30,20 +30,6 @@ CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 AUTH_ON = {"CreateToken"}  # a server that asks nobody makes none: tests/service/api/test_token_rules.py
 CHANGES_NOTHING = {"Notify", "UndoTransactions"}
 ASKS_SORTERS = {"RetireStore"}  # first; what the log has of it: tests/unit/meta/test_audited.py
-
-
-class Through(httpx.BaseTransport):
-    """To the meta server in this process."""
-
-    def __init__(self, meta: TestClient) -> None:
-        self._meta = meta
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        headers = {name: value for name, value in request.headers.items() if name != "host"}
-        answer = self._meta.request(
-            request.method, str(request.url), content=request.read(), headers=headers, follow_redirects=False
-        )
-        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
 
 
 @pytest.fixture
@@ -67,7 +53,7 @@ def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: Wor
     routes = [route for route in every_route(api.app.routes) if CHANGING & (getattr(route, "methods", None) or set())]
     assert {
         route.operation_id for route in routes
-    } == CHANGES.keys() | CHANGES_NOTHING | ASKS_SORTERS | LOOK_AT_A_BUCKET
+    } == CHANGES.keys() | CHANGES_NOTHING | ASKS_SORTERS | LOOK_AT_A_BUCKET | RESTORES
     world.ready_to_change()
     for action, (method, path, body, expected) in CHANGES.items():
         before = world.entries()[-1]["seq"]

@@ -12,6 +12,7 @@ from support.http_world import CLOCK
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
 from tistream.wire.backfills import StartBackfill
+from tistream.wire.restores import CreateRestore
 from tistream.wire.sources import AddSource
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
@@ -22,6 +23,7 @@ from tistream_api.settings import ApiSettings
 CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
 MODELS: dict[str, type[BaseModel]] = {
     "AddSource": AddSource,
+    "CreateRestore": CreateRestore,
     "CreateTenant": meta.CreateTenant,
     "CreateToken": NewToken,
     "DeleteTenant": meta.DeleteTenant,

@@ -30,9 +30,18 @@ def test_the_statements_of_a_window_of_some_tables() -> None:
     assert ask(start_ts=[TS], mode="sql", dialect=None).dialect is Dialect.TIDB
 
 
+def test_rows_are_chosen_by_values_of_columns() -> None:
+    assert ask(start_ts=[TS], where={"id": "1", "note": None}).where == {"id": "1", "note": None}
+
+
 @pytest.mark.parametrize(
     ("members", "named"),
     [
+        ({"start_ts": [TS], "where": {}}, "where"),
+        ({"start_ts": [TS], "where": {"id": [1]}}, "where"),
+        ({"start_ts": [TS], "where": {"id": {"gt": 1}}}, "where"),
+        ({"start_ts": [TS], "where": "id = 1"}, "where"),
+        ({"start_ts": [TS], "where": {str(one): 1 for one in range(17)}}, "where"),
         ({}, "start_ts or window"),
         ({"start_ts": [TS], "window": {"from": TS}}, "start_ts or window"),
         ({"start_ts": []}, "start_ts"),
@@ -51,7 +60,6 @@ def test_the_statements_of_a_window_of_some_tables() -> None:
         ({"start_ts": [TS], "dialect": "mariadb"}, "mode sql"),
         ({"start_ts": [TS], "mode": "sql", "dialect": "oracle"}, "dialect"),
         ({"start_ts": [TS], "mode": "sql", "into_database": ""}, "into_database"),
-        ({"start_ts": [TS], "where": {}}, "where"),
     ],
 )
 def test_bad_bodies_are_refused(members: dict[str, Any], named: str) -> None:

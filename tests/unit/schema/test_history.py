@@ -120,9 +120,6 @@ def test_exchange_swaps_physical_ids() -> None:
     assert [at and at.name[1] for at in names] == ["t", "p", "p", "t"]
     intervals = [NamedInterval(20, 30, 110, (111, 112)), NamedInterval(30, 100, 110, (100, 112))]
     assert found.bearers("d", "p", 20, 100) == intervals
-        NamedInterval(20, 30, 110, (111, 112)),
-        NamedInterval(30, 100, 110, (100, 112)),
-    ]
 
 
 def test_partitions_that_drop_partition_hides() -> None:

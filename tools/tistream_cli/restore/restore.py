@@ -13,10 +13,10 @@ import pyarrow as pa
 from tistream.clock import SystemClock
 from tistream.errors import RetryableError, TiStreamError
 from tistream.restore.fingerprint import Fingerprint, of_rows
+from tistream.restore.linked_info import linked_info
 from tistream.restore.table_names import TableNames, parse_names
 from tistream.schema.tidb.create_table import Dialect, UnsupportedTable, table_statements
 from tistream.schema.tidb.table import parse_table
-from tistream.schema.visible import fold
 from tistream.targets.mysql import TargetFailed
 from tistream.targets.restored_table import (
     Chunk,
@@ -130,7 +130,9 @@ class Restoring:
         info = self.past.definition(source)["info"]
         table = parse_table(info)
         name = (self.options.into.database or source[0], self.options.as_name or source[1])
-        linked = _linked(info, source, name, alone=self.options.as_name is not None)
+        # Names of foreign keys are unique in a database, so a table beside its original has none
+        alone = self.options.as_name is not None
+        linked = {**info, "fk_info": None} if alone else linked_info(info, source[0], {source[0]: name[0]})
         statements = table_statements(linked, name, self.target.dialect)
         told = restore_id(self.past.cluster, self.past.tenant, self.past.ts, source, name)
         return RestoredTable(source, name, table.visible_columns, statements, told)
@@ -199,16 +201,3 @@ class Restoring:
             _, cursor = page.end()
             if cursor is None:
                 return total
-
-
-def _linked(info: dict[str, Any], source: Name, name: Name, *, alone: bool) -> dict[str, Any]:
-    """TableInfo whose foreign keys refer to the restored tables: those of the same database go where that goes. A table
-    that is restored `alone` under a new name has none, because names of foreign keys are unique in a database."""
-    if alone:
-        return {**info, "fk_info": None}
-    keys = []
-    for key in info.get("fk_info") or ():
-        schema = (key.get("ref_schema") or {}).get("O") or source[0]
-        moved = name[0] if fold(schema) == fold(source[0]) else schema
-        keys.append({**key, "ref_schema": {"O": moved, "L": fold(moved)}})
-    return {**info, "fk_info": keys}

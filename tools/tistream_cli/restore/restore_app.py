@@ -53,12 +53,30 @@ def restore(
     as_name: Annotated[str | None, typer.Option("--as", help="Another name for the one restored table.")] = None,
     if_exists: Annotated[IfExists, typer.Option(help="When the target has the table.")] = IfExists.FAIL,
     dialect: Annotated[Server, typer.Option(help="The server that files are written for.")] = Server.TIDB,
+    on_platform: Annotated[
+        bool, typer.Option("--on-platform", help="The platform restores; --into is parquet:URL, sql:URL or dsn:FILE.")
+    ] = False,
+    rename: Annotated[
+        list[str] | None, typer.Option(help="With --on-platform: OLD=NEW, a database's new name; may be repeated.")
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Restore tables as they were, into a MySQL-like server or files, and compare them with what they were.
 
-    The same command goes on where an earlier one was interrupted.
+    The same command goes on where an earlier one was interrupted. With --on-platform it shows how far the platform is.
     """
+    if on_platform and (as_name is not None or into_file is not None):
+        raise typer.BadParameter("--as and --into-file do not go with it", param_hint="--on-platform")
+    if rename and not on_platform:
+        raise typer.BadParameter("it goes with --on-platform", param_hint="--rename")
+    if on_platform:
+        with importing():
+            from tistream_cli.client import ApiClient
+            from tistream_cli.restore.on_platform import PlatformOptions, run_on_platform
+
+        asked = PlatformOptions(names, at, into, rename or (), if_exists.value, dialect.value)
+        run_on_platform(ApiClient(url), cluster, tenant, asked)
+        return
     with importing():
         from tistream.schema.tidb.create_table import Dialect
         from tistream_cli.client import ApiClient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from tistream_api.request.point_queries import NOW, When, when
 
 TRANSACTIONS_MAX = 100
 TABLES_MAX = 100
+COLUMNS_MAX = 16  # that a row is chosen by
 NAME_MAX = 64  # characters of a database's name
 _TEXT_MAX = 600
 
@@ -35,6 +37,7 @@ class UndoBody(BaseModel):
     start_ts: Annotated[list[Text], Field(min_length=1, max_length=TRANSACTIONS_MAX)] | None = None
     window: _Between | None = None
     tables: Annotated[list[Text], Field(min_length=1, max_length=TABLES_MAX)] | None = None
+    where: Annotated[dict[Text, Text | int | float | None], Field(min_length=1, max_length=COLUMNS_MAX)] | None = None
     mode: Literal["plan", "sql"] | None = None
     dialect: Literal["tidb", "mysql", "mariadb"] | None = None
     into_database: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] | None = None
@@ -62,6 +65,13 @@ SCHEMA: dict[str, Any] = {
         "items": {"type": "string"},
         "description": "only changes of these: shop.orders, shop.*; default: all",
     },
+    "where": {
+        "type": ["object", "null"],
+        "minProperties": 1,
+        "maxProperties": COLUMNS_MAX,
+        "additionalProperties": {"type": ["string", "number", "null"]},
+        "description": "only rows that have had all of these values, in the form of events, before or after a change",
+    },
     "mode": {"type": ["string", "null"], "enum": ["plan", "sql", None], "description": "sql adds the statements"},
     "dialect": {
         "type": ["string", "null"],
@@ -79,13 +89,15 @@ SCHEMA: dict[str, Any] = {
 @dataclass(frozen=True, slots=True)
 class UndoAsk:
     """What to undo: the transactions with these start_ts, or every commit in (window[0], window[1]]; one of the two is
-    set. `dialect` None: the plan without statements."""
+    set. `dialect` None: the plan without statements. `where`: values by column, in the form of events;
+    None: every row."""
 
     start_ts: tuple[int, ...]
     window: tuple[When, When] | None
     names: tuple[TableNames, ...]
     dialect: Dialect | None
     into_database: str | None
+    where: Mapping[str, str | int | float | None] | None = None
 
 
 def undo_ask(body: bytes) -> UndoAsk:
@@ -102,6 +114,7 @@ def undo_ask(body: bytes) -> UndoAsk:
         tuple(_names(found.tables)),
         dialect,
         found.into_database,
+        found.where,
     )
 
 

@@ -1,20 +1,35 @@
-"""HTTP routes of restores and undos (docs/restore.md). They parse, call and translate."""
+"""HTTP routes of restores and undos (docs/restore.md). They parse, call and translate.
+
+The meta server lists the restores that the platform runs, ingest processes run them. What a restore may write to is a
+setting of the ingest processes, so one of them is asked before a restore is queued.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
 
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.meta import Accepted
+from tistream.wire.restores import TABLES_MAX, CheckTarget, NewRestore, RestoreInfo, RestoreList, RestoreName
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate
+from tistream_api.points.named_table import check_complete, table_at
+from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
 from tistream_api.read.cursor import Scope
-from tistream_api.request import undo_body
+from tistream_api.request import restore_body, undo_body
 from tistream_api.request.bodies import Body
 from tistream_api.request.definition_query import DefinitionQuery
+from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
+from tistream_api.request.restore_body import RESTORE_ID
 from tistream_api.routes import openapi
 from tistream_api.routes.asking import asking_of, watched
 from tistream_api.tenant.tenant_view import TenantView
@@ -23,6 +38,7 @@ from tistream_api.undo.undo_reads import Undos
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 RESTORE: list[str | Enum] = ["restore"]
+RESTORES = TENANT + "/restores"
 
 
 def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undos, guard: Gate) -> APIRouter:
@@ -74,3 +90,99 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
         return undos.undo(view, ask, asking_of(request, guard, view))
 
     return router
+
+
+def build_platform_restore_router(
+    tenants: Tenants, points: PointReads, meta: MetaClient, http: HttpClient, new_id: Callable[[], str]
+) -> APIRouter:
+    """The routes, to be included behind the gate. `new_id` gives 32 hexadecimal digits.
+
+    To begin a restore requires a grant for the platform, because its target is written with the platform's own
+    credentials.
+    """
+    router = APIRouter(tags=RESTORE)
+
+    @router.post(
+        RESTORES,
+        operation_id="CreateRestore",
+        response_model=RestoreInfo,
+        status_code=202,
+        responses=openapi.RESTORE_PROBLEMS,
+        openapi_extra=openapi.json_doc(restore_body.SCHEMA, required=["scope", "ts", "target"]),
+    )
+    @gate.OPERATE_PLATFORM
+    def create_restore(cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """Restore tables as of a ts into Parquet, SQL files or a server. The platform runs it. Returns 422 if no
+        setting of the ingest service allows the target."""
+        ask, ts = restore_body.restore_ask(body)
+        view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+        view.wait_fresh()
+        at = points.times.readable(view, "ts", ts)
+        names = _tables(points, view, Scope(view.tenant, ask.scope.database, ask.scope.table), at)
+        urls = tenants.services("ingest")
+        if not urls:
+            raise Unavailable("no ingest process runs, which would run the restore")
+        http.send("POST", f"{urls[0]}/v1/restores/checks", CheckTarget(target=ask.target), Accepted)
+        wanted = NewRestore(restore_id=new_id(), ts=str(at), tables=names, target=ask.target, if_exists=ask.if_exists)
+        path = f"{at_meta(cluster_id, tenant_id)}/restores"
+        answer = meta.request("POST", path, wanted.model_dump_json().encode())
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.get(RESTORES, operation_id="ListRestores", response_model=RestoreList, responses=openapi.TENANT_PROBLEMS)
+    @gate.OPERATE_TENANT
+    def list_restores(cluster_id: str, tenant_id: str) -> Response:
+        """The restores of a tenant, newest first."""
+        answer = meta.request("GET", f"{at_meta(cluster_id, tenant_id)}/restores")
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.get(
+        RESTORES + "/{restore_id}",
+        operation_id="GetRestore",
+        response_model=RestoreInfo,
+        responses=openapi.TENANT_PROBLEMS,
+    )
+    @gate.OPERATE_TENANT
+    def get_restore(cluster_id: str, tenant_id: str, restore_id: str) -> Response:
+        """How far a restore is: its rows, those that are written, and the checksum once the target was compared."""
+        answer = meta.request("GET", _one(cluster_id, tenant_id, restore_id))
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.delete(
+        RESTORES + "/{restore_id}",
+        operation_id="CancelRestore",
+        response_model=RestoreInfo,
+        responses=openapi.TENANT_PROBLEMS,
+    )
+    @gate.OPERATE_PLATFORM
+    def cancel_restore(cluster_id: str, tenant_id: str, restore_id: str) -> Response:
+        """End a restore that waits or runs. What it has written stays."""
+        answer = meta.request("DELETE", _one(cluster_id, tenant_id, restore_id))
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    return router
+
+
+def _one(cluster_id: str, tenant_id: str, restore_id: str) -> str:
+    name = name_of(restore_id)
+    if not RESTORE_ID.fullmatch(name):
+        raise UnknownName(f"no restore has an id that is not of the form {RESTORE_ID.pattern}")
+    return f"{at_meta(cluster_id, tenant_id)}/restores/{name}"
+
+
+def _tables(points: PointReads, view: TenantView, scope: Scope, ts: int) -> list[RestoreName]:
+    """The base tables of the scope at `ts`. Raises UnknownName, Gone, NotComplete, InvalidRequest."""
+    if scope.table is not None:
+        versions = [table_at(view.source, scope, ts)]
+    else:
+        if scope.database is not None and view.source.tables(ts, scope.database) is None:
+            raise UnknownName(f"no database {scope.database} at {ts}")
+        versions = [one for one in view.source.tables_at(ts, scope) if one.head.kind == "table"]
+    if not versions:
+        raise UnknownName(f"there is no table at {ts}")
+    if len(versions) > TABLES_MAX:
+        raise InvalidRequest(
+            f"scope: {len(versions)} tables, and a restore has at most {TABLES_MAX}: restore single databases",
+            {"parameter": "scope"},
+        )
+    check_complete(view.source, points.pool_reads(view, ts), versions, ts)
+    return [RestoreName(database=one.database, table=one.head.name) for one in versions]

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from tistream.decode.handle_bytes import ROWID
 from tistream.errors import InvalidRequest
 from tistream.restore.undo_plan import Change
 from tistream.schema.tidb.table import Column
@@ -35,11 +36,13 @@ class ChangedRow:
 
 @dataclass(slots=True)
 class ChangedRows:
-    """All changes, and what was changed."""
+    """All changes, and what was changed. `where`: values by column, in the form of events; None: every row."""
 
+    where: Mapping[str, Any] | None = None
     changes: list[Change] = field(default_factory=list)
     rows: dict[Place, ChangedRow] = field(default_factory=dict)
     columns: dict[int, dict[int, Column]] = field(default_factory=dict)  # by table id and column id, as of the events
+    _chosen: set[Place] = field(default_factory=set)
     _bytes: int = 0
 
     def add(self, events: Events) -> None:
@@ -55,6 +58,20 @@ class ChangedRows:
             rows = events.sets[source]
             assert isinstance(rows, Rows)  # the caller has chosen row events
             self._add(rows.version, rows.raw[at].as_py(), orjson.loads(line))
+
+    def choose(self) -> None:
+        """Keep the rows of which one change matches `where`, with all of their changes: an undo of some changes of a
+        row would leave it as it never was. Raises InvalidRequest for a column that none of the changed tables has."""
+        if self.where is None:
+            return
+        known = {ROWID, *(column.name for columns in self.columns.values() for column in columns.values())}
+        unknown = [name for name in self.where if name not in known]
+        if unknown and self.rows:
+            raise InvalidRequest(
+                f"where: none of the changed tables has a column {unknown[0][:80]!r}", {"parameter": "where"}
+            )
+        self.changes = [one for one in self.changes if (one.table_id, one.row) in self._chosen]
+        self.rows = {place: row for place, row in self.rows.items() if place in self._chosen}
 
     def in_order(self) -> list[Change]:
         """The changes by (commit_ts, start_ts), deletes before puts."""
@@ -72,6 +89,8 @@ class ChangedRows:
         columns = table.visible_columns
         row = row_cells.identity(table, event["key"])
         place = (table.id, row)
+        if self.where is not None and _matches(self.where, event):
+            self._chosen.add(place)
         if place not in self.rows:
             self.rows[place] = ChangedRow(version, row_cells.key_cells(table, event["key"]))
         self.rows[place].raw[raw] = None
@@ -80,6 +99,21 @@ class ChangedRows:
             None if event[name] is None else row_cells.cells_of(columns, event[name]) for name in ("old_row", "row")
         )
         self.changes.append(Change(*place, int(event["commit_ts"]), int(event["start_ts"]), before, after))
+
+
+def _matches(where: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+    """Whether the row before or after the event has all of the values. The key counts for both."""
+    states = ({**event[name], **event["key"]} for name in ("old_row", "row") if event[name] is not None)
+    return any(all(name in state and _equal(state[name], one) for name, one in where.items()) for state in states)
+
+
+def _equal(found: Any, wanted: Any) -> bool:
+    """Equality of values of events. An integer may be given as text, as events show those of BIGINT columns."""
+    if isinstance(found, int) and isinstance(wanted, str):
+        return str(found) == wanted
+    if isinstance(found, str) and isinstance(wanted, int):
+        return found == str(wanted)
+    return bool(found == wanted)
 
 
 def _too_large() -> InvalidRequest:

@@ -60,10 +60,11 @@ class _Undo:
 
     def answer(self) -> dict[str, Any]:
         scopes = list(self._scopes())
-        changed = ChangedRows()
+        changed = ChangedRows(self.ask.where)
         for events in self._in_window(scopes) if self.ask.window is not None else self._of_transactions(scopes):
             self.admitted.count(len(events), len(events), 0)
             changed.add(events)
+        changed.choose()
         ts = self.view.resolved_ts()
         found = undo_at(self.view.source, self.points.pool_reads(self.view, ts), changed, ts)
         return found.answer(self.ask.dialect, self.ask.into_database)

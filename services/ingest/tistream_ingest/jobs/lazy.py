@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tistream.concurrency import new_lock
+from tistream.model.ids import TenantKey
+from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
@@ -35,6 +37,10 @@ class LazyRunner:
     def context(self) -> Any:
         """The SparkContext, for other kinds of jobs."""
         return self._begun().context
+
+    def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:
+        """As SparkRunner."""
+        return self._begun().each(tenant, work, things)
 
     def close(self) -> None:
         """Stop Spark, if it runs."""

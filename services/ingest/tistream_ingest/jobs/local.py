@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import shard_io
 from tistream_ingest.jobs.old_values import OldValues, PoolValues
@@ -28,6 +30,10 @@ class LocalRunner:
             shard_io.guarded(lambda one=shard: shard_io.survey(log, one, limits, len(shards)))  # type: ignore[misc]
             for shard in shards
         ]
+
+    def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:  # noqa: ARG002
+        """As SparkRunner."""
+        return [work(self.objects, one) for one in things]
 
     def run(self, log_url: str, job: Job) -> list[Written | Failed]:
         """Execute a release: the files of all pieces, or what failed."""

@@ -8,13 +8,14 @@ gap.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tistream.model.ids import TenantKey
 from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys, keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
@@ -110,6 +111,18 @@ class SparkRunner:
     def context(self) -> Any:
         """The SparkContext."""
         return self._context
+
+    def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:
+        """What `work` returns for each thing, in their order. It gets the platform's objects, and must not raise."""
+        url, keys = self._url, self._keys.told({tenant})
+
+        def done(bodies: Iterable[bytes]) -> Iterator[Any]:
+            objects = _told(url, keys)
+            for body in bodies:
+                yield work(objects, pickle.loads(body))
+
+        works = self._context.parallelize([pickle.dumps(one) for one in things], max(1, len(things)))
+        return list(self._context.runJob(works, done))
 
     def warm(self) -> None:
         """Start the Python workers, which import the kernels."""

@@ -75,6 +75,13 @@ class Driver:
             raise Unavailable("the routes were not read yet")
         return table.services.get("ingest", [])
 
+    def registry(self) -> str:
+        """The URL of a schema registry. Raises Unavailable."""
+        urls = [] if self._table is None else self._table.services.get("schema", [])
+        if not urls:
+            raise Unavailable("no schema registry is known")
+        return urls[0]
+
     def follow_sources(self) -> None:
         """Loop body: start and stop the loops of sources."""
         table = self._table

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.model.ids import TenantKey
+from tistream.wire.restores import NewRestore
 from tistream.wire.tokens import TokenInfo, home
 from tistream_meta.decide.model import Node, Source, Task, Tenant
 
@@ -61,6 +62,12 @@ def of_source(source: Source) -> Values:
     return {name: getattr(source, name) for name in names}
 
 
+def of_restore(wanted: NewRestore) -> Values:
+    """The values of a restore, without the place of its target."""
+    names = [f"{one.database}.{one.table}" for one in wanted.tables]
+    return {"ts": wanted.ts, "target": wanted.target.kind, "if_exists": wanted.if_exists, "tables": names}
+
+
 def of_token(token: TokenInfo) -> Values:
     """The values of a token, without its secret and its hash."""
     grants = [grant.model_dump() for grant in token.grants]
@@ -85,6 +92,11 @@ def store(key: TenantKey, store_id: int) -> Subject:
 def source(one: Source) -> Subject:
     """The subject of a source of a tenant."""
     return Subject(f"source {one.source_id} of tenant {one.tenant}", one.tenant)
+
+
+def restore(key: TenantKey, restore_id: str) -> Subject:
+    """The subject of a restore of a tenant."""
+    return Subject(f"restore {restore_id} of tenant {key}", key)
 
 
 def task(one: Task) -> Subject:

@@ -104,6 +104,22 @@ backfills = Table(
     Column("ended_ms", BigInteger),  # null = it runs
 )
 
+restores = Table(
+    "restores",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("restore_id", String(63), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("epoch", BigInteger, nullable=False),  # of the newest claim; 0 = it was never claimed
+    Column("node_id", String(63)),  # of the newest claim
+    Column("lease_until_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("wanted", Text, nullable=False),  # JSON of tistream.wire.restores.NewRestore
+    Column("tables", Text, nullable=False),  # JSON of its RestoreTables
+    Column("reason", Text),
+)
+
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
 COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
 

@@ -33,6 +33,7 @@ _OF_TENANT = (
     tables.stores,
     tables.sources,
     tables.backfills,
+    tables.restores,
     tables.tenant_usage,
     tables.tenant_stored,
     tables.quotas,

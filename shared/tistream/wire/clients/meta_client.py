@@ -44,6 +44,7 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
+from tistream.wire.restores import ClaimedRestore, ClaimRestore, RestoreInfo, RestoreReport, RestoreWork
 from tistream.wire.sources import SourceRows
 from tistream.wire.usage import QuotasInfo, SetQuotas, UsageReport
 
@@ -242,6 +243,20 @@ class MetaClient:
         """The sources of a tenant. Raises UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/sources"
         return self._of_any(lambda url: self._http.get(url + path, SourceRows))
+
+    def claim_restore(self, node_id: str) -> RestoreWork | None:
+        """The next restore to run, under a new epoch; None without any."""
+        body = ClaimRestore(node_id=node_id)
+        return self._of_any(
+            lambda url: self._http.send("POST", f"{url}/upcall/v1/restores/claims", body, ClaimedRestore)
+        ).restore
+
+    def report_restore(self, work: RestoreWork, report: RestoreReport) -> RestoreInfo:
+        """Report the progress of a claimed restore. Raises ClaimEnded, UnknownName."""
+        path = (
+            f"/upcall/v1/clusters/{work.cluster_id}/tenants/{work.tenant_id}/restores/{work.wanted.restore_id}/reports"
+        )
+        return self._of_any(lambda url: self._http.send("POST", url + path, report, RestoreInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

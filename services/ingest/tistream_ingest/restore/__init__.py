@@ -1,0 +1,1 @@
+"""Restores that the platform runs: tables as of a ts, read on Spark executors and written by them into a target."""

@@ -1,0 +1,93 @@
+"""Which targets the settings of this process allow.
+
+Targets are written with the platform's own credentials, and a DSN file is read from this host: a caller reaches only
+what an operator of the host has named. No text here quotes a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from tistream.errors import TargetNotAllowed
+from tistream.storage.open import check_url
+from tistream.targets.mysql_url import MySqlUrl, parse_mysql_url
+from tistream.wire.restores import MySqlPlace, Place
+
+DSN_BYTES_MAX = 4_096
+_PLAIN = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """`urls`: prefixes that targets may begin with. `dsn_dir`: where DSN files are; None: no server is allowed."""
+
+    urls: Sequence[str]
+    dsn_dir: str | None
+
+    def check(self, place: Place) -> None:
+        """Raises TargetNotAllowed, InvalidRequest."""
+        if isinstance(place, MySqlPlace):
+            self.server(place.dsn_file)
+        else:
+            self.check_url(place.url)
+
+    def check_url(self, url: str) -> None:
+        """Raises TargetNotAllowed if no prefix allows the URL, InvalidRequest if it is not one."""
+        if not any(below(url, one) for one in self.urls):
+            raise TargetNotAllowed(
+                "target.url: no prefix in TISTREAM_INGEST__RESTORE_URLS of the ingest service allows this URL",
+                {"parameter": "target.url"},
+            )
+        check_url(url)
+
+    def server(self, dsn_file: str) -> MySqlUrl:
+        """The server that a DSN file names. Raises TargetNotAllowed, with one text for a file outside of the directory
+        and for one that is not there."""
+        text = self._read(dsn_file)
+        if text is None:
+            raise TargetNotAllowed(
+                "target.dsn_file names no readable file below TISTREAM_INGEST__RESTORE_DSN_DIR of the ingest service",
+                {"parameter": "target.dsn_file"},
+            )
+        try:
+            return parse_mysql_url(text.strip())
+        except ValueError:
+            raise TargetNotAllowed(
+                "target.dsn_file: the file has no URL of the form mysql://user:password@host:port",
+                {"parameter": "target.dsn_file"},
+            ) from None
+
+    def _read(self, dsn_file: str) -> str | None:
+        if self.dsn_dir is None or "\0" in dsn_file:
+            return None
+        try:
+            root = Path(self.dsn_dir).resolve(strict=True)
+            path = (root / dsn_file).resolve(strict=True)  # links are followed, so none leads out of the directory
+            if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > DSN_BYTES_MAX:
+                return None
+            return path.read_text("utf-8")
+        except (OSError, ValueError, RuntimeError):
+            return None
+
+
+def prefixes(text: str) -> tuple[str, ...]:
+    """The prefixes that a setting names."""
+    return tuple(one for one in map(str.strip, text.split(",")) if one)
+
+
+def below(url: str, prefix: str) -> bool:
+    """Whether a URL is the prefix or below it, in the same store: what follows a `?`, such as an endpoint, must be
+    equal."""
+    place, _, options = url.partition("?")
+    allowed, _, allowed_options = prefix.partition("?")
+    if options != allowed_options or not allowed or not _PLAIN.fullmatch(url) or "\\" in unquote(place) or "#" in url:
+        return False
+    root = allowed.rstrip("/")
+    if place.rstrip("/") != root and not place.startswith(root + "/"):
+        return False
+    rest = unquote(place[len(root) :]).strip("/")
+    return not rest or all(part not in ("", ".", "..") and "\0" not in part for part in rest.split("/"))

@@ -1,0 +1,148 @@
+"""What executors do for one chunk: read rows at a ts, decode them, write them, and fingerprint what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.decode.rows import decode_rows
+from tistream.errors import NotFoundYet, RetryableError, TiStreamError, Undecodable
+from tistream.model.ids import TenantKey
+from tistream.model.ts import Window
+from tistream.pool.versions.merge import key_array
+from tistream.pool.versions.plan import Shard, TableRange
+from tistream.pool.versions.reader import StoreReader
+from tistream.pool.versions.scan import read_range
+from tistream.restore.fingerprint import Fingerprint, of_rows
+from tistream.schema.tidb.table import parse_table
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_objects
+from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream.targets.mysql_url import MySqlUrl
+from tistream.targets.restored_table import TableExists, TargetRefused
+from tistream_ingest.restore import restore_plan
+from tistream_ingest.restore.chunk_target import ChunkTarget, Numbered, TargetSpec
+from tistream_ingest.restore.mysql_chunks import MySqlChunks
+from tistream_ingest.restore.object_targets import ParquetObjects, SqlObjects
+from tistream_ingest.restore.restore_plan import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWork:
+    """Rows of a range at `ts`."""
+
+    tenant: TenantKey
+    ts: int
+    shards: tuple[Shard, ...]
+    wanted: TableRange
+
+
+@dataclass(frozen=True, slots=True)
+class CountWork:
+    """Count the rows of a part, and cut it into chunks."""
+
+    read: ReadWork
+    rows_max: int
+
+    def run(self, objects: ObjectStore) -> list[tuple[bytes, int]]:
+        """The ends of the chunks (restore_plan.cuts)."""
+        sizes = ((key_array(one), one.nbytes) for one in _versions(objects, self.read))
+        return list(restore_plan.cuts(sizes, self.rows_max))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWork:
+    """Write a chunk into a target; without one, only fingerprint its rows."""
+
+    read: ReadWork
+    one: Numbered
+    chunk: Chunk
+    spec: TargetSpec
+    write: bool
+
+    def run(self, objects: ObjectStore) -> Fingerprint:
+        """The fingerprint of the rows. Raises Undecodable, TargetFailed, NotFoundYet, Unavailable, CorruptObject."""
+        table, batches = parse_table(self.one.info), []
+        total = Fingerprint()
+        for versions in _versions(objects, self.read):
+            batch = self._decoded(table, versions)
+            total += of_rows(batch, self.one.table.columns, self.spec.dialect)
+            batches.append(batch)
+        if self.write and batches:
+            with opened(self.spec) as target:
+                target.write(self.one, self.chunk.number, batches, total.rows)
+        return total
+
+    def _decoded(self, table: Any, versions: pa.Table) -> pa.RecordBatch:
+        columns = self.one.table.columns
+        found = decode_rows(table, columns, key_array(versions), one_array(versions.column("value")))
+        errors = dict(found.errors)
+        if errors:
+            at = min(errors)
+            name, key = ".".join(self.one.table.source), versions.column("key")[at].as_py().hex()
+            raise Undecodable(
+                f"table {name}, key {key}: {errors[at]}", {"table": name, "key": key, "reason": str(errors[at])}
+            )
+        arrays = [found.batch.column(at) for at in range(len(columns))]
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+@dataclass(frozen=True, slots=True)
+class BackWork:
+    """Read a part of a target back."""
+
+    one: Numbered
+    part: int
+    spec: TargetSpec
+
+    def run(self, objects: ObjectStore) -> Fingerprint:  # noqa: ARG002 - as the others
+        """The fingerprint of what the target has."""
+        with opened(self.spec) as target:
+            return target.fingerprint(self.one, self.part)
+
+
+@contextmanager
+def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
+    """The target. Raises TargetFailed, Unavailable."""
+    if isinstance(spec.place, MySqlUrl):
+        url = spec.place
+        with MySqlTarget(MySqlUrl(url.host, url.port, url.user, url.password, None, url.options)) as target:
+            yield MySqlChunks(target)
+        return
+    objects = open_objects(spec.place)
+    yield (ParquetObjects if spec.kind == "parquet" else SqlObjects)(objects, spec.dialect)
+
+
+def _versions(objects: ObjectStore, work: ReadWork) -> Iterator[pa.Table]:
+    return read_range(work.shards, StoreReader(objects), Window(0, work.ts), [work.wanted])
+
+
+Work = CountWork | ChunkWork | BackWork
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFailed:
+    """Why work could not be done. kind: `missing` (an object of the pool is gone: plan again), `target` or
+    `unavailable` (try again), `refused` (final)."""
+
+    kind: str
+    reason: str
+
+
+def guarded(objects: ObjectStore, work: Work) -> Any:
+    """The result, or WorkFailed. Errors of Spark tasks would lose their type."""
+    try:
+        return work.run(objects)
+    except NotFoundYet as error:
+        return WorkFailed("missing", str(error))
+    except RetryableError as error:
+        return WorkFailed("unavailable", str(error))
+    except TargetFailed as error:
+        return WorkFailed("target", str(error))
+    except (TiStreamError, TargetRefused, TableExists) as error:
+        return WorkFailed("refused", str(error))

@@ -1,0 +1,91 @@
+"""Claims restores from the meta server and runs them, one at a time. `step` and `beat` are loop bodies."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tistream.errors import ClaimEnded, UnknownName
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.restores import RestoreReport, RestoreWork
+from tistream_ingest.restore import restore_plan
+from tistream_ingest.restore.restoring import Refused, Restoring, TryAgain
+
+log = logging.getLogger(__name__)
+
+BEAT_MS = 5_000  # a few times in a lease
+
+
+@dataclass(slots=True)
+class Claims:
+    """`new` makes an attempt's state for a claimed restore, with a function that sends its reports."""
+
+    meta: MetaClient
+    node_id: str
+    poll_ms: int
+    new: Callable[[RestoreWork, Callable[[RestoreReport], object]], Restoring]
+    sleep: Callable[[float], None] = time.sleep
+    _running: Restoring | None = None
+    _reason: str | None = None
+    _ended: bool = False  # the claim has ended: the next report ends the attempt
+
+    def step(self) -> int | None:
+        """Loop body: claim a restore and run it to its end. Returns the pause before the next."""
+        work = self.meta.claim_restore(self.node_id)
+        if work is None:
+            return self.poll_ms
+        fields = {"restore": work.wanted.restore_id, "tenant": f"{work.cluster_id}/{work.tenant_id}"}
+        log.info("restore begins", extra={**fields, "epoch": work.epoch})
+        self._ended, self._reason = False, None
+        self._running = self.new(work, lambda report: self._report(work, report))
+        try:
+            self._run(self._running)
+            log.info("restore ends", extra=fields)
+        except (ClaimEnded, UnknownName) as error:
+            log.warning("restore was taken away", extra={**fields, "error": str(error)})
+        finally:
+            self._running = None
+        return 0
+
+    def beat(self) -> None:
+        """Loop body: renew the claim while a job takes longer than a lease."""
+        running = self._running
+        if running is not None and not self._ended:
+            try:
+                self.meta.report_restore(running.work, running.told("running", self._reason))
+            except (ClaimEnded, UnknownName):
+                self._ended = True
+
+    def _run(self, running: Restoring) -> None:
+        failures = 0
+
+        def progressed() -> None:
+            nonlocal failures
+            failures = 0
+            self._reason = None
+
+        running.progressed = progressed
+        while True:
+            try:
+                running.attempt()
+                return
+            except Refused as error:
+                running.end("failed", str(error))
+                return
+            except TryAgain as error:
+                failures += 1
+                pause_s = restore_plan.pause_s(failures)
+                if pause_s is None:
+                    running.end("failed", f"{error} (after {failures} attempts)")
+                    return
+                self._reason = f"waits, and tries again: {error}"
+                log.warning("restore waits", extra={"restore": running.work.wanted.restore_id, "error": str(error)})
+                running.tell("running", self._reason)
+                self.sleep(pause_s)
+
+    def _report(self, work: RestoreWork, report: RestoreReport) -> object:
+        if self._ended:
+            raise ClaimEnded(f"restore {work.wanted.restore_id} was claimed by another process, or has ended")
+        return self.meta.report_restore(work, report)

@@ -1,0 +1,66 @@
+"""Restored tables in a MySQL, MariaDB or TiDB server, each chunk with its marker row in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tistream.restore.fingerprint import Fingerprint
+from tistream.restore.insert_sql import insert_statements
+from tistream.targets.mysql import MySqlTarget
+from tistream.targets.mysql_tables import CHUNK_ROWS, MySqlTables
+from tistream.targets.restore_marks import RestoredTables
+from tistream_ingest.restore.chunk_target import Numbered
+
+WHOLE = 0
+
+
+class MySqlChunks:
+    """A ChunkTarget over one connection."""
+
+    chunk_rows = CHUNK_ROWS
+
+    def __init__(self, target: MySqlTarget) -> None:
+        """Raises TargetFailed."""
+        self._target, self._tables = target, MySqlTables(target)
+
+    def taken(self, one: Numbered) -> bool:
+        """See ChunkTarget. Makes no database."""
+        database, table = one.table.name
+        found = self._target.rows(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            (database, table),
+        )
+        if not found[0][0]:
+            return False
+        return self._marks(one).mark(table) is None
+
+    def begin(self, one: Numbered, *, replace: bool) -> None:
+        """See ChunkTarget."""
+        with self._marks(one).alone():
+            self._tables.begin(one.table, replace=replace)
+
+    def there(self, one: Numbered) -> frozenset[int]:
+        """See ChunkTarget."""
+        return self._marks(one).chunks(one.table.name[1])
+
+    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
+        """See ChunkTarget."""
+        inserts = (sql for batch in batches for sql in insert_statements(batch, one.table.columns, one.table.name))
+        self._marks(one).write_numbered(one.table.name[1], number, inserts, rows)
+
+    def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
+        """See ChunkTarget: the table at once, because its rows do not say of which chunk they are."""
+        return [WHOLE]
+
+    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:  # noqa: ARG002 - see ChunkTarget
+        """See ChunkTarget."""
+        return self._tables.fingerprint(one.table)
+
+    def add_foreign_keys(self, one: Numbered) -> None:
+        """See ChunkTarget."""
+        self._tables.add_foreign_keys(one.table)
+
+    def _marks(self, one: Numbered) -> RestoredTables:
+        return RestoredTables(self._target, one.table.name[0], one.table.restore_id)

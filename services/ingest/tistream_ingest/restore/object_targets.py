@@ -1,0 +1,147 @@
+"""Restored tables in an object store.
+
+URL/shop.orders/restore.json                   Parquet: one folder a table
+URL/shop.orders/schema.sql
+URL/shop.orders/{id}-000001.parquet            one file a chunk
+
+URL/restore.json                               SQL files, to be run in the order of their names
+URL/1-tables.{id}.000001.sql                   one file a table
+URL/2-rows.{id}.000001.000001.sql              one file a chunk
+URL/3-foreign-keys.{id}.000001.sql
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.restore.fingerprint import Fingerprint, of_rows
+from tistream.restore.insert_sql import insert_statements
+from tistream.restore.undo_sql import SESSION
+from tistream.schema.tidb.create_table import Dialect
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.storage.object_store import ObjectStore
+from tistream.targets.files import directory_of
+from tistream.targets.mysql import EXPLICIT_RANDOM, STRICT
+from tistream_ingest.restore.chunk_target import Numbered
+from tistream_ingest.restore.object_folder import ObjectFolder
+
+SCHEMA = "schema.sql"
+_PARQUET = re.compile(r"(?P<id>[0-9a-f]{32})-(?P<chunk>\d{6})\.parquet")
+_SQL = re.compile(
+    r"[123]-(?:tables|rows|foreign-keys)\.(?P<id>[0-9a-f]{32})\.(?P<table>\d{6})(?:\.(?P<chunk>\d{6}))?\.sql"
+)
+
+
+class ParquetObjects:
+    """A ChunkTarget."""
+
+    chunk_rows = 100_000
+
+    def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
+        """`dialect`: of schema.sql."""
+        self._objects, self._dialect = objects, dialect
+
+    def taken(self, one: Numbered) -> bool:
+        """See ChunkTarget."""
+        return self._folder(one).taken()
+
+    def begin(self, one: Numbered, *, replace: bool) -> None:
+        """See ChunkTarget."""
+        folder, statements = self._folder(one), one.table.statements
+        folder.claim(replace=replace)
+        text = ";\n\n".join(filter(None, (statements.create, statements.foreign_keys))) + ";\n"
+        self._objects.put(folder.prefix + SCHEMA, text.encode())
+
+    def there(self, one: Numbered) -> frozenset[int]:
+        """See ChunkTarget."""
+        found = map(_PARQUET.fullmatch, self._folder(one).names())
+        return frozenset(int(name["chunk"]) for name in found if name and name["id"] == one.table.restore_id)
+
+    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
+        """See ChunkTarget."""
+        sink = io.BytesIO()
+        with pq.ParquetWriter(sink, batches[0].schema, compression="zstd", compression_level=1) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        self._folder(one).put(_parquet(one, number), sink.getvalue())
+
+    def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
+        """See ChunkTarget: every chunk by itself, also one that no plan has."""
+        return sorted(self.there(one))
+
+    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
+        """See ChunkTarget."""
+        total = Fingerprint()
+        with pq.ParquetFile(io.BytesIO(self._folder(one).get(_parquet(one, part)))) as file:
+            for batch in file.iter_batches():
+                total += of_rows(batch, one.table.columns, self._dialect)
+        return total
+
+    def add_foreign_keys(self, one: Numbered) -> None:
+        """See ChunkTarget: schema.sql has them."""
+
+    def _folder(self, one: Numbered) -> ObjectFolder:
+        name = directory_of(*one.table.name)
+        return ObjectFolder(self._objects, f"{name}/", f"folder {name} of the target", one.table.restore_id, _PARQUET)
+
+
+class SqlObjects:
+    """A ChunkTarget."""
+
+    chunk_rows = 10_000
+
+    def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
+        """`dialect`: of the server that will run the files."""
+        self._objects, self._dialect = objects, dialect
+
+    def taken(self, one: Numbered) -> bool:
+        """See ChunkTarget."""
+        return self._folder(one).taken()
+
+    def begin(self, one: Numbered, *, replace: bool) -> None:
+        """See ChunkTarget."""
+        self._folder(one).claim(replace=replace)
+        database = f"CREATE DATABASE IF NOT EXISTS {quoted_name(one.table.name[0])}"
+        self._put(one, f"1-tables.{one.table.restore_id}.{one.number:06d}.sql", [database, one.table.statements.create])
+
+    def there(self, one: Numbered) -> frozenset[int]:
+        """See ChunkTarget."""
+        found = (name for name in map(_SQL.fullmatch, self._folder(one).names()) if name and name["chunk"])
+        ours = (one.table.restore_id, one.number)
+        return frozenset(int(name["chunk"]) for name in found if (name["id"], int(name["table"])) == ours)
+
+    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
+        """See ChunkTarget."""
+        inserts = (sql for batch in batches for sql in insert_statements(batch, one.table.columns, one.table.name))
+        name = f"2-rows.{one.table.restore_id}.{one.number:06d}.{number:06d}.sql"
+        self._put(one, name, ["BEGIN", *inserts, "COMMIT"])
+
+    def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
+        """See ChunkTarget: SQL files are not read back."""
+        return []
+
+    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
+        """See ChunkTarget: there is no part."""
+        raise AssertionError(f"part {part} of {one.table.name}: SQL files are not read back")
+
+    def add_foreign_keys(self, one: Numbered) -> None:
+        """See ChunkTarget."""
+        if one.table.statements.foreign_keys is not None:
+            name = f"3-foreign-keys.{one.table.restore_id}.{one.number:06d}.sql"
+            self._put(one, name, [one.table.statements.foreign_keys])
+
+    def _put(self, one: Numbered, name: str, statements: Iterable[str]) -> None:
+        session = (*SESSION, STRICT, *([EXPLICIT_RANDOM] if self._dialect is Dialect.TIDB else []))
+        self._folder(one).put(name, b"".join(sql.encode() + b";\n" for sql in (*session, *statements)))
+
+    def _folder(self, one: Numbered) -> ObjectFolder:
+        return ObjectFolder(self._objects, "", "the target", one.table.restore_id, _SQL)
+
+
+def _parquet(one: Numbered, number: int) -> str:
+    return f"{one.table.restore_id}-{number:06d}.parquet"

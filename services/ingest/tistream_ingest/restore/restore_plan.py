@@ -1,0 +1,182 @@
+"""The chunks of a restore, and what is left of them. Pure.
+
+The plan is made once and stored, because the shards of a pool change: each attempt writes the same rows under the same
+numbers, whichever process makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from tistream.errors import CorruptObject
+from tistream.model.span import KeySpan
+from tistream.pool.versions.plan import Shard, TableRange, records_of
+from tistream.wire.restores import RestoreTable
+
+CHUNK_BYTES = 32 << 20  # of stored values; TiDB refuses transactions above some 100 MB by default
+PARTS_MAX = 64  # ranges of a shard that are counted at the same time
+FAILURES_MAX = 8  # in a row, without a lot of chunks between them
+_PAUSE_MAX_S = 30.0
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The rows of one transaction or file. Numbers begin at 1 in each table. `rows`: as of the ts."""
+
+    number: int
+    wanted: TableRange
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """The chunks of one table, in key order."""
+
+    database: str
+    table: str
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.chunks)
+
+
+def parts_of(shards: Sequence[Shard], physical_ids: Iterable[int]) -> list[TableRange]:
+    """Ranges of record keys that can be read at the same time: they tile the records of the ids, and begin where a
+    shard or an object of its runs does."""
+    found: list[TableRange] = []
+    for wanted in map(records_of, sorted(physical_ids)):
+        for shard in shards:
+            clipped = wanted.clip(shard.span)
+            if clipped is not None:
+                found += _cut(
+                    clipped,
+                    sorted({key for table_id, key in (run.first for run in shard.runs) if table_id == wanted.table_id}),
+                )
+    return found
+
+
+def _cut(wanted: TableRange, firsts: Sequence[bytes]) -> Iterator[TableRange]:
+    span = wanted.span
+    inside = [key for key in firsts if span.start < key and (not span.end or key < span.end)]
+    step = max(1, -(-len(inside) // PARTS_MAX))
+    bounds = [span.start, *inside[::step], span.end]
+    for start, end in pairwise(bounds):
+        yield TableRange(wanted.table_id, KeySpan(start, end))
+
+
+def shards_for(shards: Iterable[Shard], wanted: TableRange) -> tuple[Shard, ...]:
+    """The shards that a read of the range needs."""
+    return tuple(shard for shard in shards if shard.span.overlaps(wanted.span))
+
+
+def cuts(
+    sizes: Iterable[tuple[Sequence[Any], int]], rows_max: int, bytes_max: int = CHUNK_BYTES
+) -> Iterator[tuple[bytes, int]]:
+    """Where chunks end: (the last key, the rows), for keys in ascending order.
+
+    Args:
+        sizes: tables of a read: the keys, an Arrow binary array, and the bytes of the rows together.
+        rows_max, bytes_max: of a chunk. A single row may be larger.
+    """
+    rows, size, last = 0, 0.0, b""
+    for keys, nbytes in sizes:
+        each, at = nbytes / max(1, len(keys)), 0
+        while at < len(keys):
+            fits = min(rows_max - rows, int((bytes_max - size) / each) if each else rows_max)
+            if fits <= 0 and rows:
+                yield last, rows
+                rows, size = 0, 0.0
+                continue
+            count = min(len(keys) - at, max(1, fits))
+            at += count
+            rows, size, last = rows + count, size + count * each, keys[at - 1].as_py()
+    if rows:
+        yield last, rows
+
+
+def chunks_of(counted: Iterable[tuple[TableRange, Sequence[tuple[bytes, int]]]]) -> tuple[Chunk, ...]:
+    """The chunks of a table from the cuts of its parts, in the order of the parts."""
+    found: list[Chunk] = []
+    for part, ends in counted:
+        start = part.span.start
+        for last, rows in ends:
+            end = last + b"\0"
+            found.append(Chunk(len(found) + 1, TableRange(part.table_id, KeySpan(start, end)), rows))
+            start = end
+    return tuple(found)
+
+
+def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
+    """The stored form of a plan."""
+    told = [
+        {
+            "database": one.database,
+            "table": one.table,
+            "chunks": [
+                [chunk.wanted.table_id, chunk.wanted.span.start.hex(), chunk.wanted.span.end.hex(), chunk.rows]
+                for chunk in one.chunks
+            ],
+        }
+        for one in tables
+    ]
+    return orjson.dumps({"version": _VERSION, "restore_id": restore_id, "tables": told})
+
+
+def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
+    """The way back. Raises CorruptObject."""
+    try:
+        found = orjson.loads(body)
+        if (found["version"], found["restore_id"]) != (_VERSION, restore_id):
+            raise ValueError("of another restore or version")
+        return tuple(
+            PlannedTable(
+                one["database"],
+                one["table"],
+                tuple(
+                    Chunk(at, TableRange(table_id, KeySpan(bytes.fromhex(start), bytes.fromhex(end))), rows)
+                    for at, (table_id, start, end, rows) in enumerate(one["chunks"], 1)
+                ),
+            )
+            for one in found["tables"]
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptObject(key, f"is no plan of a restore: {error}") from error
+
+
+def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
+    """The chunks that the target does not have."""
+    return [one for one in table.chunks if one.number not in there]
+
+
+def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
+    """Chunks that are written before progress is reported again."""
+    for at in range(0, len(chunks), size):
+        yield chunks[at : at + size]
+
+
+def progress(
+    tables: Sequence[PlannedTable], done: Mapping[tuple[str, str], int], checksums: Mapping[tuple[str, str], str]
+) -> list[RestoreTable]:
+    """What is reported. `done`: the rows that the target has, by (database, table)."""
+    return [
+        RestoreTable(
+            database=one.database,
+            table=one.table,
+            rows=one.rows,
+            rows_done=done.get((one.database, one.table), 0),
+            checksum=checksums.get((one.database, one.table)),
+        )
+        for one in tables
+    ]
+
+
+def pause_s(failures: int) -> float | None:
+    """Seconds to wait after this number of failures in a row; None: give up."""
+    return None if failures >= FAILURES_MAX else min(2.0 ** (failures - 1), _PAUSE_MAX_S)

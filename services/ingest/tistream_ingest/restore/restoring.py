@@ -1,0 +1,304 @@
+"""One attempt at a restore that this process has claimed.
+
+Everything that matters is in the target and in the stored plan. So an attempt may end anywhere: the next one, of this
+process or another, writes the chunks that are missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tistream.errors import (
+    ClaimEnded,
+    CommitConflict,
+    CommitStateUnknown,
+    FatalError,
+    Gone,
+    NotFoundYet,
+    RetryableError,
+    Unavailable,
+)
+from tistream.model.ids import TenantKey
+from tistream.pool.versions.plan import Shard, records_of
+from tistream.restore.fingerprint import Fingerprint
+from tistream.restore.linked_info import linked_info
+from tistream.schema.tidb.create_table import Dialect, UnsupportedTable, table_statements
+from tistream.schema.tidb.table import parse_table
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream.targets.mysql_url import MySqlUrl
+from tistream.targets.restored_table import Name, RestoredTable, TableExists, TargetRefused
+from tistream.wire.restores import MySqlPlace, RestoreReport, RestoreTable, RestoreWork, SqlFilesPlace
+from tistream_ingest.restore import restore_plan
+from tistream_ingest.restore.allowed import Allowed
+from tistream_ingest.restore.chunk_io import BackWork, ChunkWork, CountWork, ReadWork, WorkFailed, guarded, opened
+from tistream_ingest.restore.chunk_target import Numbered, TargetSpec
+from tistream_ingest.restore.restore_plan import Chunk, PlannedTable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableThen:
+    """A table as of the ts: its names then, its TableInfo and its physical ids."""
+
+    name: Name
+    info: dict[str, Any]
+    physical_ids: tuple[int, ...]
+
+
+class Tenants(Protocol):
+    """What is read of tenants besides their rows."""
+
+    def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
+        """The tables in the order of `names`. Raises UnknownName, Gone, Unavailable."""
+
+    def shards(self, tenant: TenantKey, ts: int) -> Sequence[Shard]:
+        """The tenant's pool now, in key order, which has every row committed up to `ts`. Raises Unavailable."""
+
+
+class Runner(Protocol):
+    """Runs work on executors."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]: ...
+
+
+class Refused(Exception):
+    """The restore cannot be done: the text is its reason."""
+
+
+class TryAgain(Exception):
+    """This attempt has failed, and the next one may not."""
+
+
+@dataclass(slots=True)
+class Restoring:
+    """`report` sends progress, and raises ClaimEnded once another process has the restore, or it was cancelled."""
+
+    work: RestoreWork
+    objects: ObjectStore
+    tenants: Tenants
+    runner: Runner
+    allowed: Allowed
+    report: Callable[[RestoreReport], object]
+    progressed: Callable[[], None] = lambda: None
+    _done: dict[Name, int] = field(default_factory=dict)
+    _checksums: dict[Name, str] = field(default_factory=dict)
+    _plan: tuple[PlannedTable, ...] = ()
+    _secrets: tuple[str, ...] = ()
+
+    @property
+    def tenant(self) -> TenantKey:
+        return TenantKey(self.work.cluster_id, self.work.tenant_id)
+
+    def attempt(self) -> None:
+        """Do what is left, and report the end. Raises ClaimEnded, Refused, TryAgain; the texts have no part of the
+        address of a server."""
+        try:
+            self._attempt()
+        except ClaimEnded:
+            raise
+        except TableExists as error:
+            raise Refused(
+                f'{error} is there, and this restore has not made it: "if_exists": "replace" drops it'
+            ) from error
+        except (TargetRefused, FatalError) as error:
+            raise Refused(self._clean(str(error))) from error
+        except (TargetFailed, RetryableError, CommitStateUnknown, OSError) as error:
+            raise TryAgain(self._clean(str(error))) from error
+
+    def tell(self, state: str, reason: str | None = None) -> None:
+        """Report what is known. Raises ClaimEnded, Unavailable."""
+        self.report(self.told(state, reason))
+
+    def end(self, state: str, reason: str | None = None) -> None:
+        """Report the end, and delete the plan: another process that still runs the restore stops at its next report,
+        before it makes a new one. Raises ClaimEnded, Unavailable."""
+        self.tell(state, reason)
+        self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
+
+    def told(self, state: str, reason: str | None = None) -> RestoreReport:
+        """The report of what is known."""
+        tables = restore_plan.progress(self._plan, self._done, self._checksums) or [
+            RestoreTable(database=one.database, table=one.table) for one in self.work.wanted.tables
+        ]
+        return RestoreReport(epoch=self.work.epoch, state=state, tables=tables, reason=reason)  # type: ignore[arg-type]
+
+    def _attempt(self) -> None:
+        ts, replace = int(self.work.wanted.ts), self.work.wanted.if_exists == "replace"
+        spec, database = self._spec()
+        names = [(one.database, one.table) for one in self.work.wanted.tables]
+        found, left_out = self._numbered(self.tenants.tables(self.tenant, ts, names), spec.dialect, database)
+        ids = {then.name: then.physical_ids for _, then in found}
+        with opened(spec) as target:
+            if not replace:
+                for one, _ in found:
+                    if target.taken(one):
+                        raise TableExists(".".join(one.table.name))
+            rows_max = target.chunk_rows
+        self._plan = self._planned(ts, ids, rows_max)
+        by_name = {(one.database, one.table): one for one in self._plan}
+        self.tell("running")
+        with opened(spec) as target:
+            for one, _ in found:
+                target.begin(one, replace=replace)
+        for one, then in found:
+            self._table(ts, one, by_name[then.name], spec)
+        with opened(spec) as target:
+            for one, _ in found:
+                target.add_foreign_keys(one)
+        reason = None
+        if left_out:
+            reason = "left out: " + "; ".join(f"{'.'.join(name)}: {why}" for name, why in left_out)
+        if not found:
+            raise Refused(f"the target can hold none of the tables; {reason}")
+        self.end("done", reason)
+
+    def _spec(self) -> tuple[TargetSpec, str | None]:
+        """The target, and the database where its address says that all tables go."""
+        place = self.work.wanted.target
+        self.allowed.check(place)
+        if not isinstance(place, MySqlPlace):
+            dialect = Dialect(place.dialect) if isinstance(place, SqlFilesPlace) else Dialect.TIDB
+            return TargetSpec(place.kind, place.url, dialect), None
+        url = self.allowed.server(place.dsn_file)
+        self._secrets = (str(url), *((url.password,) if url.password else ()), url.host)
+        bare = MySqlUrl(url.host, url.port, url.user, url.password, None, url.options)
+        with MySqlTarget(bare) as target:
+            return TargetSpec(place.kind, bare, target.dialect), url.database
+
+    def _numbered(
+        self, tables: Sequence[TableThen], dialect: Dialect, database: str | None
+    ) -> tuple[list[tuple[Numbered, TableThen]], list[tuple[Name, str]]]:
+        """The tables that the target can hold, and those that it cannot, with the reason."""
+        place = self.work.wanted.target
+        renamed = dict(place.rename) if isinstance(place, MySqlPlace) else {}
+        for then in tables:
+            if database is not None:
+                renamed.setdefault(then.name[0], database)
+        found: list[tuple[Numbered, TableThen]] = []
+        left_out: list[tuple[Name, str]] = []
+        for number, then in enumerate(tables, 1):
+            name = (renamed.get(then.name[0], then.name[0]), then.name[1])
+            try:
+                statements = table_statements(linked_info(then.info, then.name[0], renamed), name, dialect)
+            except UnsupportedTable as error:
+                left_out.append((then.name, str(error)))
+                continue
+            columns = parse_table(then.info).visible_columns
+            table = RestoredTable(then.name, name, columns, statements, self.work.wanted.restore_id)
+            found.append((Numbered(number, table, then.info), then))
+        if twice := _twice(one.table.name for one, _ in found):
+            raise Refused(f"two tables would be restored as {'.'.join(twice)}: rename one of their databases")
+        return found, left_out
+
+    def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
+        """The stored plan. Makes and stores it if it does not exist; of two processes, the first one's counts."""
+        key, restore_id = layout.restore_plan(self.tenant, self.work.wanted.restore_id), self.work.wanted.restore_id
+        try:
+            return restore_plan.decode(key, restore_id, self.objects.get(key))
+        except NotFoundYet:
+            shards = self._shards(ts, [one for some in ids.values() for one in some])
+        made = []
+        for name, some in ids.items():
+            parts = restore_plan.parts_of(shards, some)
+            works = [
+                CountWork(ReadWork(self.tenant, ts, restore_plan.shards_for(shards, part), part), rows_max)
+                for part in parts
+            ]
+            ends = self._each(works)
+            made.append(PlannedTable(*name, restore_plan.chunks_of(zip(parts, ends, strict=True))))
+            self.tell("running", f"counts the rows of {len(made)} of {len(ids)} tables")
+        try:
+            self.objects.put_new(key, restore_plan.encode(restore_id, made))
+        except CommitConflict:
+            log.info("another process has planned the restore", extra={"restore": restore_id})
+        return restore_plan.decode(key, restore_id, self.objects.get(key))
+
+    def _shards(self, ts: int, ids: Iterable[int]) -> Sequence[Shard]:
+        """The pool. Raises Gone if it no longer has the state at `ts`."""
+        shards = self.tenants.shards(self.tenant, ts)
+        spans = [records_of(one).span for one in ids]
+        over = [shard for shard in shards if any(shard.span.overlaps(span) for span in spans)]
+        base_ts = max((shard.base_ts for shard in over), default=0)
+        if ts < base_ts:
+            raise Gone(f"{ts} lies below retention: the history begins at {base_ts}", {"earliest_ts": str(base_ts)})
+        return over
+
+    def _table(self, ts: int, one: Numbered, plan: PlannedTable, spec: TargetSpec) -> None:
+        """Write the chunks that are missing, and compare the target with the rows at the ts."""
+        name = one.table.source
+        with opened(spec) as target:
+            there = target.there(one)
+        rest = restore_plan.left(plan, there)
+        before = [chunk for chunk in plan.chunks if chunk.number in there]
+        self._done[name] = sum(chunk.rows for chunk in before)
+        total = Fingerprint()
+        for chunks, write in ((rest, True), (before, False)):
+            for lot in restore_plan.lots(chunks, 2 * self.runner.slots):
+                for found in self._chunks(ts, one, lot, spec, write=write):
+                    total += found
+                if write:
+                    self._done[name] += sum(chunk.rows for chunk in lot)
+                    self.progressed()
+                self.tell("running")
+        if total.rows != plan.rows:
+            raise Refused(f"table {'.'.join(name)} has {total.rows} rows at {ts}, and {plan.rows} were counted before")
+        with opened(spec) as target:
+            parts = target.parts(one, len(plan.chunks))
+        if parts:
+            back = sum(self._each([BackWork(one, part, spec) for part in parts]), Fingerprint())
+            if back != total:
+                raise Refused(
+                    f"table {'.'.join(one.table.name)} differs from what it was: the target has {back}, and it had "
+                    f"{total}. If nothing else wrote into it, please report this"
+                )
+        self._checksums[name] = f"{total.total:016x}"
+        self.tell("running")
+
+    def _chunks(
+        self, ts: int, one: Numbered, lot: Sequence[Chunk], spec: TargetSpec, *, write: bool
+    ) -> list[Fingerprint]:
+        shards = self._shards(ts, sorted({chunk.wanted.table_id for chunk in lot}))
+        works = [
+            ChunkWork(
+                ReadWork(self.tenant, ts, restore_plan.shards_for(shards, chunk.wanted), chunk.wanted),
+                one,
+                chunk,
+                spec,
+                write,
+            )
+            for chunk in lot
+        ]
+        return self._each(works)
+
+    def _each(self, works: Sequence[Any]) -> list[Any]:
+        found = self.runner.each(self.tenant, guarded, works) if works else []
+        for failed in (one for one in found if isinstance(one, WorkFailed)):
+            if failed.kind == "refused":
+                raise Refused(self._clean(failed.reason))
+            raise Unavailable(failed.reason)
+        return found
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "the server")
+        return text
+
+
+def _twice(names: Iterable[Name]) -> Name | None:
+    """The first name that comes twice, as servers compare names."""
+    seen = set()
+    for name in names:
+        folded = (name[0].lower(), name[1].lower())
+        if folded in seen:
+            return name
+        seen.add(folded)
+    return None

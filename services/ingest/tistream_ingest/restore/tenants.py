@@ -1,0 +1,48 @@
+"""The schema and the pool of tenants, for restores: from the registry, the routes and the sorters' reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tistream.errors import Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.pool.versions.plan import Shard
+from tistream.schema.history import History
+from tistream.schema.visible import fold
+from tistream.targets.restored_table import Name
+from tistream_ingest.restore.restoring import TableThen
+
+
+@dataclass(frozen=True, slots=True)
+class TenantReads:
+    """Implements restoring.Tenants. `history`: a tenant's schema history now. `pool`: the ts up
+    to which its pool has every row, and its shards."""
+
+    history: Callable[[TenantKey], History]
+    pool: Callable[[TenantKey], tuple[int, Sequence[Shard]]]
+
+    def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
+        """See Tenants."""
+        history = self.history(tenant)
+        databases = {database for database, _ in names}
+        found = {
+            (fold(database), fold(version.head.name)): version
+            for database in databases
+            for version in history.visible_tables(ts, database)
+        }
+        tables = []
+        for database, table in names:
+            version = found.get((fold(database), fold(table)))
+            if version is None or version.head.kind != "table":
+                raise UnknownName(f"no table {database}.{table} at {ts}")
+            name = (version.database, version.head.name)
+            tables.append(TableThen(name, version.stored.info(), tuple(version.head.physical_ids)))
+        return tables
+
+    def shards(self, tenant: TenantKey, ts: int) -> Sequence[Shard]:
+        """See Tenants."""
+        reached_ts, shards = self.pool(tenant)
+        if reached_ts < ts:
+            raise Unavailable(f"the pool of tenant {tenant} has reached {reached_ts}, and {ts} is to be read")
+        return shards

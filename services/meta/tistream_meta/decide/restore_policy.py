@@ -1,0 +1,73 @@
+"""Which restore a process may run, and which reports count. Pure.
+
+A restore is queued, then running, then done, failed or cancelled. A claim has an epoch and a lease. A restore whose
+lease has expired may be claimed again under the next epoch, and reports of the earlier claim are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tistream.errors import ClaimEnded, LimitReached
+from tistream.model.ids import TenantKey
+from tistream.wire.restores import State
+
+UNFINISHED_MAX = 4  # of a tenant
+KEPT_MAX = 100  # ended restores of a tenant that are listed
+LEASE_MS = 30_000
+UNFINISHED: tuple[State, ...] = ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A row of the table `restores`. `wanted`: a NewRestore as JSON. `tables`: a list of RestoreTable as JSON.
+    `lease_until_ms`: by the database's clock."""
+
+    tenant: TenantKey
+    restore_id: str
+    state: State
+    epoch: int
+    node_id: str | None
+    lease_until_ms: int
+    created_ms: int
+    wanted: str
+    tables: str
+    reason: str | None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in UNFINISHED
+
+
+def check_room(of_tenant: Iterable[Restore], key: TenantKey) -> None:
+    """Raises LimitReached if the tenant has UNFINISHED_MAX unfinished restores."""
+    unfinished = [one.restore_id for one in of_tenant if one.unfinished]
+    if len(unfinished) >= UNFINISHED_MAX:
+        raise LimitReached(
+            f"tenant {key} has {len(unfinished)} restores that wait or run (at most {UNFINISHED_MAX}): wait for one, "
+            "or cancel one"
+        )
+
+
+def surplus(of_tenant: Iterable[Restore]) -> list[Restore]:
+    """The ended restores above KEPT_MAX, oldest first."""
+    ended = sorted((one for one in of_tenant if not one.unfinished), key=lambda one: (one.created_ms, one.restore_id))
+    return ended[: max(0, len(ended) - KEPT_MAX)]
+
+
+def next_claim(restores: Iterable[Restore], now_ms: int) -> Restore | None:
+    """The restore that a process claims next: the oldest that is queued, or whose lease has expired."""
+    free = (
+        one for one in restores if one.state == "queued" or (one.state == "running" and one.lease_until_ms < now_ms)
+    )
+    return min(free, key=lambda one: (one.created_ms, one.tenant, one.restore_id), default=None)
+
+
+def check_report(one: Restore, epoch: int) -> None:
+    """Raises ClaimEnded if a report of the claim `epoch` does not count."""
+    if one.epoch != epoch:
+        raise ClaimEnded(f"restore {one.restore_id} was claimed under epoch {one.epoch}: the claim {epoch} has ended")
+    if not one.unfinished:
+        raise ClaimEnded(f"restore {one.restore_id} is {one.state}")

@@ -1,0 +1,1 @@
+"""Restores that ingest processes run, in the meta database."""

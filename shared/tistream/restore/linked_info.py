@@ -1,0 +1,20 @@
+"""TableInfo of restored tables, whose foreign keys refer to restored tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tistream.schema.visible import fold
+
+
+def linked_info(info: dict[str, Any], database: str, renamed: Mapping[str, str]) -> dict[str, Any]:
+    """The TableInfo of a table of `database`, in which foreign keys refer to databases by their new names. `renamed`:
+    new names by old ones; other databases keep theirs."""
+    moved = {fold(old): new for old, new in renamed.items()}
+    keys = []
+    for key in info.get("fk_info") or ():
+        schema = (key.get("ref_schema") or {}).get("O") or database
+        name = moved.get(fold(schema), schema)
+        keys.append({**key, "ref_schema": {"O": name, "L": fold(name)}})
+    return {**info, "fk_info": keys}

@@ -1,0 +1,145 @@
+"""Restores that the platform runs (docs/restore.md): what a caller asks for, what runs it, and how far it is."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tistream.wire.meta import StrictRequest
+from tistream.wire.sorter import Wire
+
+URL_MAX = 1_024
+NAME_MAX = 64
+TABLES_MAX = 1_000
+RENAMES_MAX = 100
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+IfExists = Literal["fail", "replace"]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX)]
+Url = Annotated[str, Field(min_length=1, max_length=URL_MAX)]
+
+
+class RestoreScope(StrictRequest):
+    """A table, the tables of a database, or without both the tables of the tenant."""
+
+    database: Name | None = None
+    table: Name | None = None
+
+
+class ParquetPlace(StrictRequest):
+    """One folder a table below `url`."""
+
+    kind: Literal["parquet"]
+    url: Url
+
+
+class SqlFilesPlace(StrictRequest):
+    """Files below `url`, to be run in the order of their names. `dialect`: the server that will run them."""
+
+    kind: Literal["sql-files"]
+    url: Url
+    dialect: Literal["tidb", "mysql", "mariadb"] = "tidb"
+
+
+class MySqlPlace(StrictRequest):
+    """A server. `dsn_file`: a file with its mysql:// URL, below the ingest service's RESTORE_DSN_DIR. `rename`: new
+    names of databases."""
+
+    kind: Literal["mysql"]
+    dsn_file: Url
+    rename: dict[Name, Name] = Field(default_factory=dict, max_length=RENAMES_MAX)
+
+
+Place = Annotated[ParquetPlace | SqlFilesPlace | MySqlPlace, Field(discriminator="kind")]
+
+
+class CreateRestore(StrictRequest):
+    """`POST …/restores`: 202 with the restore's id."""
+
+    scope: RestoreScope
+    ts: str = Field(max_length=64)
+    target: Place
+    if_exists: IfExists = "fail"
+
+
+class RestoreName(StrictRequest):
+    """A table, by the names that it had at the ts."""
+
+    database: str
+    table: str
+
+
+class NewRestore(StrictRequest):
+    """What the API has made of a CreateRestore: the names at a ts that can be read, and an id, so that a repeated call
+    creates no second restore."""
+
+    restore_id: str = Field(pattern="^[0-9a-f]{32}$")
+    ts: str = Field(pattern="^[0-9]{1,19}$")
+    tables: list[RestoreName] = Field(min_length=1, max_length=TABLES_MAX)
+    target: Place
+    if_exists: IfExists
+
+
+class CheckTarget(StrictRequest):
+    """`POST /v1/restores/checks` of an ingest process: whether its settings allow the target."""
+
+    target: Place
+
+
+class RestoreTable(Wire):
+    """How far a table is. `rows`: its rows at the ts; null until they were counted. `checksum`: independent of the
+    order of rows; null until the target was compared."""
+
+    database: str
+    table: str
+    rows: int | None = None
+    rows_done: int = 0
+    checksum: str | None = None
+
+
+class RestoreInfo(Wire):
+    """A restore as callers see it. `target`: its kind only, because a target may name files of the server. `reason`:
+    why it waits, has failed, or what it has left out."""
+
+    restore_id: str
+    state: State
+    ts: str
+    target: str
+    created_ms: str
+    tables: list[RestoreTable]
+    reason: str | None = None
+
+
+class RestoreList(Wire):
+    """The restores of a tenant, newest first."""
+
+    restores: list[RestoreInfo]
+
+
+class RestoreWork(Wire):
+    """A restore that an ingest process has claimed. `epoch`: of the claim; a newer one fences this one."""
+
+    cluster_id: str
+    tenant_id: str
+    epoch: int
+    wanted: NewRestore
+
+
+class ClaimRestore(Wire):
+    """`POST /upcall/v1/restores/claims`: an ingest process asks for work."""
+
+    node_id: str
+
+
+class ClaimedRestore(Wire):
+    """The oldest restore that waits, or whose process has not reported for the length of a lease; null without any."""
+
+    restore: RestoreWork | None
+
+
+class RestoreReport(Wire):
+    """`POST /upcall/v1/clusters/{c}/tenants/{t}/restores/{id}/reports`: progress, which renews the claim. 409 if the
+    claim is not the newest one, or the restore has ended."""
+
+    epoch: int
+    state: Literal["running", "done", "failed"]
+    tables: list[RestoreTable]
+    reason: str | None = None

@@ -1,0 +1,118 @@
+"""The loops of an ingest process: a restore is claimed, tried again after failures, given up after too many, and ended
+when another process has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.audit_world import Through
+from support.restore_runs import ACME, Process, RestoreRuns
+from tistream.errors import Unavailable
+from tistream.storage import layout
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.restores import ParquetPlace
+from tistream_ingest.restore.claims import Claims
+from tistream_ingest.restore.object_targets import ParquetObjects
+from tistream_ingest.restore.restore_plan import FAILURES_MAX
+from tistream_ingest.restore.restoring import Restoring
+
+BIG = ("shop", "big")
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestoreRuns:
+    monkeypatch.setattr(ParquetObjects, "chunk_rows", 600)
+    return RestoreRuns(tmp_path)
+
+
+def claims(runs: RestoreRuns, process: Process, pauses: list[float]) -> Claims:
+    """The loops, over the real routes of the meta server."""
+    meta = MetaClient(HttpClient(transport=Through(runs.meta.client)), "http://meta")
+    return Claims(
+        meta,
+        "ingest-1",
+        1_000,
+        lambda work, report: Restoring(
+            work,
+            runs.points.world.objects,
+            runs.reads(),
+            process,
+            runs.allowed(),
+            report,
+        ),
+        sleep=pauses.append,
+    )
+
+
+def queue(runs: RestoreRuns) -> str:
+    return runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), runs.points.world.end_ts, BIG)
+
+
+def test_a_restore_is_claimed_and_run_and_without_one_the_loop_waits(runs: RestoreRuns) -> None:
+    one = claims(runs, Process(runs.points.world.objects), [])
+    assert one.step() == 1_000
+    name = queue(runs)
+    assert one.step() == 0
+    assert runs.info(name).state == "done"
+    assert one.step() == 1_000
+
+
+def test_after_a_failure_it_is_tried_again_and_a_lot_of_chunks_resets_the_count(runs: RestoreRuns) -> None:
+    name, pauses, failing = queue(runs), list[float](), {1, 2, 9}
+    calls = iter(range(1_000))
+
+    def fail() -> None:
+        if next(calls) in failing:
+            raise Unavailable("the store is away for a moment")
+
+    assert claims(runs, Process(runs.points.world.objects, meanwhile=fail), pauses).step() == 0
+    assert runs.info(name).state == "done"
+    assert pauses == [1.0, 2.0, 1.0]
+
+
+def test_a_store_that_stays_away_ends_the_restore_with_its_reason_and_without_its_plan(runs: RestoreRuns) -> None:
+    name, pauses = queue(runs), list[float]()
+
+    def fail() -> None:
+        raise Unavailable("the store is away")
+
+    claims(runs, Process(runs.points.world.objects, meanwhile=fail), pauses).step()
+    info = runs.info(name)
+    assert info.state == "failed"
+    assert info.reason == f"the store is away (after {FAILURES_MAX} attempts)"
+    assert len(pauses) == FAILURES_MAX - 1
+    keys = [one.key for one in runs.points.world.objects.list_after("restore/")]
+    assert layout.restore_plan(ACME, name) not in keys
+
+
+def test_the_beat_renews_the_claim_while_a_chunk_takes_long(runs: RestoreRuns) -> None:
+    name = queue(runs)
+
+    def long_chunk() -> None:
+        runs.lease_ends()
+        one.beat()
+        assert runs.book.claim("ingest-2") is None, "the claim was renewed"
+
+    one = claims(runs, Process(runs.points.world.objects, meanwhile=long_chunk), [])
+    one.step()
+    assert runs.info(name).state == "done"
+    assert runs.book.one(ACME, name).epoch == 1
+
+
+def test_a_beat_that_is_refused_ends_the_attempt(runs: RestoreRuns) -> None:
+    name = queue(runs)
+
+    def overtaken() -> None:
+        runs.lease_ends()
+        runs.book.claim("ingest-2")
+        one.beat()
+
+    process = Process(runs.points.world.objects, meanwhile=overtaken)
+    one = claims(runs, process, [])
+    assert one.step() == 0
+    assert process.written == 2 * process.slots, "it ends at the next report"
+    assert runs.info(name).state == "running"
+    assert runs.book.one(ACME, name).node_id == "ingest-2"

@@ -1,0 +1,118 @@
+"""Backfills in the ingest service itself: two of its processes, a meta server and a sorter over HTTP.
+
+Spark is left out: a unit of work is done in the loop's thread."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from support.cut_set import commit_timestamps, cut
+from support.http_world import CLOCK, Server, World, never_superseded, running
+from support.platform import free_port
+from support.sorter_world import InlineRunner
+from support.waiting import PATIENCE_S, eventually
+from tistream.format.backfill.chunk_plan import decode_done
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.chunk_reader import read_plan
+from tistream.storage.measured import MeasuredObjectStore
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_existing
+from tistream_ingest.app import Outside, build_app
+from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.jobs.local import LocalRunner
+from tistream_ingest.settings import IngestSettings
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.base_taker import Asked, BaseTaker
+
+
+@dataclass
+class Writer:
+    """Writes units in this process. `jobs`: how many it was given."""
+
+    objects: ObjectStore
+    jobs: list[int] = field(default_factory=list)
+
+    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
+        self.jobs.append(len(works))
+        return [write_backup_chunks(self.objects, open_existing(backup_url), work) for work in works]
+
+
+@contextmanager
+def ingest(world: World, name: str) -> Iterator[tuple[Server, Writer]]:
+    """One process of the service."""
+    port, writer = free_port(), Writer(world.objects)
+    settings = IngestSettings(
+        node_id=name, port=port, meta_url=world.meta.url, sources_ms=50, backfills_ms=50, objects_url="memory:"
+    )
+    outside = Outside(LocalRunner(open_existing, world.objects), writer, end=never_superseded)
+    server = Server(build_app(settings, world.objects, CLOCK, outside), port)
+    try:
+        yield server, writer
+    finally:
+        server.stop()
+
+
+def taker(world: World) -> BaseTaker:
+    nonces = random.Random(5)
+    objects = MeasuredObjectStore(world.objects)
+    metrics = SorterMetrics(CollectorRegistry())
+    return BaseTaker(objects, InlineRunner(world.objects), CLOCK, lambda: f"{nonces.getrandbits(64):016x}", metrics)
+
+
+def ready(url: str) -> bool:
+    return httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
+
+
+def chunks_written(url: str) -> int:
+    text = httpx.get(f"{url}/metrics", timeout=PATIENCE_S).text
+    (found,) = re.findall(r"^tistream_ingest_base_chunks_total (\S+)$", text, re.MULTILINE)
+    return int(float(found))
+
+
+def test_two_processes_share_a_backfill_and_run_it_to_its_end(tmp_path: Path) -> None:
+    made = cut("everything", commit_timestamps("everything")[900])
+    tenant: TenantKey = made.set_.tenant
+    backup = DirectoryObjectStore(tmp_path / "backup")
+    for name, body in made.backup(1).items():
+        backup.put(name, body)
+    (tmp_path / "meta").mkdir()
+    tables = [f"{one.database}.{one.head.name}" for one in made.tables(made.t0)[:4]]
+    with running(tmp_path / "meta") as world, ingest(world, "ingest-1") as one, ingest(world, "ingest-2") as two:
+        world.objects.put(layout.schema_snap(tenant), made.set_.schema_snap.data)
+        world.client.create_tenant(tenant.cluster_id, tenant.tenant_id)
+        eventually(lambda: [task.phase for task in world.client.tasks().tasks] == ["running"])
+        for server, _ in (one, two):
+            eventually(partial(ready, server.url))
+        backfills = f"{world.meta.url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/backfills"
+        order = {"source": {"kind": "br-full", "url": str(tmp_path / "backup")}, "tables": tables}
+        answer = httpx.post(backfills, json=order, timeout=PATIENCE_S)
+        assert (answer.status_code, answer.json()) == (202, {"backfill_id": "b1"}), answer.text
+        done = layout.backfill_done(tenant, "b1")
+        eventually(lambda: any(info.key == done for info in world.objects.list_after(done[:-1])))
+        plan = read_plan(world.objects, tenant, "b1")
+        assert decode_done(done, world.objects.get(done)) == len(plan.spans)
+        assert httpx.get(f"{backfills}/b1", timeout=PATIENCE_S).json()["state"] == "running", "no chunk is a base yet"
+        bases = taker(world)
+        bases.open([Asked(tenant, "b1")])
+
+        def ended() -> bool:
+            bases.take(world.sorter.node.tasks())
+            world.sorter.node.wake()
+            found = httpx.get(f"{backfills}/b1", timeout=PATIENCE_S).json()
+            assert found["state"] in ("running", "finished"), found
+            return bool(found["state"] == "finished")
+
+        eventually(ended)
+        written = [chunks_written(server.url) for server, _ in (one, two)]
+        assert sum(written) == len(plan.spans), "each chunk is written once, whoever did it"

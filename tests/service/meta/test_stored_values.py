@@ -10,12 +10,15 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
+from tistream.wire.restores import MySqlPlace, NewRestore, RestoreName, RestoreReport, RestoreTable
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Seal, Store
 from tistream_meta.decide.split_merge import CarryOn, Order, halves
 from tistream_meta.decide.task_phases import Step
 from tistream_meta.decide.task_policy import Command
+from tistream_meta.restores.book import RestoreBook
+from tistream_meta.routes.restore_routes import info_of
 
 LONGEST = "A" + "z" * 62
 ACME = TenantKey("7", "acme")
@@ -119,3 +122,22 @@ def test_thousands_of_tasks_are_written_and_read_at_once(owner: Repository) -> N
     assert len(change.tasks) == 3_000
     owner.take([Command(task.task_id, Step.HAND_OVER, "sorter-1", "test") for task in change.tasks])
     assert {(task.sorter_node, task.task_epoch) for task in owner.plan().tasks} == {("sorter-1", 1)}
+
+
+def test_a_restore_of_tables_of_any_name_is_reported_and_claimed_everywhere(owner: Repository) -> None:
+    owner.create_tenant(ACME)
+    book = owner.book(RestoreBook)
+    names = [RestoreName(database="we`ird 名", table=f"表🙂{at:060d}") for at in range(1_000)]
+    place = MySqlPlace(kind="mysql", dsn_file="é", rename={"we`ird 名": "ß"})
+    wanted = NewRestore(restore_id="a" * 32, ts="42", tables=names, target=place, if_exists="replace")
+    assert book.claim("ingest-1") is None
+    book.add(ACME, wanted)
+    claimed = book.claim("ingest-1")
+    assert claimed is not None
+    assert NewRestore.model_validate_json(claimed.wanted) == wanted
+    tables = [RestoreTable(database=one.database, table=one.table, rows=1 << 40, rows_done=1) for one in names]
+    reason = "表🙂 'quoted' \\ " * 9_000
+    book.report(ACME, "a" * 32, RestoreReport(epoch=1, state="failed", tables=tables, reason=reason))
+    info = info_of(book.one(ACME, "a" * 32))
+    assert (info.state, info.reason, info.tables) == ("failed", reason, tables)
+    assert owner.audit.page(None, 10, ACME).entries[-1].became["tables"][0] == f"we`ird 名.表🙂{0:060d}"

@@ -97,6 +97,9 @@ def undo(
     tables: Annotated[
         list[str] | None, typer.Option(help="Only changes of these: shop.orders, shop.*; may be repeated.")
     ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="Only rows that have had this value: COLUMN=VALUE; may be repeated.")
+    ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Run it on the server of --into.")] = False,
     into: Annotated[str | None, typer.Option(help="mysql://user:password@host:port/database.")] = None,
     into_file: IntoFile = None,
@@ -118,7 +121,7 @@ def undo(
 
     window = None if from_ is None else (from_, to)
     target = parse_into(into, into_file) if apply else None
-    options = UndoOptions(txn or (), window, tables or (), target, output is Output.JSON)
+    options = UndoOptions(txn or (), window, tables or (), target, output is Output.JSON, where or ())
     run_undo(ApiClient(url, read_seconds=600), cluster, tenant, options)
 
 

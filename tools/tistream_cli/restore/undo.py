@@ -32,12 +32,15 @@ class UndoOptions:
     tables: Sequence[str]
     into: Into | None  # of --apply
     as_json: bool
+    where: Sequence[str] = ()  # COLUMN=VALUE
 
 
 def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions) -> None:
     """Plan, print the plan, and apply it if `into` is given. Raises CliError."""
     path = tenant_path(cluster, tenant, "undos")
     asked: dict[str, object] = {"start_ts": list(options.transactions) or None, "tables": list(options.tables) or None}
+    if options.where:
+        asked["where"] = _values(options.where)
     if options.window is not None:
         now_ms = SystemClock().now_ms()
         asked["window"] = {"from": ts_text(options.window[0], now_ms), "to": ts_text(options.window[1], now_ms)}
@@ -49,6 +52,16 @@ def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions)
         plan = client.call("POST", path, told)
         changed = apply(target, plan["statements"])
         _print({**plan, "applied": changed}, as_json=options.as_json)
+
+
+def _values(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        column, equals, value = one.partition("=")
+        if not column or not equals or column in found:
+            raise CliError(f"--where {one} does not have the form COLUMN=VALUE with each column once")
+        found[column] = value
+    return found
 
 
 def _dialect(target: MySqlTarget) -> str:

@@ -117,7 +117,7 @@ restores = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("wanted", Text, nullable=False),  # JSON of tistream.wire.restores.NewRestore
     Column("tables", Text, nullable=False),  # JSON of its RestoreTables
-    Column("reason", Text),
+    Column("reason", Text),  # JSON of a text
 )
 
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage

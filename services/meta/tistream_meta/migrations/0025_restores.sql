@@ -9,6 +9,6 @@ CREATE TABLE IF NOT EXISTS restores (
   created_ms BIGINT NOT NULL,
   wanted MEDIUMTEXT $NAME NOT NULL,
   tables MEDIUMTEXT $NAME NOT NULL,
-  reason TEXT,
+  reason MEDIUMTEXT $NAME,
   PRIMARY KEY (cluster_id, tenant_id, restore_id)
 );

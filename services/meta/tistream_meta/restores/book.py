@@ -1,11 +1,14 @@
-"""Restores in the meta database, one row each. restore_policy decides; this reads and writes the rows."""
+"""Restores in the meta database, one row each. restore_policy decides; this reads and writes the rows.
+
+Texts are JSON in ASCII, which the columns hold, whatever tables are called.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-import orjson
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
 
 from tistream.errors import UnknownName
@@ -56,7 +59,7 @@ class RestoreBook:
                     epoch=0,
                     lease_until_ms=0,
                     created_ms=self._now_ms,
-                    wanted=wanted.model_dump_json(),
+                    wanted=json.dumps(wanted.model_dump()),
                     tables=_text(begun),
                 )
             )
@@ -102,12 +105,16 @@ class RestoreBook:
     def claim(self, node_id: str) -> Restore | None:
         """Claim the next restore for a process, under a new epoch. None if no restore waits."""
 
-        def body(connection: Connection) -> Restore | None:
+        def next_one(connection: Connection) -> tuple[Restore | None, int]:
             now_ms = int(connection.execute(select(self._now_ms)).scalar_one())
-            ending = {one.key for one in tenant_rows.every(connection) if one.erasing or one.delete_at_ms is not None}
             rows = connection.execute(select(_RESTORES).where(_RESTORES.c.state.in_(UNFINISHED)))
-            free = (one for one in map(_restore, rows) if one.tenant not in ending)
-            found = restore_policy.next_claim(free, now_ms)
+            unfinished = [_restore(row) for row in rows]
+            every = tenant_rows.every(connection) if unfinished else ()
+            ending = {one.key for one in every if one.erasing or one.delete_at_ms is not None}
+            return restore_policy.next_claim((one for one in unfinished if one.tenant not in ending), now_ms), now_ms
+
+        def body(connection: Connection) -> Restore | None:
+            found, now_ms = next_one(connection)
             if found is None:
                 return None
             connection.execute(
@@ -117,6 +124,8 @@ class RestoreBook:
             )
             return _one(connection, found.tenant, found.restore_id)
 
+        if self._transactions.run(next_one)[0] is None:
+            return None  # the usual case: nothing is written
         return self._write(body)
 
     def report(self, key: TenantKey, restore_id: str, report: RestoreReport) -> Restore:
@@ -130,7 +139,7 @@ class RestoreBook:
                 .values(
                     state=report.state,
                     tables=_text(report.tables),
-                    reason=report.reason,
+                    reason=json.dumps(report.reason),
                     lease_until_ms=self._now_ms + LEASE_MS,
                 )
             )
@@ -159,7 +168,7 @@ def _is(key: TenantKey, restore_id: str) -> ColumnElement[bool]:
 
 
 def _text(found: Sequence[RestoreTable]) -> str:
-    return orjson.dumps([one.model_dump() for one in found]).decode()
+    return json.dumps([one.model_dump() for one in found])
 
 
 def _restore(row: Row[Any]) -> Restore:
@@ -173,5 +182,5 @@ def _restore(row: Row[Any]) -> Restore:
         row.created_ms,
         row.wanted,
         row.tables,
-        row.reason,
+        None if row.reason is None else json.loads(row.reason),
     )

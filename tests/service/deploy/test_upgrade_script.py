@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from support.manifests import ROOT
+from support.settings_classes import SERVICES
 
 KINDS = ["api", "schema", "meta", "dispatcher", "sorter"]
+WITH_INGEST = [*KINDS[:-1], "ingest", "sorter"]
 KUBECTL = """#!/bin/sh
 echo "$*" >>"$CALLS"
 case "$*" in
 *"rollout status statefulset/tistream-$FAILS "*) exit 1 ;;
-kustomize*) echo "image: registry.example/tistream:1.2.3" ;;
+kustomize*) cat "$RENDERED" ;;
 esac
 """
 
@@ -28,11 +30,18 @@ class Cluster:
         (folder / "bin").mkdir()
         (folder / "bin" / "kubectl").write_text(KUBECTL)
         (folder / "bin" / "kubectl").chmod(0o755)
+        self.rendered = folder / "rendered"
+        self.rendered.write_text("image: registry.example/tistream:1.2.3\n")
         self.path = f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin"
 
     def upgrade(self, *arguments: str, fails: str = "none") -> tuple[int, list[str], str]:
         """Status, what kubectl was asked, and what the script said."""
-        environment = {"PATH": self.path, "CALLS": str(self.calls), "FAILS": fails}
+        environment = {
+            "PATH": self.path,
+            "CALLS": str(self.calls),
+            "FAILS": fails,
+            "RENDERED": str(self.rendered),
+        }
         command = [ROOT / "scripts" / "upgrade", *arguments, self.overlay]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         calls = self.calls.read_text().splitlines() if self.calls.exists() else []
@@ -45,7 +54,10 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def steps(cluster: Cluster, *kinds: str) -> list[str]:
-    asked = [f"apply -k {cluster.overlay} -l !app.kubernetes.io/name"]
+    asked = [
+        f"kustomize {cluster.overlay}",
+        f"apply -k {cluster.overlay} -l !app.kubernetes.io/name",
+    ]
     for kind in kinds:
         asked.append(f"apply -k {cluster.overlay} -l app.kubernetes.io/name=tistream-{kind}")
         asked.append(f"-n tistream rollout status statefulset/tistream-{kind} --timeout 15m")
@@ -57,11 +69,27 @@ def test_each_kind_is_begun_once_the_one_before_is_ready(cluster: Cluster) -> No
     assert (status, calls) == (0, steps(cluster, *KINDS))
 
 
+def test_ingest_is_upgraded_before_the_sorters_whose_manifests_it_reads(cluster: Cluster) -> None:
+    parts = sorted((ROOT / "deploy" / "k8s" / "components" / "ingest").glob("*.yaml"))
+    cluster.rendered.write_text("---\n".join(path.read_text() for path in parts))
+    status, calls, _ = cluster.upgrade("-b")
+    assert (status, calls) == (0, steps(cluster, *WITH_INGEST))
+
+
+def test_an_overlay_that_only_names_ingest_in_a_policy_has_none(cluster: Cluster) -> None:
+    """`kubectl apply` fails where a selector finds nothing."""
+    cluster.rendered.write_text((ROOT / "deploy/k8s/overlays/dev/networkpolicies.yaml").read_text())
+    assert "tistream-ingest" in cluster.rendered.read_text()
+    _, calls, _ = cluster.upgrade("-b")
+    assert calls == steps(cluster, *KINDS)
+
+
 def test_the_order_is_that_of_the_document() -> None:
     text = (ROOT / "docs" / "operations" / "upgrade-backup.md").read_text()
     section = text[text.index("## Upgrade") : text.index("## Backup and restore")]
     found = re.findall(r"`(?:kubectl apply -k OVERLAY -l app\.kubernetes\.io/name=)?tistream-(\w+)`", section)
-    assert found[: len(KINDS)] == KINDS
+    assert found[: len(WITH_INGEST)] == WITH_INGEST
+    assert {f"tistream-{kind}" for kind in WITH_INGEST} == {f"tistream-{service}" for service in SERVICES}
 
 
 def test_what_comes_after_a_kind_that_does_not_get_ready_is_not_touched(cluster: Cluster) -> None:
@@ -86,7 +114,7 @@ def test_all_sorters_start_anew_where_manifests_have_a_new_version(cluster: Clus
 
 def test_a_dry_run_says_all_and_does_nothing(cluster: Cluster) -> None:
     status, calls, said = cluster.upgrade("-b", "-d", "-m")
-    assert (status, calls) == (0, [])
+    assert (status, calls) == (0, [f"kustomize {cluster.overlay}"]), "it renders the overlay, and applies nothing"
     assert len(re.findall(r"^\+ kubectl ", said, re.MULTILINE)) == 13
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from support.cut_set import commit_timestamps, cut
 from support.http_world import CLOCK, Server, World, never_superseded, running
+from support.local_chunks import LocalChunks
 from support.platform import free_port
 from support.sorter_world import InlineRunner
 from support.waiting import PATIENCE_S, eventually
@@ -26,36 +26,22 @@ from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.chunk_reader import read_plan
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
-from tistream_ingest.app import Outside, build_app
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.app import ProcessEnvironment, build_app
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.settings import IngestSettings
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.base_taker import Asked, BaseTaker
 
 
-@dataclass
-class Writer:
-    """Writes units in this process. `jobs`: how many it was given."""
-
-    objects: ObjectStore
-    jobs: list[int] = field(default_factory=list)
-
-    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
-        self.jobs.append(len(works))
-        return [write_backup_chunks(self.objects, open_existing(backup_url), work) for work in works]
-
-
 @contextmanager
-def ingest(world: World, name: str) -> Iterator[tuple[Server, Writer]]:
+def ingest(world: World, name: str) -> Iterator[tuple[Server, LocalChunks]]:
     """One process of the service."""
-    port, writer = free_port(), Writer(world.objects)
+    port, writer = free_port(), LocalChunks(world.objects)
     settings = IngestSettings(
         node_id=name, port=port, meta_url=world.meta.url, sources_ms=50, backfills_ms=50, objects_url="memory:"
     )
-    outside = Outside(LocalRunner(open_existing, world.objects), writer, end=never_superseded)
+    outside = ProcessEnvironment(LocalRunner(open_existing, world.objects), writer, end=never_superseded)
     server = Server(build_app(settings, world.objects, CLOCK, outside), port)
     try:
         yield server, writer

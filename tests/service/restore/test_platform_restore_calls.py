@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from support import golden
 from support.api_world import Platform, free_port, platform
 from support.http_world import CLOCK, Server, never_superseded
+from support.local_chunks import LocalChunks
 from support.points_world import point_world
 from support.pull import Consumer
 from support.waiting import eventually
@@ -74,7 +75,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
             restore_dsn_dir=str(folder / "dsn"),
             restores_ms=50,
         )
-        outside = ProcessEnvironment(LocalRunner(open_objects, up.world.objects), end=never_superseded)
+        there = up.world.objects
+        outside = ProcessEnvironment(LocalRunner(open_objects, there), LocalChunks(there), end=never_superseded)
         ingest = Server(build_app(settings, up.world.objects, CLOCK, outside), port)
         try:
             one = Loaded(up, consumer, folder)

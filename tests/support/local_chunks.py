@@ -1,0 +1,22 @@
+"""Writes the chunks of a backfill in the calling process, in place of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_existing
+from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+
+
+@dataclass
+class LocalChunks:
+    """A ChunkWriter. `jobs`: how many units each job had."""
+
+    objects: ObjectStore
+    jobs: list[int] = field(default_factory=list)
+
+    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
+        self.jobs.append(len(works))
+        return [write_backup_chunks(self.objects, open_existing(backup_url), work) for work in works]

@@ -79,6 +79,18 @@ def test_each_type_is_the_same_from_the_server_and_from_the_pool(of_type: Column
     assert of_rows(rows, (of_type,), Dialect.MYSQL) == of_selected([(server,)], (of_type,), Dialect.MYSQL)
 
 
+def test_documents_differ_by_what_they_say_and_null_is_none() -> None:
+    document = one(t.JSON)
+    found = {of_selected([(text,)], (document,), Dialect.MYSQL).total for text in ('{"a":1}', '{"a":2}', "null", None)}
+    assert len(found) == 4
+
+
+def test_rows_without_a_column_that_can_be_read_are_counted() -> None:
+    empty = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    assert of_selected([(), ()], (), Dialect.TIDB) == of_rows(empty, (), Dialect.TIDB)
+    assert of_selected([()], (), Dialect.TIDB) != of_selected([(), ()], (), Dialect.TIDB)
+
+
 def test_names_are_quoted_in_the_select_list() -> None:
     info = column(1, "a`b; DROP", tp=t.LONG)
     assert select_list(parse_table(table_info(7, "t", [info])).columns) == "`a``b; DROP`"

@@ -89,6 +89,7 @@ def test_a_table_that_is_gone_is_a_conflict_for_each_row() -> None:
     changes = [change(10, BEFORE, AFTER, row) for row in "ab"]
     found = plan_undo(changes, {}, {})
     assert [one.reason for one in found.conflicts] == [Reason.NO_TABLE, Reason.NO_TABLE]
+    assert {one.by for one in found.conflicts} == {(0, 0)}, "it is not known who dropped the table"
 
 
 def test_deletes_come_first_and_inserts_last_each_newest_first() -> None:

@@ -19,7 +19,7 @@ from tistream_sorter.jobs.index_unit import IndexUnit
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.upkeep.index_plan import IndexRules, index_unit
 from tistream_sorter.upkeep.retention import retained
-from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, merged
+from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, inherited, merged
 
 IDENTITY = TaskIdentity(TenantKey("7", "acme"), 3, WHOLE, from_physical_ms(1), 4)
 SECOND, MINUTE, HOUR, MIB = 1_000, 60_000, 3_600_000, 1 << 20
@@ -224,6 +224,26 @@ def test_windows_that_differ_are_made_equal() -> None:
     assert [(one.span, one.low_ts, one.high_ts) for one in units] == [(LEFT, at(0), at(4)), (RIGHT, at(0), at(4))]
     assert [one.window for one in found.index[0].runs] == 2 * [(at(0), at(4))] + 2 * [(at(4), at(6))]
     check_index(found.index, WHOLE, found.flushed_ts, ())
+
+
+def test_a_window_that_only_one_part_has_is_cut_like_the_other_part() -> None:
+    found = parted((run(0, 4, MIB, b"a", b"b"),), (run(0, 2, MIB, b"n", b"o"), run(2, 4, MIB, b"n", b"o")))
+    unit = planned(found)
+    assert unit is not None
+    assert (unit.span, unit.low_ts, unit.high_ts) == (RIGHT, at(0), at(4))
+    half = planned(parted((run(0, 4, MIB, b"a", b"b"),), (run(2, 4, MIB, b"n", b"o"),)))
+    assert half is not None, "two windows in all"
+    assert (half.span, half.low_ts, half.high_ts) == (RIGHT, at(0), at(4))
+
+
+def test_a_child_takes_the_index_of_its_parents_and_one_without_an_index_counts_from_its_begin() -> None:
+    runs = (run(0, 2, MIB, b"a", b"b"),)
+    indexed = (IndexPart(LEFT, at(0), at(0), at(2), runs),)
+    assert inherited(WHOLE, [(LEFT, (), at(0)), (RIGHT, (), at(0))]) == ()
+    both = inherited(WHOLE, [(LEFT, indexed, at(0)), (RIGHT, (), at(1))])
+    assert [(one.span, one.indexed_ts, one.runs) for one in both] == [(LEFT, at(2), runs), (RIGHT, at(1), ())]
+    (half,) = inherited(KeySpan(b"", b"k"), [(LEFT, indexed, at(0))])
+    assert (half.span, half.runs) == (KeySpan(b"", b"k"), runs)
 
 
 def test_parts_stay_apart_while_an_object_reaches_over_their_bound() -> None:

@@ -55,6 +55,9 @@ def test_many_versions_of_few_keys_and_one_of_many() -> None:
     check([(record(rng.randrange(3), rng.choice(handles[:5])), ts) for ts in range(1, 2_000)])
     check([(record(7, handle), 2**61 + rng.randrange(1 << 30)) for handle in handles])
     check([])
+    check([(record(1, 1), 5)])
+    check([(record(1, 1), 5), (record(1, 1), 6)])
+    check([(record(1, 1), 5), (record(1, 2), 6)])
 
 
 def test_a_fold_keeps_the_newest_put() -> None:

@@ -140,4 +140,6 @@ def test_a_restore_of_tables_of_any_name_is_reported_and_claimed_everywhere(owne
     book.report(ACME, "a" * 32, RestoreReport(epoch=1, state="failed", tables=tables, reason=reason))
     info = info_of(book.one(ACME, "a" * 32))
     assert (info.state, info.reason, info.tables) == ("failed", reason, tables)
-    assert owner.audit.page(None, 10, ACME).entries[-1].became["tables"][0] == f"we`ird 名.表🙂{0:060d}"
+    became = owner.audit.page(None, 10, ACME).entries[-1].became
+    assert became is not None
+    assert became["tables"][0] == f"we`ird 名.表🙂{0:060d}"

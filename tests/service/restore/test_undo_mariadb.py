@@ -185,6 +185,10 @@ def test_the_command_shows_the_plan_and_applies_it_whole(
     assert "nothing was changed" in shown.output
     as_json = run(loaded, "undo", "--txn", str(start), "-o", "json")
     assert json.loads(as_json.output)["counts"] == plan["counts"]
+    column, value = next(iter(transactions("everything")[start][0]["key"].items()))
+    chosen = run(loaded, "undo", "--txn", str(start), "--where", f"{column}={value}", "-o", "json")
+    assert sum(json.loads(chosen.output)["counts"].values()) == 1
+    assert "COLUMN=VALUE" in str(run(loaded, "undo", "--txn", str(start), "--where", column).exception)
     secret = tmp_path / "url"
     secret.write_text(f"mysql://tistream:secret@127.0.0.1:{mariadb.port}/{url.database}\n")
     into = ("--into-file", str(secret))

@@ -55,7 +55,7 @@ KEY = re.compile(
 )
 
 # Calls that the paths of access_calls.py send for a time before the tenant's beginning
-NAMES_ONE = ("GetBackfill",)  # the tenant has none of this id
+NAMES_ONE = ("GetBackfill", "GetRestore")  # the tenant has none of this id
 EARLY = ("ListRows", "GetTransaction", "DiffTable")
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from support.manifests import K8S, Document, environment, of_kind, pods, rendered_folder
+from support.settings_classes import SERVICES
 from tistream.service.settings import NESTED
 from tistream_ingest.settings import IngestSettings
 
@@ -79,3 +80,12 @@ def test_each_flow_stands_twice(documents: list[Document], policy: str, directio
         for allowed in rule["ports"]
     ]
     assert (peer, port) in flows
+
+
+@pytest.mark.parametrize("file", ["podmonitor.yaml", "networkpolicy.yaml"])
+def test_prometheus_reads_every_service_and_is_let_in(file: str) -> None:
+    """Of a service that an overlay has not, the selector finds no pod."""
+    document = yaml.safe_load((K8S / "components" / "prometheus" / file).read_text())
+    spec = document["spec"]
+    [selected] = (spec.get("selector") or spec["podSelector"])["matchExpressions"]
+    assert set(selected["values"]) == {f"tistream-{service}" for service in SERVICES}

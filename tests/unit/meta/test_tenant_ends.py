@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -17,11 +19,13 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.backfills import BackfillSource
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.limits import Limits
 from tistream.wire.meta import TenantRoute
 from tistream.wire.tokens import Grant, StoreToken
-from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
+from tistream.wire.usage import HOUR_MS, CountedUsage, StoredUsage, UsageReport
 from tistream_meta.backfills.backfill_book import BackfillBook
 from tistream_meta.database.repository import Repository
+from tistream_meta.database.tables import metadata
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Store
 from tistream_meta.decide.options import Options
@@ -41,6 +45,7 @@ def objects_of(key: TenantKey) -> list[str]:
         layout.schema_snap(key),
         layout.change_file(key, 3, 17),
         layout.store_prefix(key, 3) + "something-else",
+        layout.log_release(key, 1),
         layout.manifest(key, 1, 1),
         layout.manifest(key, 999, 5),  # of a task that no row names any more
         layout.floor(key, 1),
@@ -51,6 +56,7 @@ def objects_of(key: TenantKey) -> list[str]:
         run,
         layout.schema_log(key, 1),
         layout.schema_floor(key),
+        layout.served(key),
     ]
 
 
@@ -77,6 +83,8 @@ class World:
             self.repository.create_tenant(key)
             self.repository.activate(key, 42, [WHOLE])
             self.repository.give([Store(key, 3)])
+            self.repository.sources.add(key, "log_backup", f"s3://logs/{key}", ("pushed", None), "")
+            self.repository.set_rule(key, Limits(stored_bytes=9))
             for name in objects_of(key):
                 self.objects.put(name, b"x")
             counted = CountedUsage(
@@ -87,7 +95,16 @@ class World:
                 rows_served=7,
                 requests={},
             )
-            self.repository.usage.take(UsageReport(node_id=f"api-{number}", instance="i", counted=[counted]))
+            stored = StoredUsage(
+                cluster_id=key.cluster_id,
+                tenant_id=key.tenant_id,
+                hour_ms=0,
+                task_id=number + 1,
+                manifest=1,
+                bytes_of={number + 1: 7},
+            )
+            report = UsageReport(node_id=f"api-{number}", instance="i", counted=[counted], stored=[stored])
+            self.repository.usage.take(report)
         self.begin("meta-1")
         for key in (ACME, *OTHERS):
             self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
@@ -128,6 +145,19 @@ class World:
             (one for one in table.tenants if (one.cluster_id, one.tenant_id) == (of.cluster_id, of.tenant_id)), None
         )
 
+    def rows(self, of: TenantKey) -> dict[str, int]:
+        """Rows of a tenant in each table that names tenants, as the file has them; the audit log keeps its own."""
+        named = {"cluster_id", "tenant_id"}
+        tables = [
+            one.name for one in metadata.sorted_tables if named <= set(one.columns.keys()) and one.name != "audit"
+        ]
+        with closing(sqlite3.connect(self.folder / "meta.db")) as database:
+            count = "SELECT COUNT(*) FROM {} WHERE cluster_id = ? AND tenant_id = ?"
+            return {
+                name: database.execute(count.format(name), (of.cluster_id, of.tenant_id)).fetchone()[0]
+                for name in tables
+            }
+
     def token(self, name: str, *of: TenantKey) -> None:
         grants = [Grant(actions=["read"], cluster=key.cluster_id, tenant=key.tenant_id) for key in of]
         self.repository.store_token(StoreToken(token_id=name, secret_hash="0" * 64, label="", grants=grants))
@@ -161,6 +191,15 @@ def test_all_that_a_tenant_has_goes_and_nothing_of_another(world: World) -> None
         assert (len(route.tasks), [store.store_id for store in route.stores or ()]) == (1, [3])
         assert world.repository.usage.of_tenant(key, 0, HOUR_MS).total.bytes_served == "7"
     assert world.grants() == {"bbbbbbbbbbbbbbbb": ["7/acme2"]}
+
+
+def test_no_table_of_the_database_has_a_row_of_it_but_the_audit_log(world: World) -> None:
+    before = {key: world.rows(key) for key in [ACME, *OTHERS]}
+    assert all(before[ACME].values()), f"each kind of row is there to be deleted: {before[ACME]}"
+    world.server.tenant_rules.delete(ACME, "acme", 0)
+    world.erase()
+    assert not any(world.rows(ACME).values())
+    assert {key: world.rows(key) for key in OTHERS} == {key: before[key] for key in OTHERS}
 
 
 def test_who_is_registered_under_its_name_later_begins_with_nothing(world: World) -> None:

@@ -15,7 +15,7 @@ from support.points_world import PointWorld, point_world
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
-from tistream.wire.restores import IfExists, NewRestore, Place, RestoreInfo, RestoreName, RestoreWork
+from tistream.wire.bulk.restores import IfExists, NewRestore, Place, RestoreInfo, RestoreName, RestoreWork
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.restore.allowed import Allowed
 from tistream_ingest.restore.chunk_io import ChunkWork

@@ -28,13 +28,13 @@ from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
+from tistream.wire.bulk.restores import CheckTarget, RestoreReport, RestoreWork
+from tistream.wire.bulk.sources import SourceRow, SourceStatuses
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import Accepted, Notification
-from tistream.wire.restores import CheckTarget, RestoreReport, RestoreWork
-from tistream.wire.sources import SourceRow, SourceStatuses
 from tistream_ingest.backfill.backfill_runner import BackfillRunner, ChunkWriter
 from tistream_ingest.backfill.routed_backfills import RoutedBackfills
 from tistream_ingest.metrics import IngestMetrics

@@ -31,7 +31,7 @@ from tistream.schema.tidb.meta_change import record_span
 from tistream.service.worker import Loop
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
-from tistream.wire.backfills import BackfillRow, EndBackfill
+from tistream.wire.bulk.backfills import BackfillRow, EndBackfill
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_cli.app import app
 from tistream_ingest.backfill.backfill_runner import BackfillRunner

@@ -25,7 +25,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.backfills import BackfillRow, BackfillSource, EndBackfill
+from tistream.wire.bulk.backfills import BackfillRow, BackfillSource, EndBackfill
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.backfill.spark_writer import SparkChunkWriter

@@ -10,7 +10,7 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
-from tistream.wire.restores import MySqlPlace, NewRestore, RestoreName, RestoreReport, RestoreTable
+from tistream.wire.bulk.restores import MySqlPlace, NewRestore, RestoreName, RestoreReport, RestoreTable
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Seal, Store

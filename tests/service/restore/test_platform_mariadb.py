@@ -10,7 +10,7 @@ import pytest
 from support.mariadb import MariaDb
 from support.restore_runs import Killed, Process, RestoreRuns
 from tistream.errors import ClaimEnded
-from tistream.wire.restores import MySqlPlace
+from tistream.wire.bulk.restores import MySqlPlace
 from tistream_ingest.restore.mysql_chunks import MySqlChunks
 from tistream_ingest.restore.restoring import Refused, TryAgain
 

@@ -21,7 +21,7 @@ from support.pull import Consumer
 from support.waiting import eventually
 from tistream.errors import ClaimEnded
 from tistream.storage.open import open_objects
-from tistream.wire.restores import NewRestore, ParquetPlace, RestoreName, RestoreReport, RestoreWork
+from tistream.wire.bulk.restores import NewRestore, ParquetPlace, RestoreName, RestoreReport, RestoreWork
 from tistream_cli.app import app
 from tistream_ingest.app import ProcessEnvironment, build_app
 from tistream_ingest.jobs.local import LocalRunner

@@ -14,7 +14,7 @@ from support.minio import Minio
 from support.restore_runs import ACME, Killed, Process, RestoreRuns
 from tistream.service import java
 from tistream.spark.session import build_session
-from tistream.wire.restores import ParquetPlace
+from tistream.wire.bulk.restores import ParquetPlace
 from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.restore.allowed import Allowed
 from tistream_ingest.restore.restoring import Restoring

@@ -11,7 +11,7 @@ from tistream.format.backfill.chunk_plan import ChunkPlan
 from tistream.model.base_cover import Hole
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import record_span
-from tistream.wire.backfills import BackfilledTable
+from tistream.wire.bulk.backfills import BackfilledTable
 from tistream_api.status.backfilled_tables import GONE, UNKNOWN, Chunks, backfilled_tables
 
 MADE: CutSet = cut("everything", commit_timestamps("everything")[900])

@@ -11,9 +11,9 @@ from support.access_calls import calls
 from support.http_world import CLOCK
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
-from tistream.wire.backfills import StartBackfill
-from tistream.wire.restores import CreateRestore
-from tistream.wire.sources import AddSource
+from tistream.wire.bulk.backfills import StartBackfill
+from tistream.wire.bulk.restores import CreateRestore
+from tistream.wire.bulk.sources import AddSource
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
 from tistream_api.app import build_app

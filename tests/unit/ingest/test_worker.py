@@ -11,7 +11,7 @@ from support.source_world import S, World, put
 from tistream.clock import ManualClock
 from tistream.errors import CorruptObject, Unavailable
 from tistream.model.ts import from_physical_ms, physical_ms
-from tistream.wire.sources import SourceRow
+from tistream.wire.bulk.sources import SourceRow
 from tistream_ingest.source.worker import STOPPED_MS, SourceWorker
 
 POLL_MS, WAIT_MS = 5_000, 500

@@ -12,7 +12,15 @@ from support.audit_world import ACME as PATH
 from support.audit_world import World
 from tistream.errors import ClaimEnded, LimitReached, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.restores import MySqlPlace, NewRestore, ParquetPlace, RestoreName, RestoreReport, RestoreTable, State
+from tistream.wire.bulk.restores import (
+    MySqlPlace,
+    NewRestore,
+    ParquetPlace,
+    RestoreName,
+    RestoreReport,
+    RestoreTable,
+    State,
+)
 from tistream_meta.database import tables
 from tistream_meta.decide import restore_policy
 from tistream_meta.decide.restore_policy import KEPT_MAX, UNFINISHED_MAX, Restore

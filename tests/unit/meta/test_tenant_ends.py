@@ -16,7 +16,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream.wire.backfills import BackfillSource
+from tistream.wire.bulk.backfills import BackfillSource
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.limits import Limits

@@ -11,9 +11,9 @@ from support.audit_world import Through
 from support.restore_runs import ACME, Process, RestoreRuns
 from tistream.errors import Unavailable
 from tistream.storage import layout
+from tistream.wire.bulk.restores import ParquetPlace
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.restores import ParquetPlace
 from tistream_ingest.restore.claims import Claims
 from tistream_ingest.restore.object_targets import ParquetObjects
 from tistream_ingest.restore.restore_plan import FAILURES_MAX

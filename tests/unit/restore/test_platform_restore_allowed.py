@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tistream.errors import InvalidRequest, TargetNotAllowed
-from tistream.wire.restores import MySqlPlace, ParquetPlace
+from tistream.wire.bulk.restores import MySqlPlace, ParquetPlace
 from tistream_ingest.restore.allowed import Allowed, below, prefixes
 
 PREFIX = "s3://exports/tistream?endpoint=http://127.0.0.1:9000"

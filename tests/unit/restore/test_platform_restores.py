@@ -10,7 +10,7 @@ import pytest
 
 from support.restore_runs import ACME, Killed, Process, RestoreRuns
 from tistream.errors import ClaimEnded
-from tistream.wire.restores import IfExists, ParquetPlace, SqlFilesPlace
+from tistream.wire.bulk.restores import IfExists, ParquetPlace, SqlFilesPlace
 from tistream_ingest.restore.object_targets import ParquetObjects, SqlObjects
 from tistream_ingest.restore.restoring import Refused
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tistream.errors import InvalidRequest
 from tistream.schema.visible import SYSTEM_SCHEMAS, fold
-from tistream.wire.restores import NAME_MAX, URL_MAX, CreateRestore, MySqlPlace
+from tistream.wire.bulk.restores import NAME_MAX, URL_MAX, CreateRestore, MySqlPlace
 from tistream_api.request.bodies import read
 from tistream_api.request.point_queries import When, when
 

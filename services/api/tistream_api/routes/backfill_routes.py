@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.backfills import (
+from tistream.wire.bulk.backfills import (
     BackfillInfo,
     BackfillList,
     BackfillRow,

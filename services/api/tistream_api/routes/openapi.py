@@ -10,11 +10,11 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.wire.api import Problem
-from tistream.wire.backfills import PATTERN_MAX, TABLES_MAX
+from tistream.wire.bulk.backfills import PATTERN_MAX, TABLES_MAX
+from tistream.wire.bulk.sources import URL_MAX
 from tistream.wire.changes import LINES
 from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
-from tistream.wire.sources import URL_MAX
 from tistream_api.encode.encoding import FORMATS
 
 _SCHEMAS = "#/components/schemas/{model}"

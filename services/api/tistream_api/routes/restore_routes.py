@@ -14,10 +14,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.wire.bulk.restores import TABLES_MAX, CheckTarget, NewRestore, RestoreInfo, RestoreList, RestoreName
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted
-from tistream.wire.restores import TABLES_MAX, CheckTarget, NewRestore, RestoreInfo, RestoreList, RestoreName
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate
 from tistream_api.points.named_table import check_complete, table_at

@@ -10,8 +10,8 @@ from fastapi.responses import Response
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
+from tistream.wire.bulk.sources import SourceInfo, SourceRow, SourceStatus
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.sources import SourceInfo, SourceRow, SourceStatus
 from tistream_api.admission import gate
 from tistream_api.request.bodies import Body
 from tistream_api.request.meta_paths import at_meta

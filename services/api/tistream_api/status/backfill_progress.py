@@ -18,7 +18,7 @@ from tistream.schema.visible import TableVersion
 from tistream.storage import layout
 from tistream.storage.chunk_reader import open_chunk, read_plan
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.backfills import BackfillInfo, BackfillRow, BackfillSummary
+from tistream.wire.bulk.backfills import BackfillInfo, BackfillRow, BackfillSummary
 from tistream_api.read.completeness import complete_from
 from tistream_api.read.cursor import Scope
 from tistream_api.status.backfilled_tables import Chunks, backfilled_tables

@@ -9,7 +9,7 @@ from tistream.format.backfill.chunk_plan import ChunkPlan, table_id_of
 from tistream.model.base_cover import Hole
 from tistream.model.span import shown_key
 from tistream.schema.visible import TableVersion
-from tistream.wire.backfills import BackfilledTable
+from tistream.wire.bulk.backfills import BackfilledTable
 
 GONE = "it was dropped, truncated or exchanged since: its rows are not needed"
 UNKNOWN = "no table has this physical id"

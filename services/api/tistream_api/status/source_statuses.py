@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
+from tistream.wire.bulk.sources import SourceStatus, SourceStatuses
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.sorter import Hold
-from tistream.wire.sources import SourceStatus, SourceStatuses
 from tistream_api.tenant.tenants import Tenants
 
 

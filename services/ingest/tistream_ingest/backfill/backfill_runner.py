@@ -22,7 +22,7 @@ from tistream.storage import layout
 from tistream.storage.backups.backup_reader import open_backup, read_pairs, read_schema_snap
 from tistream.storage.chunk_reader import read_plan
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.backfills import REASON_MAX, BackfillRow, EndBackfill
+from tistream.wire.bulk.backfills import REASON_MAX, BackfillRow, EndBackfill
 from tistream_ingest.backfill.asked_tables import asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup

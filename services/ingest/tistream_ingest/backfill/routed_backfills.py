@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tistream.errors import AlreadyDiffers, UnknownName
-from tistream.wire.backfills import BackfillRow, EndBackfill
+from tistream.wire.bulk.backfills import BackfillRow, EndBackfill
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_ingest.plan.standing import runs_here
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from tistream.errors import TargetNotAllowed
 from tistream.storage.open import check_url
 from tistream.targets.mysql_url import MySqlUrl, parse_mysql_url
-from tistream.wire.restores import MySqlPlace, Place
+from tistream.wire.bulk.restores import MySqlPlace, Place
 
 DSN_BYTES_MAX = 4_096
 _PLAIN = re.compile(r"[!-~]+")

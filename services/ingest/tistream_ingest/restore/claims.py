@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream.errors import ClaimEnded, UnknownName
+from tistream.wire.bulk.restores import RestoreReport, RestoreWork
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.restores import RestoreReport, RestoreWork
 from tistream_ingest.restore import restore_plan
 from tistream_ingest.restore.restoring import Refused, Restoring, TryAgain
 

@@ -16,7 +16,7 @@ import orjson
 from tistream.errors import CorruptObject
 from tistream.model.span import KeySpan
 from tistream.pool.versions.plan import Shard, TableRange, records_of
-from tistream.wire.restores import RestoreTable
+from tistream.wire.bulk.restores import RestoreTable
 
 CHUNK_BYTES = 32 << 20  # of stored values; TiDB refuses transactions above some 100 MB by default
 PARTS_MAX = 64  # ranges of a shard that are counted at the same time

@@ -32,7 +32,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
 from tistream.targets.restored_table import Name, RestoredTable, TableExists, TargetRefused
-from tistream.wire.restores import MySqlPlace, RestoreReport, RestoreTable, RestoreWork, SqlFilesPlace
+from tistream.wire.bulk.restores import MySqlPlace, RestoreReport, RestoreTable, RestoreWork, SqlFilesPlace
 from tistream_ingest.restore import restore_plan
 from tistream_ingest.restore.allowed import Allowed
 from tistream_ingest.restore.chunk_io import BackWork, ChunkWork, CountWork, ReadWork, WorkFailed, guarded, opened

@@ -12,9 +12,9 @@ from tistream.model.ids import TenantKey
 from tistream.service.observe.metrics import LoopMetrics
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.wire.bulk.sources import SourceRow, SourceStatus, State
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.sources import SourceRow, SourceStatus, State
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.standing import runs_here
 from tistream_ingest.source.worker import SourceWorker

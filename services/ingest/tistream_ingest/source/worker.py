@@ -10,8 +10,8 @@ from tistream.concurrency import new_lock
 from tistream.errors import FatalError, RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
+from tistream.wire.bulk.sources import FlushedStore, SourceInfo, SourceRow, SourceStatus, State
 from tistream.wire.sorter import Hold
-from tistream.wire.sources import FlushedStore, SourceInfo, SourceRow, SourceStatus, State
 from tistream_ingest.plan.standing import flush_interval_ms, hold_of_checkpoint
 from tistream_ingest.source.source import Source
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped

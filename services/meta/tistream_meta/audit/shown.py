@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.model.ids import TenantKey
-from tistream.wire.restores import NewRestore
+from tistream.wire.bulk.restores import NewRestore
 from tistream.wire.tokens import TokenInfo, home
 from tistream_meta.decide.model import Node, Source, Task, Tenant
 

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, selec
 
 from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.backfills import BackfillRow, BackfillSource, State
+from tistream.wire.bulk.backfills import BackfillRow, BackfillSource, State
 from tistream_meta.audit.shown import Subject, Values
 from tistream_meta.database import audit_log, tables, tenant_rows
 from tistream_meta.database.audit_log import Write

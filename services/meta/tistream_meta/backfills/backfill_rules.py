@@ -11,7 +11,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.backups.backup_reader import open_backup
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import check_url
-from tistream.wire.backfills import PATTERN_MAX, BackfillSource, StartBackfill
+from tistream.wire.bulk.backfills import PATTERN_MAX, BackfillSource, StartBackfill
 from tistream_meta.backfills.backfill_book import BackfillBook
 from tistream_meta.database.source_book import StoredSources
 from tistream_meta.decide.source_policy import full_backup_refusal

@@ -115,7 +115,7 @@ restores = Table(
     Column("node_id", String(63)),  # of the newest claim
     Column("lease_until_ms", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    Column("wanted", Text, nullable=False),  # JSON of tistream.wire.restores.NewRestore
+    Column("wanted", Text, nullable=False),  # JSON of tistream.wire.bulk.restores.NewRestore
     Column("tables", Text, nullable=False),  # JSON of its RestoreTables
     Column("reason", Text),  # JSON of a text
 )

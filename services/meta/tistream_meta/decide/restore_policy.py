@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tistream.errors import ClaimEnded, LimitReached
 from tistream.model.ids import TenantKey
-from tistream.wire.restores import State
+from tistream.wire.bulk.restores import State
 
 UNFINISHED_MAX = 4  # of a tenant
 KEPT_MAX = 100  # ended restores of a tenant that are listed

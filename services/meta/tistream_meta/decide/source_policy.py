@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tistream.format.br.full_backup import FullBackup
 from tistream.logbackup.prefix import LogBackup
 from tistream.logbackup.release import STORE_ID
-from tistream.wire.backfills import BackfillRow
+from tistream.wire.bulk.backfills import BackfillRow
 from tistream_meta.decide.model import Source
 
 EVERY_TABLE = "*.*"

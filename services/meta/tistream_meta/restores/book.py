@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.restores import NewRestore, RestoreReport, RestoreTable
+from tistream.wire.bulk.restores import NewRestore, RestoreReport, RestoreTable
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, tables, tenant_rows
 from tistream_meta.database.transactions import Transactions

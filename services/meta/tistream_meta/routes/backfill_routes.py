@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.backfills import BackfillRow, BackfillRows, BackfillStarted, EndBackfill, StartBackfill
+from tistream.wire.bulk.backfills import BackfillRow, BackfillRows, BackfillStarted, EndBackfill, StartBackfill
 from tistream_meta.backfills.backfill_book import BackfillBook
 from tistream_meta.backfills.backfill_rules import BackfillRules
 from tistream_meta.routes.forwarding import OwnersRoute

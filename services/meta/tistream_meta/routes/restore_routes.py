@@ -6,7 +6,7 @@ import orjson
 from fastapi import APIRouter, Request
 
 from tistream.model.ids import TenantKey
-from tistream.wire.restores import (
+from tistream.wire.bulk.restores import (
     ClaimedRestore,
     ClaimRestore,
     NewRestore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from tistream.model.ids import TenantKey
-from tistream.wire.sources import AddSource, SourceRow, SourceRows
+from tistream.wire.bulk.sources import AddSource, SourceRow, SourceRows
 from tistream_meta.backfills.backfill_book import BackfillBook
 from tistream_meta.decide import source_policy
 from tistream_meta.decide.model import Source, Tenant

@@ -18,7 +18,7 @@ from tistream.storage import layout
 from tistream.storage.backups.backup_reader import open_backup, read_schema_snap
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.release_log import ReleaseLog
-from tistream.wire.sources import AddSource
+from tistream.wire.bulk.sources import AddSource
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.model import Source
 from tistream_meta.decide.source_policy import SourceFacts, refusal

@@ -11,7 +11,9 @@ from httpx import Response
 
 from tistream.concurrency import new_lock
 from tistream.errors import Superseded, Unavailable, UnknownName
-from tistream.wire.backfills import BackfillRow, BackfillRows, EndBackfill
+from tistream.wire.bulk.backfills import BackfillRow, BackfillRows, EndBackfill
+from tistream.wire.bulk.restores import ClaimedRestore, ClaimRestore, RestoreInfo, RestoreReport, RestoreWork
+from tistream.wire.bulk.sources import SourceRows
 from tistream.wire.clients.client import HttpClient, parse
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.clients.route_merge import merged
@@ -44,8 +46,6 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
-from tistream.wire.restores import ClaimedRestore, ClaimRestore, RestoreInfo, RestoreReport, RestoreWork
-from tistream.wire.sources import SourceRows
 from tistream.wire.usage import QuotasInfo, SetQuotas, UsageReport
 
 log = logging.getLogger(__name__)

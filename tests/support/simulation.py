@@ -19,6 +19,7 @@ from support.oracle import COLUMNS
 from support.pending_rules import any_rules
 from tistream.format import manifest as manifests
 from tistream.format.manifest import UNMATCHED, Manifest
+from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
@@ -129,8 +130,9 @@ class Simulation:
         task.queue = []
         if task.committed:
             last = task.committed[-1]
-            live = [segment for manifest in task.committed for segment in manifest.segments]
-            task.state = recovered_state(task.identity, last, live, (), last.number)
+            live = tuple(segment for manifest in task.committed for segment in manifest.segments)
+            view = TaskView(last.number, last.task_epoch, last.flushed_ts, last, last, live)
+            task.state = recovered_state(task.identity, view)
         else:
             task.state = first_state(task.identity, number=1)
         self._send(task)

@@ -45,6 +45,7 @@ class Totals:
     file_bytes: int
     scans: int
     ddl_jobs: int
+    ddl_cancelled: int
     regions: int
     live_rows: int
 
@@ -188,6 +189,7 @@ class Cluster:
             agents.pushed_bytes,
             agents.scans,
             self.ddl.jobs,
+            self.ddl.cancelled,
             len(self.regions.all),
             self.truth.live,
         )

@@ -43,6 +43,7 @@ class Ddl:
         self.busy = False
         self.stopped = False
         self.jobs = 0
+        self.cancelled = 0  # jobs that took back what they had shown
 
     def start(self) -> None:
         """Begin to run jobs, `ddl_per_min` a minute."""
@@ -149,6 +150,7 @@ class Ddl:
         if not step.done:
             self._version_for(number + 1)
             return
+        self.cancelled += step.undone
         job = self._job
         text = job.text(_ended(step, _SYNCED), step.schema_state, finished_ts=self._world.ts())
         puts = [

@@ -38,9 +38,13 @@ def test_a_pull_tells_exactly_the_events_that_the_truth_expects(seed: int) -> No
 
 def test_every_kind_of_ddl_is_done_and_told() -> None:
     done: set[str] = set()
+    cancelled = 0
     for seed in (49, 50):  # whose jobs are all there are
         run = simulated.run(ALTERING, seed, 4_000)
         done |= {event["action"] for event in run.cluster.truth.events if event["type"] == "ddl"}
+        undone = [e for e in run.cluster.truth.events if e.get("action") == "rollback of rename table"]
+        cancelled += run.cluster.totals.ddl_cancelled
+        assert len(undone) <= run.cluster.totals.ddl_cancelled, "those before the snapshot are not events"
         history = simulated_pull.history(run, run.cluster.truth.rows)
         told = [(event.commit_ts, event.query) for event in history.ddl_events(run.snapshot_ts, run.end_ts)]
         wanted = [(int(e["commit_ts"]), e["query"]) for e in run.cluster.truth.events if e["type"] == "ddl"]
@@ -50,6 +54,7 @@ def test_every_kind_of_ddl_is_done_and_told() -> None:
             known = {t.name for t in run.cluster.catalog.usable() if _database(run, t.database_id) == database}
             assert {table.name for table in listed or ()} == known
     assert done == {*(actions.ACTIONS[number] for number in (1, 3, 4, 5, 6, 11, 14)), "rollback of rename table"}
+    assert cancelled
 
 
 def _database(run: Run, database_id: int) -> str:

@@ -94,8 +94,10 @@ class Upstream:
         self._slow = rng.choice((0.02, 0.1, 0.25))
         self.spoilt = 0
         self.scans = 0  # after a loss
+        self.chains_anew = 0  # begun by stores that had pushed before
         self.quiet = False  # no transaction is open any more, and watermarks go on
         self._queues: dict[int, deque[Push | Announce]] = {}
+        self._pushed: set[int] = set()
         self._api = PlatformApi(platform.of("api")[0].url, self.tenant, platform.client(deadline_s=5))
 
     @property
@@ -174,6 +176,8 @@ class Upstream:
                 if self._rng.random() < self._damaged:
                     self._put_damaged(effect)
                 self._platform.objects.put(effect.key, effect.body)
+                self.chains_anew += effect.prev_ts == 0 and effect.store_id in self._pushed
+                self._pushed.add(effect.store_id)
             else:
                 said = effect
                 self._scheduler.start(self._platform.outside, "announce", lambda said=said: self._announce(said))

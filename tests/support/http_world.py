@@ -41,7 +41,7 @@ from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
-from tistream_sorter.node.base_taker import BaseTaker
+from tistream_sorter.node.base_taker import Asked, BaseTaker
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
 from tistream_sorter.task.turn import TickLimits
@@ -142,10 +142,10 @@ class SorterProcess:
     def _take_bases(self) -> int | None:
         if not self.node.tasks():
             return None
-        found: dict[TenantKey, list[str]] = {}
-        for row in self._meta.running_backfills().backfills:
-            found.setdefault(TenantKey(row.cluster_id, row.tenant_id), []).append(row.backfill_id)
-        self._bases.open(found)
+        self._bases.open(
+            Asked(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
+            for row in self._meta.running_backfills().backfills
+        )
         return 0 if self._bases.take([task for task in self.node.tasks() if task.stopped is None]) else None
 
     def take_nothing_more(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from support.api_world import Platform, platform
@@ -36,6 +37,7 @@ from tistream.wire.clients.meta_client import MetaClient
 from tistream_cli.app import app
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.metrics import IngestMetrics
 
 NAME = "everything"
 MADE: CutSet = cut(NAME, commit_timestamps(NAME)[900])
@@ -77,9 +79,8 @@ class Ingest:
         return cover_of(self.up.world.objects, tenant, tasks)
 
     def runner(self) -> BackfillRunner:
-        return BackfillRunner(
-            self.up.world.objects, self, self, lambda url: DirectoryObjectStore(Path(url)), self.cover
-        )
+        objects, metrics = self.up.world.objects, IngestMetrics(CollectorRegistry())
+        return BackfillRunner(objects, self, self, lambda url: DirectoryObjectStore(Path(url)), self.cover, metrics)
 
 
 @pytest.fixture(scope="module")

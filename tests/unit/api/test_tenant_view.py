@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import ClientDisconnect
 
 from support.committed_pool import CommittedTask, Row
+from support.waiting import PATIENCE_S
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
-from tistream.errors import Gone, TooManyRequests, Unavailable
+from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable
 from tistream.format.served import decode
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -350,6 +351,29 @@ def test_a_pull_that_waits_for_rows_ends_when_its_client_leaves() -> None:
         waits.join(0.5)
     assert not waits.is_alive()
     assert world.pulls.memory.held == 0
+
+
+def test_a_pull_of_a_tenant_of_which_nothing_is_known_yet_ends_when_its_client_leaves() -> None:
+    """Within a second on this clock: such a pull may wait for three."""
+    world, gone = World(), threading.Event()
+    ended: list[BaseException] = []
+
+    def pull() -> None:
+        asked = PullParams(SNAPSHOT, None, None, 10, 0, False)
+        try:
+            world.pulls.answer(world.view, Scope(TENANT), asked, lambda: True, gone=gone.is_set)
+        except (ClientDisconnect, TiStreamError) as error:
+            ended.append(error)
+
+    waits = threading.Thread(target=pull, daemon=True)
+    waits.start()
+    waits.join(0.1)
+    assert waits.is_alive()
+    gone.set()
+    CLOCK.advance(1_000)
+    waits.join(PATIENCE_S)
+    assert [type(error) for error in ended] == [ClientDisconnect]
+    assert world.pulls.limits._pulls == {}
 
 
 def segments(world: World, high: int = 10_000) -> list[int]:

@@ -92,7 +92,7 @@ class PointReads:
         admitted = self.admission.begin(view, call, asking, trace.here())
         try:
             asking.counted()
-            view.wait_fresh()
+            view.wait_fresh(asking.alive)
             pieces = begin(admitted)
         except BaseException:
             admitted.release()
@@ -119,7 +119,7 @@ class PointReads:
         admitted = self.admission.begin(view, "RowHistory", asking, trace.here())
         try:
             asking.counted()
-            view.wait_fresh()
+            view.wait_fresh(asking.alive)
             high = self.times.readable(view, "to", ask.high)
             low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)
             _check_between(low, high, "to")

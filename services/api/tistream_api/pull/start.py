@@ -84,7 +84,7 @@ class Pulls:
         try:
             counted()
             with trace.child("wait fresh"):
-                view.wait_fresh()
+                view.wait_fresh(asking.alive)
             start = self._start(view, scope, params)
             one = one_stream(params, view.source, scope, view.resolved_ts)
             coded = compressed(new_encoder(params, one), params.coding)

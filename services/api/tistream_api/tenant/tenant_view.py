@@ -7,7 +7,7 @@ that it rests on, then the logs up to at least these numbers, then the schema, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Counter
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 FRESH_MS = 200  # maximum age of a refresh that a request uses without waiting
 FRESH_WAIT_MS = 500
 FIRST_WAIT_MS = 3_000
+LOOK_MS = 500  # interval at which a request that waits looks whether its client is there
 BARRIERS_MAX = 100
 # At most BARRIERS_MAX rows are logged in this time; above BARRIERS_MAX rows in all, pulls meet rows again as new ones.
 BARRIER_LINES_MS = 60_000
@@ -191,10 +192,11 @@ class TenantView:
 
     # ---- refreshing
 
-    def wait_fresh(self) -> None:
+    def wait_fresh(self, alive: Callable[[], None] = lambda: None) -> None:
         """Mark the tenant as requested, and wait a moment for the refresh loop if the last refresh is old.
 
-        Earlier results stay correct, so after the wait a request continues with them, even if a peer hangs.
+        Earlier results stay correct, so after the wait a request continues with them, even if a peer hangs. Calls
+        `alive` while it waits; what `alive` raises ends the wait.
         """
         asked_ms = self._asked_ms = self._clock.monotonic_ms()
         oldest_ms = asked_ms - FRESH_MS
@@ -204,7 +206,8 @@ class TenantView:
                 left_ms = asked_ms + patience_ms - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     return
-                self._moved.wait(left_ms / 1000)
+                alive()
+                self._moved.wait(min(left_ms, LOOK_MS) / 1000)
 
     def refresh(self) -> None:
         """Refresh now."""

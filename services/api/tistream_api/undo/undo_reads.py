@@ -40,7 +40,7 @@ class Undos:
         admitted = self.points.admission.begin(view, "UndoTransactions", asking, trace.here())
         try:
             asking.counted()
-            view.wait_fresh()
+            view.wait_fresh(asking.alive)
             view.check_known()
             admitted.room.take()
             steps = (one.answer() for one in [_Undo(self.points, view, ask, admitted)])  # made inside a working step

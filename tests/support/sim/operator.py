@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from support.sim.platform import SimPlatform
-from tistream.errors import TiStreamError
+from tistream.errors import InvalidRequest, TiStreamError
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted, NodeInfo, RetireOrder, TaskInfo
 
 log = logging.getLogger(__name__)
 
 DRAINED_US = 3_000_000
+SILENT = 0.75  # share of retirements of the store that has pushed nothing for longest; others are mostly refused
+RETIRE_TRIES = 8
+RETIRE_PAUSE_US = 500_000
 TASKS_MAX = 10
 
 
@@ -65,13 +68,26 @@ class Operator:
             tenants = meta.routes().tenants
             if not tenants or not tenants[0].stores:
                 return
-            tenant, store_id = tenants[0], self.rng.choice(tenants[0].stores).store_id
-            self.platform.objects.audit.files.retired.add(store_id)
+            tenant, files = tenants[0], self.platform.objects.audit.files
+            silent = min((max(files.there.get(one.store_id, ()), default=0), one.store_id) for one in tenant.stores)[1]
+            store_id = silent if self.rng.random() < SILENT else self.rng.choice(tenant.stores).store_id
+            files.retired.add(store_id)
             api = self.rng.choice(self.platform.of("api")).url
             path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/stores/{store_id}/retire"
-            self.platform.client().send("POST", api + path, RetireOrder(), Accepted)
+            self._until_taken(lambda: self.platform.client().send("POST", api + path, RetireOrder(), Accepted))
 
         self._try(ask)
+
+    def _until_taken(self, order: Callable[[], object]) -> None:
+        """Repeat an order, as its refusal asks for. Raise the last refusal."""
+        for _ in range(RETIRE_TRIES - 1):
+            try:
+                order()
+            except InvalidRequest:
+                self.platform.scheduler.sleep(self.rng.randrange(RETIRE_PAUSE_US))
+            else:
+                return
+        order()
 
     def _key_inside(self, task: TaskInfo) -> str:
         """Between the ends as numbers; of the whole key space near a table's rows, where there is something to cut."""

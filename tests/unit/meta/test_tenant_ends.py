@@ -17,6 +17,7 @@ from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.backfills import BackfillSource
+from tistream.wire.bulk.restores import MySqlPlace, NewRestore, RestoreName
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.limits import Limits
@@ -31,11 +32,21 @@ from tistream_meta.decide.model import Store
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.server import MetaServer
+from tistream_meta.restores.book import RestoreBook
 from tistream_meta.tenants.erasing import Erasing
 
 ACME = TenantKey("7", "acme")
 OTHERS = [TenantKey("7", "acme2"), TenantKey("7", "acm"), TenantKey("77", "acme")]
 QUIET_MS, DAY_MS = 60_000, 24 * HOUR_MS
+
+
+RESTORE = NewRestore(
+    restore_id="a" * 32,
+    ts="42",
+    tables=[RestoreName(database="shop", table="orders")],
+    target=MySqlPlace(kind="mysql", dsn_file="target"),
+    if_exists="fail",
+)
 
 
 def objects_of(key: TenantKey) -> list[str]:
@@ -108,6 +119,7 @@ class World:
         self.begin("meta-1")
         for key in (ACME, *OTHERS):
             self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
+            self.repository.book(RestoreBook).add(key, RESTORE)
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""

@@ -116,7 +116,10 @@ def environment(documents: list[Document], workload: str) -> dict[str, str]:
         if "fieldRef" in source:
             value = fields[source["fieldRef"]["fieldPath"]]
         elif "configMapKeyRef" in source:
-            value = configs[source["configMapKeyRef"]["name"]]["data"][source["configMapKeyRef"]["key"]]
+            wanted, data = source["configMapKeyRef"], configs[source["configMapKeyRef"]["name"]]["data"]
+            if wanted.get("optional") and wanted["key"] not in data:
+                continue  # then the container has no such variable
+            value = data[wanted["key"]]
         elif "secretKeyRef" in source:
             value = "mysql+pymysql://tistream:secret@database/tistream"
         else:

@@ -163,7 +163,7 @@ def test_lists(loaded: Consumer) -> None:
     assert int(newest["ts"]) >= EVERYTHING.end_ts
     tables = loaded.get("/databases/SHOP/tables")
     assert list(tables) == ["ts", "database", "tables"]
-    assert all(list(table) == ["name", "table_id", "schema_version"] for table in tables["tables"])
+    assert all(list(table) == ["name", "table_id", "schema_version", "base_ts"] for table in tables["tables"])
     assert "big" in [table["name"] for table in tables["tables"]]
     assert loaded.get("/databases/test/tables", ts=START)["tables"] == []
 
@@ -196,7 +196,11 @@ def test_the_openapi_document_has_the_operations(loaded: Consumer) -> None:
     assert {"PullTable", "PullDB", "PullTenant", "ListDBs", "ListTables"} <= operations.keys()
     for name in ("PullTable", "PullDB", "PullTenant"):
         told = {parameter["name"] for parameter in operations[name]["parameters"] if parameter["in"] == "query"}
-        assert told == {"start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format", "events", "squash"}
+        wanted = {"start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format", "events", "squash", "snapshot"}
+        assert told == wanted
+            "squash",
+            "snapshot",
+        }
 
 
 def test_a_long_poll_waits_and_answers_with_progress(loaded: Consumer) -> None:

@@ -50,7 +50,7 @@ def test_every_problem_is_an_rfc_9457_problem(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "statuses"),
     [
-        ("PullTable", {"200", "400", "404", "410", "422", "429", "503"}),
+        ("PullTable", {"200", "400", "404", "409", "410", "422", "429", "503"}),
         ("ListDBs", {"200", "400", "404", "410", "503"}),
         ("ListTables", {"200", "400", "404", "410", "503"}),
         ("TenantStatus", {"200", "400", "404", "503"}),

@@ -12,7 +12,7 @@ import pytest
 
 from support.effort import FULL
 from support.points_world import PointWorld, commits, point_world
-from tistream_api.points import net_events
+from tistream_api.points.net import net_events
 
 Line = dict[str, Any]
 Tables = list[tuple[str, str]]

@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS backfills (
   tenant_id VARCHAR(63) $NAME NOT NULL,
   backfill_id VARCHAR(63) $NAME NOT NULL,
   source TEXT $NAME NOT NULL,
-  asked MEDIUMTEXT NOT NULL,
+  asked MEDIUMTEXT $NAME NOT NULL,
   state VARCHAR(16) $NAME NOT NULL,
   reason TEXT,
   created_ms BIGINT NOT NULL,

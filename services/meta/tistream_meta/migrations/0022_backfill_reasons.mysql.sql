@@ -1,0 +1,1 @@
+ALTER TABLE backfills MODIFY COLUMN reason TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

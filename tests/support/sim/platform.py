@@ -442,7 +442,7 @@ class SimPlatform:
                 outside = ProcessEnvironment(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case "ingest":
-                quick = {"poll_ms": 200, "sources_ms": 300, "file_rows": self.scheduler.rng.choice((50, 1_000))}
+                quick = {"poll_ms": 200, "sources_ms": 300, "file_rows": self.scheduler.rng.choice((1_000, 10_000))}
                 there = self._open_log(self._executor)(""), self._objects_of(self._executor)
                 releases = SimIngestRunner(self.scheduler, self._executor, *there, self.faults)
                 around = IngestOutside(

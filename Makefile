@@ -30,7 +30,7 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 PYTEST := $(BIN)/pytest -q --durations=15
 test: $(INSTALLED) lint ## Lint, unit, service and end-to-end tests and a slice of the simulation
 	$(PYTEST) -n 2 --dist loadfile tests/unit
-	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/simulation tests/service
+	$(PYTEST) -n 4 --dist loadfile tests/service tests/simulation
 	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/e2e
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)

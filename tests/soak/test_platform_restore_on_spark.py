@@ -31,9 +31,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 
 
 @pytest.fixture(scope="module")
-def session(server: Minio) -> Iterator[SparkSession]:  # the executors have the environment of its beginning
+def session(server: Minio) -> Iterator[SparkSession]:
     java.ensure()
-    session = build_session("local[2]", "tistream-tests", {}, "tistream_ingest.jobs.daemon")
+    # A JVM that another test of this process has begun has that test's environment.
+    environ = {f"spark.executorEnv.{name}": value for name, value in server.environ.items()}
+    session = build_session("local[2]", "tistream-tests", environ, "tistream_ingest.jobs.daemon")
     yield session
     session.stop()
 

@@ -4,7 +4,7 @@ of the same upstream cluster."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, update
 
@@ -12,18 +12,13 @@ from tistream.errors import AlreadyDiffers, UnknownName
 from tistream.model.ids import TenantKey
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, store_rows, tables, tenant_rows
+from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide.model import Source, Tenant
 
 T = TypeVar("T")
 
 _SOURCES = tables.sources
-
-
-class Write(Protocol):
-    """A transaction as the owner. Raises Fenced, Unavailable."""
-
-    def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
 
 class StoredSources:

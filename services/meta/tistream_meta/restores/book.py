@@ -6,8 +6,8 @@ Texts are JSON in ASCII, which the columns hold, whatever tables are called.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
 
@@ -16,6 +16,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.bulk.restores import NewRestore, RestoreReport, RestoreTable
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, tables, tenant_rows
+from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide import restore_policy
 from tistream_meta.decide.restore_policy import LEASE_MS, UNFINISHED, Restore
@@ -23,12 +24,6 @@ from tistream_meta.decide.restore_policy import LEASE_MS, UNFINISHED, Restore
 T = TypeVar("T")
 
 _RESTORES = tables.restores
-
-
-class Write(Protocol):
-    """A transaction as the owner. Raises Fenced, Unavailable."""
-
-    def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
 
 class RestoreBook:

@@ -73,7 +73,8 @@ def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
         Run(options, world, outcome, say).run()
         for trace in world.services.unexpected():
             outcome.problems.append(f"an exception that nobody foresaw: {trace}")
-    taken = [asdict(one) for one in outcome.unread]
+    # asdict() alone makes a Counter of pairs of a Counter.
+    taken = [asdict(one) | {"statuses": dict(one.statuses)} for one in outcome.unread]
     kept = {"phases": outcome.rows, "unread": taken, "stages": outcome.stages, "problems": outcome.problems}
     (options.scratch / "hostile.json").write_text(json.dumps(kept, indent=1))
     say(table.markdown(outcome.rows))

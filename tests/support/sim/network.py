@@ -144,11 +144,14 @@ class SimTransport(httpx.BaseTransport):
         answer_is_lost = not answered or network.lost()
 
         def send(message: dict[str, Any]) -> None:
+            nonlocal answer_is_lost
             if exchange.closed:
                 if message.get("more_body"):  # a stream is cancelled; the rest of an answer goes nowhere, as in uvicorn
                     raise OSError("the client has gone")
                 return
-            if not (answer_is_lost or network.separated(self._process, server)):
+            # TCP delivers nothing of a connection behind a segment that it has lost.
+            answer_is_lost = answer_is_lost or network.separated(self._process, server)
+            if not answer_is_lost:
                 scheduler.after(last_us(), lambda: exchange.deliver(message))
 
         at_us = scheduler.now_us

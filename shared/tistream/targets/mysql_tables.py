@@ -1,4 +1,4 @@
-"""Restored tables in a MySQL, MariaDB or TiDB server."""
+"""Restores tables into a MySQL, MariaDB or TiDB server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SELECTED_ROWS = 10_000
 
 
 class MySqlTables:
-    """A RestoreTarget. AUTO_INCREMENT and AUTO_RANDOM go on above the highest restored value, because the servers raise
-    them when a row is inserted."""
+    """A RestoreTarget that writes into a server. After the restore AUTO_INCREMENT and AUTO_RANDOM continue above the
+    highest restored value, because the servers raise them when a row is inserted."""
 
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, target: MySqlTarget) -> None:
-        """Raises TargetFailed."""
+        """Prepare the session. Raises TargetFailed."""
         self.dialect = target.dialect
         self._target = target
         self._begun: dict[str, RestoredTables] = {}  # by restore_id

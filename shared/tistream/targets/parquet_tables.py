@@ -1,4 +1,5 @@
-"""Restored tables as Parquet files: one directory a table, one file a chunk, and CREATE TABLE beside them.
+"""Restores tables as Parquet files: one directory for each table, with one file for each chunk and a file with the
+CREATE TABLE.
 
     DIR/shop.orders/schema.sql
     DIR/shop.orders/000001.parquet
@@ -26,12 +27,12 @@ _SCHEMA = "schema.sql"
 
 
 class ParquetTables:
-    """A RestoreTarget."""
+    """A RestoreTarget that writes Parquet files into a directory."""
 
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, directory: Path, dialect: Dialect) -> None:
-        """`dialect`: of schema.sql. Raises TargetRefused."""
+        """Open the directory. `dialect` is the SQL dialect of schema.sql. Raises TargetRefused."""
         self.dialect = dialect
         self._directory = directory
         self._marks = DirectoryMarks(directory)

@@ -1,4 +1,4 @@
-"""Restored tables as SQL files, which a client of the server runs in the order of their names:
+"""Restores tables as SQL files, which a client of the server runs in the order of their names:
 
     cat DIR/*.sql | mysql …
 
@@ -29,12 +29,12 @@ CHUNK_ROWS = 10_000  # rows of a transaction
 
 
 class SqlFiles:
-    """A RestoreTarget."""
+    """A RestoreTarget that writes SQL files into a directory."""
 
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, directory: Path, dialect: Dialect) -> None:
-        """`dialect`: the server that will run the files. Raises TargetRefused."""
+        """Open the directory. `dialect` is that of the server that will run the files. Raises TargetRefused."""
         self.dialect = dialect
         self._directory = directory
         self._marks = DirectoryMarks(directory)

@@ -45,20 +45,20 @@ class Opened(Protocol):
     """Row groups whose columns are decoded when they are read."""
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """These columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
+        """Decode these columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
 
 
 class Reader(Protocol):
-    """Reads row groups of a tenant's pool."""
+    """The interface through which versions are read from a tenant's pool."""
 
     def groups(self, run: RunRef) -> RunGroups:
-        """The row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
+        """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
-        """Row groups of a run. Raises as `groups`."""
+        """Fetch row groups of a run, to be decoded later. Raises as `groups`."""
 
     def open_segment(self, segment: SegmentRef, index: int) -> Opened:
-        """A row group of a segment. Raises as `groups`."""
+        """Fetch a row group of a segment, to be decoded later. Raises as `groups`."""
 
 
 class StoreReader:

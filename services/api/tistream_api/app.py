@@ -101,7 +101,7 @@ def draw_token() -> tuple[str, str]:
 
 
 class NewHttp(Protocol):
-    """Creates HttpClients."""
+    """A factory of HttpClients."""
 
     def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
 
@@ -208,7 +208,8 @@ def build_app(
 
 @contextmanager
 def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
-    """Run the loops. At the end stop long polls and streams first, then the loops."""
+    """Run the background loops for a `with` block. At its end, long polls and streams are stopped first, then the
+    loops."""
     for loop in loops:
         loop.start()
     try:
@@ -243,7 +244,7 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
 
 
 def _tidy(memory: Memory) -> None:
-    """Let the allocators return the memory that pulls have released."""
+    """Loop body: let the allocators return the memory that pulls have released to the system."""
     if memory.fallen():
         give_back()
 

@@ -1,4 +1,4 @@
-"""Admission of a read: its place among the pulls under way, its share of memory, and what is counted while it sends."""
+"""Admits reads: each takes a slot among the reads under way and a share of memory, and what it sends is counted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Answer:
         self._first: Piece | None = None
 
     def begin(self) -> None:
-        """Make the first bytes, so that errors of the request are raised while it can still get a status."""
+        """Make the first bytes before the status is sent, so that an error in the request can still be answered by a
+        status."""
         self._first = next(self._chunks, None)
 
     def __iter__(self) -> Iterator[Piece]:
@@ -75,8 +76,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Admission:
-    """What limits reads of every tenant. Thread-safe. `slots` limits the reads under way, `limits` those of one tenant,
-    and `memory` what they hold."""
+    """The limits of reads of all tenants. Thread-safe. `slots` limits the reads under way, `limits` those of one
+    tenant, and `memory` the memory that they hold."""
 
     clock: Clock
     slots: threading.Semaphore
@@ -100,7 +101,7 @@ class Admission:
 
 @dataclass(slots=True)
 class Admitted:
-    """One read under way."""
+    """One admitted read, which holds a slot until `release`."""
 
     admission: Admission
     tenant: Tenant
@@ -122,7 +123,7 @@ class Admitted:
             self._totals[at] += more
 
     def release(self) -> None:
-        """End the read."""
+        """End the read, and release its slot and its memory share."""
         self.room.close()
         self.admission.metrics.pulls.labels(self.call).dec()
         self.admission.slots.release()

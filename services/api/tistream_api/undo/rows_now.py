@@ -1,5 +1,5 @@
-"""The rows that an undo is about, as they are at a ts: looked up by their raw keys, and by their keys where rows have
-got other raw keys since."""
+"""Reads the present state of the rows that an undo concerns: by their raw keys, and by their visible keys where rows
+have got other raw keys since."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PREFIX_BYTES = len(record_prefix(0))
 
 @dataclass(slots=True)
 class RowsNow:
-    """The rows of one table at `ts`. `version` is the table as of then."""
+    """Reads rows of one table as of `ts`. `version` is the table's definition at `ts`."""
 
     version: TableVersion
     ts: int
@@ -42,7 +42,7 @@ class RowsNow:
     _deleted: dict[bytes, Standing] = field(default_factory=dict)  # by raw key
 
     def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, Standing]:
-        """The state of each row, by identity. Raises Undecodable, Unavailable, Gone."""
+        """The present state of each row, by identity. Raises Undecodable, Unavailable, Gone."""
         self._look_up({raw for row in rows.values() for raw in row.raw})
         missing = {name: row for name, row in rows.items() if self._found(name, row) is None}
         elsewhere = self._elsewhere(missing)
@@ -60,12 +60,12 @@ class RowsNow:
         return self._alive[alive[-1]] if alive else None
 
     def _absent(self, row: ChangedRow) -> Standing:
-        """The newest deletion of the row."""
+        """The state of a row that does not exist, with the timestamps of its newest deletion."""
         found = [self._deleted[raw] for raw in row.raw if raw in self._deleted]
         return max(found, key=lambda one: one.commit_ts, default=Standing(None))
 
     def _elsewhere(self, missing: Mapping[str, ChangedRow]) -> set[bytes]:
-        """Other raw keys under which these rows may be."""
+        """Further raw keys under which these rows may be stored now."""
         table, ids = self.version.table, self.version.head.physical_ids
         keys = [
             row_cells.shown_key(table, row.key)

@@ -1,4 +1,4 @@
-"""What an undo plans with: the changed tables that still exist, and their rows, at one ts."""
+"""Reads the input of an undo's plan: the changed tables that still exist, and their rows, all at one ts."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class ClaimRestore(Wire):
 
 class ClaimedRestore(Wire):
     """The answer of ClaimRestore: the oldest restore that is queued, or whose process has not reported for the length
-    of a lease; null if there is none."""
+    of a lease; null without one."""
 
     restore: RestoreWork | None
 

@@ -119,7 +119,7 @@ class DecodeSlots:
             admitted.set()
 
     def _several(self) -> bool:
-        """Whether several tenants have steps that run or wait."""
+        """Whether several tenants have steps that run, wait, or ended a moment ago."""
         since_ms = self._clock.monotonic_ms() - BESIDE_MS
         while self._worked_ms and next(iter(self._worked_ms.values())) <= since_ms:
             del self._worked_ms[next(iter(self._worked_ms))]

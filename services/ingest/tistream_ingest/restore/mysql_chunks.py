@@ -1,4 +1,4 @@
-"""Restored tables in a MySQL, MariaDB or TiDB server, each chunk with its marker row in one transaction."""
+"""Restores tables into a MySQL, MariaDB or TiDB server; each chunk and its marker row are one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE = 0
 
 
 class MySqlChunks:
-    """A ChunkTarget over one connection."""
+    """A ChunkTarget over one connection to a server."""
 
     chunk_rows = CHUNK_ROWS
 
@@ -38,7 +38,7 @@ class MySqlChunks:
         return self._marks(one).mark(table) is None
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """Implement ChunkTarget.begin: make the table, unless this restore has made it."""
+        """Implement ChunkTarget.begin: create the table, unless this restore has created it."""
         with self._marks(one).alone():
             self._tables.begin(one.table, replace=replace)
 

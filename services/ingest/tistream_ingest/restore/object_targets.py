@@ -1,4 +1,4 @@
-"""Restored tables in an object store.
+"""Restores tables into an object store, as Parquet files or SQL files.
 
 URL/shop.orders/restore.json                   Parquet: one folder a table
 URL/shop.orders/schema.sql
@@ -38,12 +38,12 @@ _SQL = re.compile(
 
 
 class ParquetObjects:
-    """A ChunkTarget."""
+    """A ChunkTarget that writes Parquet files into an object store."""
 
     chunk_rows = 100_000
 
     def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
-        """`dialect`: of schema.sql."""
+        """Create the target. `dialect` is the SQL dialect of schema.sql."""
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: Numbered) -> bool:
@@ -51,7 +51,7 @@ class ParquetObjects:
         return self._folder(one).taken()
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """Implement ChunkTarget.begin: make the table, unless this restore has made it."""
+        """Implement ChunkTarget.begin: create the table's folder, unless this restore has created it."""
         folder, statements = self._folder(one), one.table.statements
         folder.claim(replace=replace)
         text = ";\n\n".join(filter(None, (statements.create, statements.foreign_keys))) + ";\n"
@@ -92,12 +92,12 @@ class ParquetObjects:
 
 
 class SqlObjects:
-    """A ChunkTarget."""
+    """A ChunkTarget that writes SQL files into an object store."""
 
     chunk_rows = 10_000
 
     def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
-        """`dialect`: of the server that will run the files."""
+        """Create the target. `dialect` is that of the server that will run the files."""
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: Numbered) -> bool:
@@ -105,7 +105,7 @@ class SqlObjects:
         return self._folder(one).taken()
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """Implement ChunkTarget.begin: make the table, unless this restore has made it."""
+        """Implement ChunkTarget.begin: write the file that creates the table, unless this restore has written it."""
         self._folder(one).claim(replace=replace)
         database = f"CREATE DATABASE IF NOT EXISTS {quoted_name(one.table.name[0])}"
         self._put(one, f"1-tables.{one.table.restore_id}.{one.number:06d}.sql", [database, one.table.statements.create])

@@ -16,14 +16,14 @@ from tistream_ingest.restore.restoring import TableThen
 
 @dataclass(frozen=True, slots=True)
 class TenantReads:
-    """Implements restoring.Tenants. `history`: a tenant's schema history now. `pool`: the ts up
-    to which its pool has every row, and its shards."""
+    """Implements restoring.Tenants. `history` returns a tenant's schema history. `pool` returns the ts up to which its
+    pool has every row, and its shards."""
 
     history: Callable[[TenantKey], History]
     pool: Callable[[TenantKey], tuple[int, Sequence[Shard]]]
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
-        """Implement Tenants.tables: the tables in the order of `names`."""
+        """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`."""
         history = self.history(tenant)
         databases = {database for database, _ in names}
         found = {

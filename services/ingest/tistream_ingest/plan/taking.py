@@ -11,7 +11,8 @@ from tistream_ingest.plan.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class NeedsOlder:
-    """The window has transactions that began at `ts`, below the catalog's horizon: load older metadata first."""
+    """The result of `take` for a window that has transactions which began at `ts`, below the catalog's horizon: the
+    caller must load older metadata first."""
 
     ts: int
 
@@ -46,7 +47,7 @@ class Taking:
 def take(catalog: Catalog, low: int, high: int) -> Taking | NeedsOlder:
     """Select the slices for the changes with low < commit_ts <= high. A value lies at the start_ts of its commit in the
     log, perhaps hours before the commit: the smallest start_ts of the window's `write` slices says how far back values
-    may be. A slice that does not state it (0) may need any value. Raises NeedsOlder."""
+    may be. A slice that does not state it (0) may need any value."""
     writes: list[Slice] = []
     late: list[Slice] = []
     metas: set[str] = set()

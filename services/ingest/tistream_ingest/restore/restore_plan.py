@@ -157,7 +157,7 @@ def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
 
 
 def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
-    """Divide chunks into lots; progress is reported after each."""
+    """Divide chunks into lots of `size`; progress is reported after each lot."""
     for at in range(0, len(chunks), size):
         yield chunks[at : at + size]
 

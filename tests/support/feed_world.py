@@ -17,7 +17,7 @@ from tistream_dispatcher.delivery.delivery import Resync
 from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.pacing import PollSettings
-from tistream_dispatcher.stores.read_ahead import Room
+from tistream_dispatcher.stores.read_ahead import ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed
 from tistream_dispatcher.tenant.share import Share
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
@@ -60,7 +60,7 @@ class Sorter:
         return httpx.Response(200, content=TaskList(node_id="s", tasks=[status]).model_dump_json().encode())
 
 
-def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: Room) -> TenantFeed:
+def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: ByteBudget) -> TenantFeed:
     """Of one tenant with one task, which `sorter` has; `room` as TenantFeed has it."""
     feed = TenantFeed(
         TinyTenant.tenant,

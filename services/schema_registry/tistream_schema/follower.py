@@ -21,7 +21,7 @@ from tistream.wire.sorter import Hold
 from tistream_schema import expected_tasks
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.expected_tasks import ReportedProgress, SchemaTask, TaskPromise
-from tistream_schema.keeping import Keeping, LogKeeper, newest_base_ts
+from tistream_schema.keeping import LogKeeper, LogKeepingRules, newest_base_ts
 from tistream_schema.pool_rows import schema_rows
 from tistream_schema.tenant_schema import TenantSchema
 
@@ -39,7 +39,7 @@ class SchemaFollower:
         schema: TenantSchema,
         durable: DurableLog,
         footers: FooterCache,
-        keeping: Keeping,
+        keeping: LogKeepingRules,
         now_ms: Callable[[], int],
     ) -> None:
         """Create the follower of one tenant. now_ms: monotonic."""

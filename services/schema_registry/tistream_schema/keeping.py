@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class LogKeepingRules:
     """The limits that the settings give for the schema log. Durations are in milliseconds."""
 
     quiet_segments: int = 256
@@ -25,7 +25,7 @@ class Keeping:
 class LogKeeper:
     """Decides which writes of the schema log are due. Times are monotonic milliseconds."""
 
-    def __init__(self, keeping: Keeping, now_ms: int) -> None:
+    def __init__(self, keeping: LogKeepingRules, now_ms: int) -> None:
         self._keeping = keeping
         self._written_ms = now_ms
         self._objects = 0  # since the newest base, or since the first object

@@ -25,7 +25,7 @@ from tistream_schema import expected_tasks
 from tistream_schema.asking import AskingPace
 from tistream_schema.durable_log import SNAPSHOT_BYTES, DurableLog
 from tistream_schema.follower import SchemaFollower
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress
 from tistream_schema.tenant_schema import TenantSchema
@@ -41,7 +41,7 @@ class Options:
     poll_idle_ms: int
     poll_quiet_ms: int
     route_wait_ms: int
-    keeping: Keeping
+    keeping: LogKeepingRules
     snapshot_bytes: int = SNAPSHOT_BYTES
 
 

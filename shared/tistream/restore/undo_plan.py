@@ -44,7 +44,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CurrentRow:
     """The present state of a row. `cells` None: the row does not exist. The timestamps are those of its newest change;
     0 if no change of it could be read."""
 
@@ -110,7 +110,7 @@ class UndoPlan:
 
 
 def plan_undo(
-    changes: Iterable[Change], standing: Mapping[tuple[int, str], Standing], columns: Mapping[int, frozenset[int]]
+    changes: Iterable[Change], standing: Mapping[tuple[int, str], CurrentRow], columns: Mapping[int, frozenset[int]]
 ) -> UndoPlan:
     """Plan the undo of all given changes.
 
@@ -140,7 +140,7 @@ def plan_undo(
     return UndoPlan(tuple(_executable(reversals)), tuple(conflicts), unchanged)
 
 
-def _reversed(chain: Sequence[Change], standing: Standing, columns: frozenset[int]) -> Reversal | Conflict:
+def _reversed(chain: Sequence[Change], standing: CurrentRow, columns: frozenset[int]) -> Reversal | Conflict:
     """Undo the changes of one row, newest first. Returns the resulting Reversal, or the Conflict that prevents it."""
     state = standing.cells
     dropped: dict[int, Any] = {}

@@ -122,7 +122,7 @@ class Memory:
             first.admitted.set()
 
 
-class Room:
+class MemoryShare:
     """The memory share of one pull. `alive` raises if the client has disconnected."""
 
     def __init__(self, memory: Memory, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES) -> None:

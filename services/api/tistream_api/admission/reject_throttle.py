@@ -20,7 +20,7 @@ _PREFIX = 64  # bits of an IPv6 address that identify its sender, who holds all 
 
 
 @dataclass(slots=True)
-class Refusals:
+class RejectionLimit:
     """The rate limit of rejections, for each sender. `per_second` rejections are sent without delay; 0 disables the
     limit. Not thread-safe: only the thread of the event loop may use it."""
 

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from tistream.clock import Clock
 from tistream.errors import TooManyRequests
 from tistream.trace import Span
-from tistream_api.admission.memory_budget import Memory, Room
+from tistream_api.admission.memory_budget import Memory, MemoryShare
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
@@ -94,7 +94,7 @@ class Admission:
             self.limits.end_pull(tenant)
             raise TooManyRequests("as many pulls as this server answers at once are under way")
         watched = Watched(view, lambda: not asking.gone() and asking.still(), self.clock)
-        room = Room(self.memory, tenant, asking.alive)
+        room = MemoryShare(self.memory, tenant, asking.alive)
         self.metrics.pulls.labels(call).inc()
         return Admitted(self, tenant, call, asking, request, watched, room)
 
@@ -109,7 +109,7 @@ class Admitted:
     asking: ReadCaller
     request: Span
     watched: Watched
-    room: Room
+    room: MemoryShare
     _totals: list[int] = field(default_factory=lambda: [0, 0, 0])
     _slowed_ms: Callable[[], int] = lambda: 0
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tistream.clock import Clock
 from tistream.errors import Gone, RetryableError, Undecodable
-from tistream_api.admission.memory_budget import Room
+from tistream_api.admission.memory_budget import MemoryShare
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.one_stream import OneStream
@@ -65,7 +65,7 @@ class Pull:
     count: Callable[[int, int, int], None]
     encoder: Encoder
     one: OneStream | None = None  # the answer is a single Arrow stream
-    room: Room | None = None  # its share of the memory budget; None: not limited
+    room: MemoryShare | None = None  # its share of the memory budget; None: not limited
     _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:

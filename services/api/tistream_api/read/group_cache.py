@@ -29,7 +29,7 @@ _SMALL_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class CacheExpiry:
     """How long row groups stay in the cache: those of a tenant with its own key for `keyed_ms`, because the key may be
     revoked while the rows are in memory; others until they are evicted."""
 
@@ -59,7 +59,7 @@ class GroupCache:
     """An LRU of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. `work`
     caches what pulls computed from them."""
 
-    def __init__(self, objects: ObjectStore, bytes_max: int, keeping: Keeping | None = None) -> None:
+    def __init__(self, objects: ObjectStore, bytes_max: int, keeping: CacheExpiry | None = None) -> None:
         self._objects = objects
         self._keeping = keeping
         self.work = SharedWork(bytes_max // WORK_PART, self._over)

@@ -16,7 +16,7 @@ from tistream.format.segment import OP_PUT
 from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES
 from tistream.pool.versions.plan import record_prefix
-from tistream.restore.undo_plan import Standing
+from tistream.restore.undo_plan import CurrentRow
 from tistream.schema.visible import TableVersion
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.named_table import key_ranges, ranges_of
@@ -37,11 +37,11 @@ class RowsNow:
     version: TableVersion
     ts: int
     reads: PoolReads
-    _alive: dict[str, Standing] = field(default_factory=dict)  # by identity
+    _alive: dict[str, CurrentRow] = field(default_factory=dict)  # by identity
     _identity: dict[bytes, str] = field(default_factory=dict)  # by raw key
-    _deleted: dict[bytes, Standing] = field(default_factory=dict)  # by raw key
+    _deleted: dict[bytes, CurrentRow] = field(default_factory=dict)  # by raw key
 
-    def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, Standing]:
+    def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, CurrentRow]:
         """The present state of each row, by identity. Raises Undecodable, Unavailable, Gone."""
         self._look_up({raw for row in rows.values() for raw in row.raw})
         missing = {name: row for name, row in rows.items() if self._found(name, row) is None}
@@ -50,7 +50,7 @@ class RowsNow:
             self._look_up(elsewhere)
         return {name: self._found(name, row) or self._absent(row) for name, row in rows.items()}
 
-    def _found(self, name: str, row: ChangedRow) -> Standing | None:
+    def _found(self, name: str, row: ChangedRow) -> CurrentRow | None:
         if name in self._alive:
             return self._alive[name]
         if row_cells.same_key_columns((row.version.table, self.version.table)):
@@ -59,10 +59,10 @@ class RowsNow:
         alive = [self._identity[raw] for raw in row.raw if raw in self._identity]
         return self._alive[alive[-1]] if alive else None
 
-    def _absent(self, row: ChangedRow) -> Standing:
+    def _absent(self, row: ChangedRow) -> CurrentRow:
         """The state of a row that does not exist, with the timestamps of its newest deletion."""
         found = [self._deleted[raw] for raw in row.raw if raw in self._deleted]
-        return max(found, key=lambda one: one.commit_ts, default=Standing(None))
+        return max(found, key=lambda one: one.commit_ts, default=CurrentRow(None))
 
     def _elsewhere(self, missing: Mapping[str, ChangedRow]) -> set[bytes]:
         """Further raw keys under which these rows may be stored now."""
@@ -107,7 +107,7 @@ class RowsNow:
         versions = newest.filter(pc.is_valid(newest.column("commit_ts")))
         put = pc.equal(versions.column("op"), OP_PUT)
         gone = versions.filter(pc.invert(put)).select(["key", "commit_ts", "start_ts"]).to_pylist()
-        self._deleted.update((one["key"], Standing(None, one["commit_ts"], one["start_ts"])) for one in gone)
+        self._deleted.update((one["key"], CurrentRow(None, one["commit_ts"], one["start_ts"])) for one in gone)
         puts = versions.filter(put)
         if not len(puts):
             return
@@ -127,7 +127,7 @@ class RowsNow:
         name = row_cells.identity(table, line["key"])
         cells = row_cells.cells_of(table.visible_columns, line["row"])
         self._identity[raw] = name
-        self._alive[name] = Standing(cells, int(line["commit_ts"]), start_ts)
+        self._alive[name] = CurrentRow(cells, int(line["commit_ts"]), start_ts)
 
     def _shape(self, columns: Any) -> Shape:
         return Shape(self.version, self.ts, 0, columns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.errors import InvalidRequest
-from tistream.restore.undo_plan import Conflict, Reversal, Standing, UndoPlan, plan_undo
+from tistream.restore.undo_plan import Conflict, CurrentRow, Reversal, UndoPlan, plan_undo
 from tistream.restore.undo_sql import Target, statement
 from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.table import Column
@@ -24,7 +24,7 @@ class UndoAnswer:
     ts: int
     changed: ChangedRows
     tables: Mapping[int, TableVersion]
-    standing: Mapping[Place, Standing]
+    standing: Mapping[Place, CurrentRow]
 
     def answer(self, dialect: Dialect | None, into_database: str | None) -> dict[str, Any]:
         """The answer as JSON. `dialect` None: without statements. Raises InvalidRequest if `into_database` would hold

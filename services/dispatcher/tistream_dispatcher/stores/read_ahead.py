@@ -21,10 +21,10 @@ TENANT_BYTES = 64 << 20
 PROCESS_BYTES = 192 << 20  # of the 1 GiB of memory of a dispatcher
 
 
-class Room:
+class ByteBudget:
     """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget and also counts there."""
 
-    def __init__(self, bytes_max: int, within: Room | None = None) -> None:
+    def __init__(self, bytes_max: int, within: ByteBudget | None = None) -> None:
         self.used = 0
         self._bytes_max, self._within, self._closed = bytes_max, within, False
         self._lock = new_lock()
@@ -59,8 +59,8 @@ class Room:
 class ReadAhead:
     """The files of one store that were read ahead, by their ts. The lowest are kept, because they are needed first."""
 
-    def __init__(self, room: Room | None = None) -> None:
-        self.room = Room(STORE_BYTES, within=room)
+    def __init__(self, room: ByteBudget | None = None) -> None:
+        self.room = ByteBudget(STORE_BYTES, within=room)
         self._files: SortedDict = SortedDict()  # ts -> (ReadFile, its weight)
 
     def keep(self, file: ReadFile, waits: Callable[[int], bool]) -> None:

@@ -22,7 +22,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.chain import ChainHold, Ready, StoreChains
 from tistream_dispatcher.stores.change_source import ReadFile, read_file
 from tistream_dispatcher.stores.damage import Suspects
-from tistream_dispatcher.stores.read_ahead import ReadAhead, Room
+from tistream_dispatcher.stores.read_ahead import ByteBudget, ReadAhead
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class StoreFeed:
         objects: ObjectStore,
         clock: Clock,
         metrics: DispatcherMetrics,
-        room: Room | None = None,
+        room: ByteBudget | None = None,
     ) -> None:
         """`room`: the budget for files that were read before their turn, shared by all of the tenant's stores."""
         self.store_id = store_id

@@ -31,7 +31,7 @@ from tistream_dispatcher.stores.announced import Announced
 from tistream_dispatcher.stores.change_source import route
 from tistream_dispatcher.stores.load import Load
 from tistream_dispatcher.stores.pacing import Pace, PollSettings
-from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, Room
+from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed, unread
 from tistream_dispatcher.tenant.collection import Consumed
 from tistream_dispatcher.tenant.discovery import Discovery
@@ -63,14 +63,14 @@ class TenantFeed:
         resync: Resync,
         tell: Callable[[], None],
         collect_ms: int | None = None,
-        room: Room | None = None,
+        room: ByteBudget | None = None,
     ) -> None:
         """`tell` is called when a store was found that no route names. `collect_ms`: pause between two computations of
         the consumed files; None: never. `room`: the budget for files that were read before their turn, shared by all
         tenants.
         """
         self.tenant = tenant
-        self.room = Room(TENANT_BYTES, within=room)
+        self.room = ByteBudget(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
         self._objects = objects
         self._clock = clock

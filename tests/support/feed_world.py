@@ -1,4 +1,4 @@
-"""A sorter's end of the wire, a tenant's feed to it, and what a store's feed hands on."""
+"""The sorter that receives a tenant's feed, and the feed of one store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 
 class Sorter:
-    """The far end of the wire: one task that takes whatever it is sent, unless it is busy."""
+    """A sorter with one task that accepts whatever it is sent, unless it is busy."""
 
     def __init__(self, *, busy: bool = False, durable: bool = False) -> None:
         self.busy = busy
@@ -82,7 +82,7 @@ def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: By
 
 
 def handed_on(store: StoreFeed) -> list[int]:
-    """Take all that is next, one by one; their ts."""
+    """Take all files that the feed hands on; returns their ts."""
     out = []
     while (found := store.next_file()) is not None:
         store.take(found[0])

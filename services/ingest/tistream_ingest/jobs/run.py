@@ -142,6 +142,6 @@ class SparkRunner:
 
 
 def _failures_first(found: list[Written | Failed]) -> list[Written | Failed]:
-    """Sort failures so that those of shards come first, because a failed shard is the reason why files were not
-    written."""
+    """Sort results so that failures of other kinds than `unavailable` come first: a failed shard is the reason why
+    files were not written."""
     return sorted(found, key=lambda one: not isinstance(one, Failed) or one.kind == "unavailable")

@@ -304,7 +304,7 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
 
 
 def _limit(shard: Shard, missing: pl.DataFrame) -> str:
-    """The ts at or below which the missing rows lie, for the error's text."""
+    """The name and value of the limit at or below which the missing rows lie, for the error's text."""
     rules = shard.rules
     if int(missing["commit_ts"].max()) <= rules.window.low:  # type: ignore[arg-type]
         return "flushed_ts that the pool does not hold"

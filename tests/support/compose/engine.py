@@ -1,4 +1,4 @@
-"""A Docker engine and a `docker compose` for it; or why there is none."""
+"""Finds a Docker engine and a `docker compose` command, or the reason why there are none."""
 
 from __future__ import annotations
 

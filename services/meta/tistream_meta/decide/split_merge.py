@@ -108,8 +108,8 @@ class Wish:
 
 
 def carried_on(tasks: Iterable[Task], told: Mapping[int, SorterReport]) -> list[CarryOn]:
-    """The sets of sealed parents that cover the same keys as their children, each with the children. They can be
-    replaced now."""
+    """Find the sealed tasks that can be replaced by their children now: sets of parents that together cover the same
+    keys as their children. Returns each set with its children."""
     ended: dict[tuple[TenantKey, tuple[Child, ...]], list[Task]] = defaultdict(list)
     for task in tasks:
         children = told.get(task.task_id, NO_REPORT).sealed

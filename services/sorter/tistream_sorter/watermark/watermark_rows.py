@@ -203,7 +203,7 @@ class Waiting:
         return Waiting(once[first].with_columns(latest).with_columns(base_ts))
 
     def to_table(self) -> pa.Table:
-        """The table WAITING of a manifest."""
+        """Convert the rows to the table WAITING, as a manifest stores it."""
         if not len(self):
             return WAITING.empty_table()
         plain = self._frame.drop("after").to_arrow().cast(pa.schema(list(WAITING)[:-1]))
@@ -239,10 +239,10 @@ def joined(rows: Iterable[Watermark]) -> list[Watermark]:
 
 
 def to_table(rows: Iterable[Watermark]) -> pa.Table:
-    """The table WAITING of a manifest."""
+    """Convert waiting watermark rows to the table WAITING, as a manifest stores it."""
     return Waiting.of(rows).to_table()
 
 
 def from_table(waiting: pa.Table) -> list[Watermark]:
-    """The inverse of to_table."""
+    """Convert the table WAITING of a manifest to waiting watermark rows."""
     return Waiting.from_table(waiting).rows

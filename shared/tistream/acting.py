@@ -17,8 +17,8 @@ ADDRESS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """`name`: a token's id, an OpenID subject, or `everybody` if authentication is off. `address`: the peer of the
-    connection (a proxy, if there is one); None: unknown."""
+    """The caller of a request. `name` is a token's id, an OpenID subject, or `everybody` if authentication is off.
+    `address` is the peer of the connection, which may be a proxy; None if it is unknown."""
 
     name: str
     address: str | None
@@ -28,13 +28,13 @@ _current: ContextVar[Actor | None] = ContextVar("tistream_actor", default=None)
 
 
 def current() -> Actor | None:
-    """The actor of the current work; None if it was not requested by a caller."""
+    """The actor on whose behalf the current code runs; None if no caller requested the work."""
     return _current.get()
 
 
 @contextmanager
 def acted_by(actor: Actor) -> Iterator[None]:
-    """Set the actor of everything done inside, also in threads that it hands work to."""
+    """Set the actor for a `with` block, and for the work that the block hands to other threads."""
     token = _current.set(actor)
     try:
         yield
@@ -43,7 +43,7 @@ def acted_by(actor: Actor) -> Iterator[None]:
 
 
 def spelled(actor: Actor) -> str:
-    """The actor as a header's value: ASCII, on one line."""
+    """Encode the actor as the value of a header: ASCII, on one line."""
     return json.dumps({"name": actor.name[:NAME_MAX], "address": actor.address})
 
 

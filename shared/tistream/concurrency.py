@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Lock(Protocol):
-    """As threading.Lock, or RLock."""
+    """The interface of a lock: that of threading.Lock and threading.RLock."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
     def release(self) -> None: ...
@@ -29,14 +29,14 @@ class Lock(Protocol):
 
 
 class Condition(Lock, Protocol):
-    """As threading.Condition."""
+    """The interface of a condition variable: that of threading.Condition."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
     def notify_all(self) -> None: ...
 
 
 class Event(Protocol):
-    """As threading.Event."""
+    """The interface of an event: that of threading.Event."""
 
     def is_set(self) -> bool: ...
     def set(self) -> None: ...
@@ -65,7 +65,7 @@ class Primitives(Protocol):
 
 
 class _Executor(ThreadPoolExecutor):
-    """An executor whose calls keep their caller's context (tistream.cause)."""
+    """A thread pool in which each call has the cause of its caller (tistream.cause)."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         context = copy_context()
@@ -107,7 +107,7 @@ _installed: Primitives = SystemThreads()
 
 @contextmanager
 def installed(primitives: Primitives) -> Iterator[None]:
-    """Create all primitives inside from `primitives`."""
+    """Use `primitives` for a `with` block: locks, events and threads that are created in it come from there."""
     global _installed  # noqa: PLW0603  # one scheduler per interpreter, as with asyncio's event loop policy
     before, _installed = _installed, primitives
     try:

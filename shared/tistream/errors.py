@@ -128,7 +128,7 @@ class InvariantBroken(FatalError):
 
 
 class InvalidRequest(FatalError):
-    """The caller's fault. `extra` members are added to the RFC 9457 problem."""
+    """The caller made a mistake in the request. `extra` members are added to the RFC 9457 problem."""
 
     code = "bad-request"
     http_status = 400
@@ -160,7 +160,7 @@ class Forbidden(InvalidRequest):
 
 
 class AlreadyDiffers(InvalidRequest):
-    """The thing exists with other properties."""
+    """The object exists already, with other properties than the request asks for."""
 
     code = "already-differs"
     http_status = 409
@@ -188,14 +188,15 @@ class Superseded(InvalidRequest):
 
 
 class ClaimEnded(InvalidRequest):
-    """The work was claimed by another process since, or has ended: stop it."""
+    """This process no longer holds its claim: another process has claimed the work, or the work has ended. Stop the
+    work."""
 
     code = "claim-ended"
     http_status = 409
 
 
 class TargetNotAllowed(InvalidRequest):
-    """A restore may not write there: the text states why, and the way out."""
+    """The settings do not allow a restore to write to its target. The text states why, and what to do."""
 
     code = "target-not-allowed"
     http_status = 422
@@ -209,14 +210,14 @@ class Gone(InvalidRequest):
 
 
 class SourceRefused(InvalidRequest):
-    """The thing that a source names is not one that TiStream can read: the text states what it is, and the way out."""
+    """TiStream cannot read what a source names. The text states what it found there, and what to do."""
 
     code = "source-refused"
     http_status = 422
 
 
 class Undecodable(InvalidRequest):
-    """A row that no schema can decode blocks the request."""
+    """The request reaches a row that no schema can decode."""
 
     code = "undecodable-row"
     http_status = 422

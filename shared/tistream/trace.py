@@ -44,7 +44,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in a trace, from which it continues elsewhere, and its Unix time in ns."""
+    """A point in a trace at which another thread or process continues it, with its Unix time in ns."""
 
     context: Context
     at_ns: int
@@ -133,7 +133,7 @@ def now_ns() -> int:
 
 
 def here() -> Span:
-    """The current span; NOTHING if there is no current one."""
+    """The current span; NOTHING without one."""
     return _current.get()
 
 
@@ -160,8 +160,8 @@ def begin(
 
 @contextmanager
 def inside(span: Span) -> Iterator[Span]:
-    """Make `span` the current one for the body, also in threads that it hands work to. An exception marks the span as
-    failed."""
+    """Make `span` the current span of a `with` block, and of the work that the block hands to other threads. An
+    exception marks the span as failed."""
     token = _current.set(span)
     try:
         yield span

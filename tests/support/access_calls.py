@@ -23,7 +23,7 @@ QUERIES = {"ListRows": "ts=1", "RowHistory": f"key={_KEY}", "DiffTable": "from=1
 
 @dataclass(frozen=True)
 class Target:
-    """What the calls are about: names for the path parameters and members of bodies."""
+    """The resource that calls are aimed at: names for the path parameters, and members of bodies."""
 
     cluster: str
     tenant: str
@@ -53,14 +53,14 @@ class Target:
         return {**self.others, **own}[name]
 
     def grant(self, actions: list[str], scope: str) -> dict[str, Any]:
-        """For what is named down to `scope`."""
+        """A grant for the target's names down to the level `scope`."""
         names = (self.cluster, self.tenant, self.database, self.table)
         return {"actions": actions, **dict(zip(LEVELS[1:], names[: LEVELS.index(scope)], strict=False))}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One operation. `actions` and `scope` as it declares them."""
+    """One operation of the OpenAPI document. `actions` and `scope` are those that it declares."""
 
     name: str
     method: str
@@ -72,7 +72,7 @@ class Call:
     partly: bool
 
     def path(self, target: Target, **instead: str) -> str:
-        """With the names of the target, percent-encoded, or others as they are."""
+        """The path with the names of the target, percent-encoded, or with other names unchanged."""
         path = self.template
         for name in self.parameters:
             path = path.replace(f"{{{name}}}", instead.get(name) or quote(target.parameter(name), safe=""))
@@ -80,7 +80,7 @@ class Call:
         return path if query is None else f"{path}?{query}"
 
     def content(self, target: Target) -> bytes | None:
-        """A body that the call takes."""
+        """A request body that the call accepts."""
         if self.body is None:
             return None
         made = {name: _example(name, schema, target) for name, schema in self.body["properties"].items()}
@@ -120,7 +120,7 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
 
 
 def calls(document: Mapping[str, Any]) -> Iterator[Call]:
-    """Every operation that is not open to everybody."""
+    """Every operation that requires a token."""
     for template, operations in document["paths"].items():
         for method, operation in operations.items():
             if "operations" in operation["tags"]:
@@ -150,7 +150,7 @@ class Answer:
 
 
 def send(url: str, method: str, path: str, authorization: str | None, body: bytes | None = None) -> Answer:
-    """The path as it is: no client makes it nicer on the way."""
+    """Send a request with the path unchanged, because HTTP clients normalise paths."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     try:

@@ -33,7 +33,7 @@ SECRETS = {"mine": ("shop", "k_int"), "other": ("wide", "small")}
 
 
 class Recording:
-    """An object store, and every key and prefix that it was asked for."""
+    """An object store that records every key and prefix that is requested."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -50,7 +50,7 @@ class Recording:
 
 
 class Issuer:
-    """Signs JSON Web Tokens; its keys are in a file."""
+    """An OpenID Connect issuer that signs JSON Web Tokens; its keys are in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,7 +68,7 @@ class Issuer:
         return jwt.encode(made, self.key if key is None else key, algorithm=alg, headers={"kid": kid})
 
     def unsigned(self, grants: object) -> str:
-        """`alg: none`."""
+        """A JSON Web Token with `alg: none`."""
         told = [
             {"alg": "none", "typ": "JWT", "kid": "k1"},
             {"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "exp": int(time.time()) + 600, "tistream": grants},
@@ -79,7 +79,8 @@ class Issuer:
 
 @dataclass
 class Guarded:
-    """`api` wants tokens; `mine` and `other` are tenants, `elsewhere` has the other's name in another cluster."""
+    """A platform with authentication. `api` requires tokens; `mine` and `other` are tenants of one cluster, `elsewhere`
+    has the name of `other` in another cluster."""
 
     up: Platform
     api: Server
@@ -95,7 +96,7 @@ class Guarded:
         return self.api.url
 
     def token(self, *grants: dict[str, Any], expires_ms: int | None = None, label: str = "") -> str:
-        """A token that the API knows of."""
+        """Create a token that the API server knows."""
         token_id, secret = draw_token()
         kept = StoreToken(
             token_id=token_id,
@@ -115,14 +116,16 @@ class Guarded:
         return False
 
     def known(self, token: str) -> str:
-        """Wait until the API has heard of it, as it has once it knows one that was made later; as a header."""
+        """Wait until the API server has read the token, and return it as a header. The server has read it once it knows
+        a token that was created later."""
         probe = self.token(EVERYTHING.model_dump())
         eventually(lambda: send(self.url, "GET", "/metrics", f"Bearer {probe}").status == 200)
         return f"Bearer {token}"
 
 
 def start_guarded(up: Platform, issuer: Issuer, objects: Recording, clock: Clock = CLOCK, **settings: Any) -> Server:
-    """One more API server of the platform, which wants tokens; refusals come at once, unless said otherwise."""
+    """Start one more API server of the platform, with authentication. Rejections are not delayed, unless the caller
+    says so."""
     port = free_port()
     settings = {"refusals_per_second": 0, **settings}
     made = ApiSettings(
@@ -138,7 +141,7 @@ def start_guarded(up: Platform, issuer: Issuer, objects: Recording, clock: Clock
 
 @contextmanager
 def guarded(directory: Path, **settings: Any) -> Iterator[Guarded]:
-    """Both tenants are there, and can be read to their ends."""
+    """A platform with authentication whose tenants can be read to their ends."""
     cluster, tag = f"c{secrets.token_hex(6)}", secrets.token_hex(6)
     with platform(directory, ranges=1) as up:
         for name, set_name in (("mine", "everything"), ("other", "large")):

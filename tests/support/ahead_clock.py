@@ -20,6 +20,6 @@ class AheadClock(SystemClock):
         return int(super().monotonic_ms() * self._speed) + self._ahead_ms
 
     def advance(self, ms: int) -> None:
-        """So much time passes."""
+        """Move the clock forward."""
         assert ms >= 0
         self._ahead_ms += ms

@@ -26,7 +26,7 @@ ORDERS: dict[str, Callable[[Sequence[Delivery], int], Sequence[Delivery]]] = {
 
 @functools.cache
 def wanted(name: str) -> pl.DataFrame:
-    """The committed rows of a golden set."""
+    """The committed rows of a golden set, which the pool must have."""
     loaded = golden.load(name)
     return golden.committed_rows(loaded.name)
 
@@ -42,7 +42,7 @@ def spans(loaded: GoldenSet, count: int, seed: int) -> list[KeySpan]:
 
 
 def check(loaded: GoldenSet, order: str, tasks: int, seed: int, tick_share: float) -> None:
-    """Run the files in that order through so many tasks, and compare the pool."""
+    """Run the files in the given order through this number of tasks, and compare the pool with the oracle."""
     simulation = Simulation(loaded, spans(loaded, tasks, seed), seed)
     simulation.run(ORDERS[order](loaded.files, seed), tick_share=tick_share)
     assert simulation.progress_ts == loaded.end_ts

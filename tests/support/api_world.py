@@ -56,7 +56,7 @@ def start_api(world: World, **settings: int) -> Server:
 
 @contextmanager
 def platform(directory: Path, ranges: int) -> Iterator[Platform]:
-    """Started, ready, and stopped at the end."""
+    """A platform that is started, ready, and stopped at the end of the `with` block."""
     with running(directory, ranges) as world:
         port = free_port()
         settings = SchemaSettings(port=port, meta_url=world.meta.url)

@@ -1,4 +1,4 @@
-"""What each service answers and counts, asked of the real apps; none of their loops is started."""
+"""The routes and metrics of each service, read from the real apps. Their loops are not started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tistream_sorter.settings import SorterSettings
 
 @dataclass(frozen=True)
 class Surface:
-    """`metrics`: each name as Prometheus will store it (of a histogram its three)."""
+    """The routes and metrics of one service. `metrics`: each name as Prometheus stores it (a histogram has three)."""
 
     paths: frozenset[str]
     metrics: frozenset[str]
@@ -36,7 +36,7 @@ class Surface:
 
 
 class _NoSpark:
-    """Never asked to run anything."""
+    """A runner that is never used."""
 
     slots = 1
     alive = True
@@ -52,7 +52,7 @@ class _NoSpark:
 
 
 def apps(clock: Clock, **settings: Any) -> Mapping[str, Callable[[], FastAPI]]:
-    """What makes each service's app, with further settings that all of them have."""
+    """Functions that build each service's app, with further settings that all of them have."""
     objects = MemoryObjectStore()
     return {
         "api": lambda: build_api(ApiSettings(**settings), objects, clock),
@@ -74,7 +74,7 @@ def _surface(app: FastAPI) -> Surface:
 
 
 def _labels(registry: CollectorRegistry, names: set[str]) -> dict[str, frozenset[str]]:
-    """Labels are told by the collectors: a counter that has counted nothing yet shows none."""
+    """The labels of each metric, as its collector declares them: a counter that has counted nothing shows none."""
     found: dict[str, frozenset[str]] = {}
     for collector, own in registry._collector_to_names.items():
         declared = getattr(collector, "_labelnames", None)

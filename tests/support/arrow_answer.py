@@ -1,4 +1,4 @@
-"""Reading format=arrow and format=parquet as a consumer does, and saying it in NDJSON's words."""
+"""Reads format=arrow and format=parquet as a consumer does, and converts the events to those of NDJSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def arrow_batches(body: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def parquet_tables(body: bytes) -> tuple[list[pa.Table], Event]:
-    """The files of a tar archive, and what its `end.json` says. Raises tarfile.ReadError if it was cut."""
+    """The files of a tar archive, and the content of its `end.json`. Raises tarfile.ReadError if the archive was
+    cut."""
     tables, end = [], {}
     if len(body) % 512 or body[-1024:] != bytes(1024):
         raise tarfile.ReadError("cut")
@@ -46,7 +47,8 @@ def parquet_tables(body: bytes) -> tuple[list[pa.Table], Event]:
 
 
 def stream_end(body: bytes, form: str) -> Event:
-    """Where an answer in any format stands: `type`, `cursor` and, unless it is a `continue`, `resolved_ts`."""
+    """The position at the end of an answer in any format: `type`, `cursor` and, unless it is a `continue`,
+    `resolved_ts`."""
     if form == "ndjson":
         end: Event = json.loads(body.splitlines()[-1])
         return end
@@ -90,7 +92,7 @@ def parquet_events(body: bytes) -> list[Event]:
 
 
 def events_of(batch: pa.RecordBatch) -> list[tuple[int, Event]]:
-    """(seq, event) of a batch, worded as NDJSON words it."""
+    """The events of a batch as (seq, event in the form of NDJSON)."""
     metadata = batch.schema.metadata
     assert metadata[b"tistream.version"] == VERSION
     kind = metadata[b"tistream.type"].decode()

@@ -138,7 +138,7 @@ CHANGES: dict[str, tuple[str, str, Any, list[tuple[str, Any, Any]]]] = {
 
 
 class Encrypting(MemoryObjectStore):
-    """A store that can use keys of tenants."""
+    """An object store that accepts keys of tenants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class Encrypting(MemoryObjectStore):
 
 
 class Through(httpx.BaseTransport):
-    """To the meta server in this process."""
+    """An HTTP transport to the meta server in this process."""
 
     def __init__(self, meta: TestClient) -> None:
         self._meta = meta
@@ -188,7 +188,7 @@ class World:
         self.server.write(lambda: self.repository.activate(key, 42, spans or [WHOLE]))
 
     def beat(self) -> None:
-        """Both sorters tell what they hold."""
+        """Send a heartbeat of each sorter with the tasks that it holds."""
         for node, start in (("sorter-1", 1), ("sorter-2", 2)):
             self.sequence += 1
             held = [
@@ -200,7 +200,7 @@ class World:
             self.ask("POST", f"/upcall/v1/nodes/{node}/heartbeat", told | {"owner_rev": 0, "route_version": 0})
 
     def ready_to_change(self) -> None:
-        """All of CHANGES is possible."""
+        """Prepare the world so that every change in CHANGES is possible."""
         self.sorters()
         cuts = [b"", b"m", b"p", b"t", b"z", b""]
         self.tenant("acme", *[KeySpan(start, end) for start, end in itertools.pairwise(cuts)])
@@ -215,7 +215,7 @@ class World:
 
 
 def matches(found: Any, expected: Any) -> bool:
-    """Whether it is that; `...` is anything."""
+    """Whether a value equals the expected one, where `...` matches anything."""
     if expected is ...:
         return True
     if isinstance(expected, list | tuple) and isinstance(found, list):

@@ -31,7 +31,7 @@ RECORD = slice(9, 11)
 
 
 class DyingTaker(DyingMerger):
-    """Some jobs that take chunks die too."""
+    """A BaseTaker some of whose jobs die."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
         if self._fate.random() >= DEATHS:
@@ -42,7 +42,7 @@ class DyingTaker(DyingMerger):
 
 @dataclass
 class Open:
-    """A backfill: its plan, and the chunks that are still to be pushed."""
+    """An open backfill: its plan, and the chunks that were not pushed yet."""
 
     plan: ChunkPlan
     left: list[int] = field(default_factory=list)
@@ -102,7 +102,7 @@ class BackfillHistory(IndexHistory):
             self.take()
 
     def take(self) -> bool:
-        """One turn of the loop of the process that lives."""
+        """Run one step of the base taker of the live process."""
         if self.node is not self.world.node:
             self._taker()
         self.taker.open([Asked(self.upstream.tenant, one, old_values=False) for one in self.begun])
@@ -126,7 +126,7 @@ class BackfillHistory(IndexHistory):
         self.begun[backfill_id] = Open(plan, numbers)
 
     def push(self, backfill_id: str, number: int) -> None:
-        """A chunk as of a ts that the log has reached, or will; sometimes below the plan's min_ts."""
+        """Push a chunk as of a ts that the log has reached or will reach; sometimes below the plan's min_ts."""
         plan, luck = self.begun[backfill_id].plan, self.luck
         now_ts = max([plan.min_ts, *(task.durable.flushed_ts for task in self.world.node.tasks())])
         says = luck.choice([plan.min_ts, luck.randint(plan.min_ts, now_ts), now_ts, now_ts + from_physical_ms(100)])
@@ -153,7 +153,7 @@ class BackfillHistory(IndexHistory):
     # -- what must be true --------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Until nothing is left to do; one more backfill of every table is taken whole."""
+        """Continue until no work is left; one more backfill of every table is then applied completely."""
         self.begin_whole()
         for _ in range(300):
             self.world.tick()
@@ -178,7 +178,7 @@ class BackfillHistory(IndexHistory):
             self.push(f"b{self.number}", number)
 
     def bases(self) -> Cover:
-        """Of the whole tenant."""
+        """The bases of the whole tenant."""
         return laid_over((), (base for one in self.covers() for base in clipped(one.log.view.cover, one.span)))
 
     def compare(self) -> None:

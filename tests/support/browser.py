@@ -44,7 +44,8 @@ CONTRASTS = """() => {
 
 @dataclass
 class Sight:
-    """One tab on one platform, and what it met: errors of scripts, refusals of the page's policy, foreign requests."""
+    """One browser tab on one platform, and the problems that it met: errors of scripts, violations of the page's
+    policy, foreign requests."""
 
     page: Any
     url: str
@@ -65,14 +66,14 @@ class Sight:
             self.troubles.append(f"foreign: {request.url}")
 
     def open(self, path: str = "") -> Any:
-        """Go to a view, `#/tenants` say; the page."""
+        """Navigate to a view, such as `#/tenants`, and return the page."""
         self.page.goto(f"{self.url}/console/{path}")
         return self.page
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser; where none can be had the test is told as not run."""
+    """A browser. The test is reported as not run if no browser can be installed."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
@@ -94,7 +95,7 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def sight(browser: Any, url: str, *, scheme: str = "light", **options: Any) -> Iterator[Sight]:
-    """A new tab with nothing remembered. Whatever it met that it should not have fails at its end."""
+    """A new tab without stored state. The test fails at its end if the tab has met a problem."""
     size = options.pop("viewport", {"width": WIDTH, "height": HEIGHT})
     context = browser.new_context(viewport=size, color_scheme=scheme, locale="en-US", **options)
     try:
@@ -122,5 +123,6 @@ def answered(page: Any, script: str) -> Any:
 
 
 def until(page: Any, script: str) -> None:
-    """Wait for it. Playwright's own wait evaluates text inside the page, which the page's policy refuses."""
+    """Wait until a condition holds. Playwright's own wait evaluates text inside the page, which the page's policy
+    refuses."""
     eventually(lambda: answered(page, script))

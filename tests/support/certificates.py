@@ -21,7 +21,7 @@ def make(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 class Authority:
-    """Who signs certificates; its own is in `file`."""
+    """A certificate authority; its own certificate is in `file`."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory, self._name = directory, name
@@ -30,7 +30,7 @@ class Authority:
         self.file, _ = _written(directory, name, certificate, self._key)
 
     def sign(self, name: str, *, address: str = "127.0.0.1", expired: bool = False) -> Certificates:
-        """A certificate for both sides of a connection."""
+        """Issue a certificate for both sides of a connection."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _signed(name, key, self._name, self._key, address=address, expired=expired)
         return Certificates(self, *_written(self._directory, name, certificate, key))
@@ -38,20 +38,20 @@ class Authority:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Of one process, or of all."""
+    """The certificate files of one process, or of all processes."""
 
     authority: Authority
     cert_file: Path
     key_file: Path
 
     def client_context(self) -> ssl.SSLContext:
-        """For calls: trusts the authority, and shows the certificate."""
+        """The TLS context for calls: it trusts the authority, and presents the certificate."""
         context = ssl.create_default_context(cafile=self.authority.file)
         context.load_cert_chain(self.cert_file, self.key_file)
         return context
 
     def trusting_context(self) -> ssl.SSLContext:
-        """For calls that show none."""
+        """The TLS context for calls without a client certificate."""
         return ssl.create_default_context(cafile=self.authority.file)
 
 

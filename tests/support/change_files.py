@@ -140,12 +140,12 @@ def with_metadata(data: bytes, **changes: str | None) -> bytes:
 
 
 def truncated(data: bytes, keep: float = 0.5) -> bytes:
-    """The file's first part only: an upload that was cut."""
+    """The first part of the file, as an upload that was cut off leaves it."""
     return data[: int(len(data) * keep)]
 
 
 def flipped(data: bytes, at: int) -> bytes:
-    """One bit flipped."""
+    """The file with one bit flipped."""
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 
 

@@ -21,7 +21,7 @@ from tistream.service.settings import ServiceSettings
 
 @dataclass(frozen=True)
 class Sent:
-    """A span as it came. Times are in ns of Unix time; `links` are (trace, span)."""
+    """A span as the collector received it. Times are in ns of Unix time; `links` are (trace, span)."""
 
     service: str
     node: str
@@ -71,7 +71,7 @@ class Collector:
         return self.status
 
     def spans(self, wanted: Callable[[Sent], bool] = lambda _: True) -> list[Sent]:
-        """In the order in which they began."""
+        """The received spans in the order in which they began."""
         with self._lock:
             return sorted(filter(wanted, self._spans), key=lambda span: span.began_ns)
 
@@ -113,7 +113,7 @@ def _value(value: Any) -> Any:
 
 @contextmanager
 def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
-    """A collector that is there meanwhile; with `tls` over https."""
+    """A collector that runs during the `with` block; with `tls` over https."""
     collector = Collector()
     collector.release()
 
@@ -150,7 +150,7 @@ def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
 
 @contextmanager
 def traced(url: str, **settings: Any) -> Iterator[None]:
-    """Spans of this process go there meanwhile."""
+    """Send spans of this process to the collector during the `with` block."""
     begin_traces(ServiceSettings(node_id="node-7", traces_url=url, **settings))
     try:
         yield

@@ -44,7 +44,7 @@ class CommittedTask:
         self.flushed_ts = flushed_ts
 
     def rewrite_live(self, rows: Sequence[Row]) -> None:
-        """Commit one segment with these rows in the place of all that are live, which are deleted."""
+        """Replace all live segments by one segment with these rows, and delete them."""
         before, self.live = self.live, [self._written(rows)]
         self._commit(KIND_CHECKPOINT, self.flushed_ts, self.flushed_ts, ())
         for segment in before:
@@ -59,7 +59,7 @@ class CommittedTask:
         return segment
 
     def status(self, progress_ts: int | None = None, **changes: Any) -> TaskStatus:
-        """What its sorter says of it."""
+        """The status that the task's sorter would report."""
         told: dict[str, Any] = {
             "cluster_id": self.tenant.cluster_id,
             "tenant_id": self.tenant.tenant_id,
@@ -80,12 +80,12 @@ class CommittedTask:
         return TaskStatus(**{**told, **changes})
 
     def seal(self, *heirs: CommittedTask) -> None:
-        """The last manifest: it names the tasks that carry on."""
+        """Commit the last manifest, which names the child tasks."""
         children = tuple((heir.task_id, heir.span) for heir in heirs)
         self._commit(KIND_SEAL, self.flushed_ts, self.flushed_ts, (), children)
 
     def inherit(self, *parents: CommittedTask) -> None:
-        """The first manifest of a task that carries on sealed ones."""
+        """Commit the first manifest of a task that continues sealed tasks."""
         self.flushed_ts = parents[0].flushed_ts
         self.live = list({segment.key: segment for parent in parents for segment in parent.live}.values())
         self._commit(KIND_CHECKPOINT, self.flushed_ts, self.flushed_ts, ())

@@ -51,11 +51,9 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 def whole_scan(loaded: GoldenSet, store_id: int, ts: int) -> Delivery:
-    """A new chain of `store_id` that says everything again: one region over all keys, scanned from the snapshot.
-
-    Every committed change comes as COMMITTED, so that whatever a quarantine swallowed is there, and everything else
-    is there for a second time.
-    """
+    """A new chain of `store_id` that restates everything: one region over all keys, scanned from the snapshot. Every
+    committed change is a COMMITTED row, so that changes lost in a quarantine arrive, and all others arrive a second
+    time."""
     rows = solve([file.data for file in loaded.files], loaded.snapshot_ts, keep_index_keys=True).rows
     place = {"type": 4, "region_id": SCAN_REGION, "region_version": SCAN_VERSION, "log_index": 0}
     changes: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
 
 class Fault(Enum):
-    """What befalls one conditional write."""
+    """The way in which one conditional write fails."""
 
     NONE = "none"
     REFUSED = "refused"  # did not happen, and the writer knows
@@ -29,7 +29,7 @@ class FaultyObjectStore:
         self.delayed: list[tuple[str, bytes, str | None]] = []
 
     def deliver(self) -> None:
-        """Let every delayed write reach the store."""
+        """Execute every delayed write."""
         delayed, self.delayed = self.delayed, []
         for key, body, version in delayed:
             try:

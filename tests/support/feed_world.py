@@ -1,4 +1,4 @@
-"""A sorter's end of the wire, a tenant's feed to it, and what a store's feed hands on."""
+"""The sorter that receives a tenant's feed, and the feed of one store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tistream_dispatcher.delivery.delivery import Resync
 from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.pacing import PollSettings
-from tistream_dispatcher.stores.read_ahead import Room
+from tistream_dispatcher.stores.read_ahead import ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed
 from tistream_dispatcher.tenant.share import Share
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 
 class Sorter:
-    """The far end of the wire: one task that takes whatever it is sent, unless it is busy."""
+    """A sorter with one task that accepts whatever it is sent, unless it is busy."""
 
     def __init__(self, *, busy: bool = False, durable: bool = False) -> None:
         self.busy = busy
@@ -60,7 +60,7 @@ class Sorter:
         return httpx.Response(200, content=TaskList(node_id="s", tasks=[status]).model_dump_json().encode())
 
 
-def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: Room) -> TenantFeed:
+def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: ByteBudget) -> TenantFeed:
     """Of one tenant with one task, which `sorter` has; `room` as TenantFeed has it."""
     feed = TenantFeed(
         TinyTenant.tenant,
@@ -82,7 +82,7 @@ def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: Ro
 
 
 def handed_on(store: StoreFeed) -> list[int]:
-    """Take all that is next, one by one; their ts."""
+    """Take all files that the feed hands on; returns their ts."""
     out = []
     while (found := store.next_file()) is not None:
         store.take(found[0])

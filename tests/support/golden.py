@@ -35,7 +35,7 @@ class Delivery:
 
     @property
     def store_and_ts(self) -> tuple[int, int]:
-        """Of a change file: its store and its ts."""
+        """The store and the ts of a change file."""
         parsed = layout.parse_change_file(self.key)
         assert parsed is not None, self.key
         return parsed[1], parsed[2]
@@ -64,7 +64,7 @@ class GoldenSet:
 
     @property
     def stores(self) -> list[int]:
-        """The store ids."""
+        """The ids of the stores."""
         return sorted({file.store_and_ts[0] for file in self.files})
 
     def expected(self, what: str) -> Any:
@@ -110,7 +110,7 @@ def committed_rows(name: str) -> pl.DataFrame:
 
 @functools.cache
 def load_as(name: str, cluster_id: str, tenant_id: str) -> GoldenSet:
-    """The same changes under another name."""
+    """The same changes under another cluster and tenant."""
     base = load(name)
     tenant = TenantKey(cluster_id, tenant_id)
     files = tuple(
@@ -145,7 +145,7 @@ def shuffled_across_stores(files: Sequence[Delivery], seed: int) -> list[Deliver
 
 
 def shuffled(files: Sequence[Delivery], seed: int) -> list[Delivery]:
-    """Any order at all: also the files of one store arrive out of order."""
+    """The files in any order: files of one store may arrive out of order too."""
     order = list(files)
     random.Random(seed).shuffle(order)
     return retimed(order, files)
@@ -164,7 +164,7 @@ def duplicated(files: Sequence[Delivery], seed: int, share: float = 0.3) -> list
 
 
 def delayed(files: Sequence[Delivery], key: str, by_ms: float) -> list[Delivery]:
-    """One file comes late, after later files of its store."""
+    """The set with one file that arrives late, after later files of its store."""
     moved = [replace(f, at_ms=f.at_ms + by_ms) if f.key == key else f for f in files]
     return sorted(moved, key=lambda file: file.at_ms)
 
@@ -209,7 +209,7 @@ def _http() -> httpx.Client:
 
 
 def announce(url: str, delivery: Delivery) -> None:
-    """Tell the platform. A lost announcement costs latency only, so no answer is no error here."""
+    """Announce a file to the platform. A lost announcement costs latency only, so a missing answer is no error."""
     parsed = layout.parse_change_file(delivery.key)
     if parsed is None:
         return

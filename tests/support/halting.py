@@ -1,4 +1,4 @@
-"""Processes that hang: stopped by a signal, and nothing of them runs any more."""
+"""Stops processes by a signal, so that none of their threads runs any more."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Server:
 
 
 def never_superseded() -> None:
-    """In place of a process's end: here it would be the test's own."""
+    """A stand-in for the end of a process, which would end the test here."""
     raise AssertionError("superseded by another process of the same name")
 
 
@@ -155,7 +155,7 @@ class SorterProcess:
                 assert loop.stop(PATIENCE_S)
 
     def stop(self) -> None:
-        """Ends; whatever was in memory is gone."""
+        """End the process; its memory is lost."""
         for loop in self._loops:
             assert loop.stop(PATIENCE_S)
         self.server.stop()
@@ -243,7 +243,7 @@ class World:
         eventually(lambda: all(server.owned().heard._heard_ms.get(name, 0) > since_ms for name in names))
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
-        """A lost announcement costs latency only."""
+        """Announce a file; a lost announcement costs latency only."""
         with suppress(TiStreamError):
             self.client.notify(
                 Notification(
@@ -255,7 +255,7 @@ class World:
         return self.http.get(f"{self.sorter.server.url}/v1/tasks", TaskList)
 
     def stores(self, name: str = "") -> StoreList:
-        """What a dispatcher tells, or all of them together."""
+        """The store statuses of one dispatcher, or of all."""
         names = [name] if name else sorted(self.dispatchers)
         lists = [self.http.get(f"{self.dispatchers[one].url}/v1/stores", StoreList) for one in names]
         return StoreList(
@@ -265,7 +265,7 @@ class World:
         )
 
     def readers(self) -> dict[int, list[str]]:
-        """{store: the dispatchers that read it}."""
+        """For each store, the dispatchers that read it."""
         found: dict[int, list[str]] = {}
         for name in sorted(self.dispatchers):
             for store in self.stores(name).stores:
@@ -273,7 +273,7 @@ class World:
         return found
 
     def progress_ts(self, tenant: TenantKey) -> int:
-        """The least of the tenant's tasks; 0 while they are not all held."""
+        """The lowest progress_ts of the tenant's tasks; 0 until all of them are held."""
         tasks = [task for task in self.tasks().tasks if task.tenant_id == tenant.tenant_id]
         assert [task.stopped for task in tasks if task.stopped] == []
         return min((task.progress_ts for task in tasks), default=0) if len(tasks) == self._ranges else 0
@@ -288,7 +288,7 @@ class World:
 
 @contextmanager
 def running(directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS) -> Iterator[World]:
-    """A world that is stopped at the end."""
+    """A running World, which is stopped at the end of the `with` block."""
     world = World(directory, ranges, lease_ms, lost_ms)
     try:
         yield world

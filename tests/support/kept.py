@@ -16,17 +16,17 @@ BUILDING_SECONDS = 1800
 
 
 class NotHad(Exception):
-    """It is not there, and cannot be had here: why."""
+    """The reason why a program is missing and cannot be installed here."""
 
 
 def folder() -> Path:
-    """Where built programs are kept."""
+    """The directory in which built programs are kept."""
     return Path.home() / ".cache" / "tistream-tests" / "bin"
 
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Of several test processes one makes what bears that name, and the others wait for it."""
+    """A lock by name: one of several test processes builds a program, and the others wait."""
     folder().mkdir(parents=True, exist_ok=True)
     with (folder() / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -34,7 +34,7 @@ def alone(name: str) -> Iterator[None]:
 
 
 def built(package: str, name: str) -> str:
-    """A program that `go install PACKAGE` makes, kept as `name`. Raises NotHad."""
+    """The path of a program that `go install PACKAGE` builds, kept as `name`. Raises NotHad."""
     target = folder() / name
     if target.exists():
         return str(target)
@@ -95,7 +95,7 @@ def _build(go: str, package: str, target: Path) -> None:
 
 
 def docker_answers() -> bool:
-    """Whether there is an engine."""
+    """Whether a Docker engine is available."""
     docker = shutil.which("docker")
     if docker is None:
         return False

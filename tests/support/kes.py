@@ -49,12 +49,12 @@ class Kes:
 
     @property
     def endpoint(self) -> str:
-        """For clients, who show a certificate."""
+        """The URL for clients, which must present a certificate."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a MinIO server needs that is to use it."""
+        """The environment variables of a MinIO server that uses this KES."""
         return {
             "MINIO_KMS_KES_ENDPOINT": self.endpoint,
             "MINIO_KMS_KES_CERT_FILE": str(self._path("client.crt")),
@@ -86,7 +86,7 @@ class Kes:
         return self
 
     def stop(self) -> None:
-        """As an operator would."""
+        """Stop the server in an orderly way."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
@@ -95,28 +95,28 @@ class Kes:
     # -- keys ------------------------------------------------------------------------------------------------------
 
     def create(self, name: str) -> str:
-        """A new key; its name."""
+        """Create a key; returns its name."""
         assert self._makes(name)
         return name
 
     def take(self, name: str) -> None:
-        """The key is not there any more, once this returns."""
+        """Delete a key. Once this returns, the key cannot be used."""
         os.rename(self._keys / name, self._path("taken") / name)
         eventually(lambda: not self._usable(name))
 
     def give_back(self, name: str) -> None:
-        """It is there again."""
+        """Restore a deleted key."""
         os.rename(self._path("taken") / name, self._keys / name)
         eventually(lambda: self._usable(name))
 
     def deny(self, name: str) -> None:
-        """The key is there, and MinIO may not use it."""
+        """Deny MinIO the use of a key that exists."""
         self._denied.add(name)
         self._reload()
         eventually(lambda: not self._usable(name))
 
     def allow(self, name: str) -> None:
-        """It may again."""
+        """Allow MinIO the use of a key again."""
         self._denied.discard(name)
         self._reload()
         eventually(lambda: self._usable(name))
@@ -131,7 +131,7 @@ class Kes:
         return self.directory / name
 
     def _makes(self, name: str) -> bool:
-        """Whether there is such a key now."""
+        """Create the key, unless it exists. Returns whether it exists now."""
         try:
             answer = self._asked("create", name)
         except httpx.TransportError:
@@ -145,7 +145,7 @@ class Kes:
         return answer.status_code == httpx.codes.OK
 
     def _asked(self, what: str, name: str, content: bytes | None = None) -> httpx.Response:
-        """As MinIO asks."""
+        """Send a request as MinIO does."""
         tls = ssl.create_default_context(cafile=str(self._path("server.crt")))
         tls.load_cert_chain(self._path("client.crt"), self._path("client.key"))
         with httpx.Client(verify=tls, trust_env=False, timeout=PATIENCE_S) as http:
@@ -159,7 +159,7 @@ class Kes:
         eventually(lambda: b"completed" in self._path("kes.log").read_bytes()[told:])
 
     def _configure(self) -> None:
-        """JSON is YAML."""
+        """Write the configuration. JSON is valid YAML."""
         used = ("generate", "decrypt")
         policy = {
             "allow": [
@@ -210,7 +210,7 @@ class Kes:
 
 @contextmanager
 def running(directory: Path) -> Iterator[Kes]:
-    """One for as long as it is wanted; where none can be had the test is not run, and says so."""
+    """A KES server for a `with` block. The test is reported as not run if it cannot be installed."""
     server = Kes(directory)
     try:
         server.start()

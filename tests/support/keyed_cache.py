@@ -12,7 +12,7 @@ from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backends.tenant_keys import TenantKeys
-from tistream_api.read.group_cache import GroupCache, Keeping
+from tistream_api.read.group_cache import CacheExpiry, GroupCache
 from tistream_api.read.plan import GroupRef
 
 KEYED, PLAIN = TenantKey("7", "keyed"), TenantKey("7", "plain")
@@ -44,4 +44,4 @@ def group_of(objects: Locked, tenant: TenantKey) -> GroupRef:
 def cache_of(objects: Locked, clock: ManualClock) -> GroupCache:
     keys = TenantKeys()
     keys.tell({KEYED: "k", PLAIN: None})
-    return GroupCache(objects, 64 << 20, Keeping(keys, KEEP_MS, clock))
+    return GroupCache(objects, 64 << 20, CacheExpiry(keys, KEEP_MS, clock))

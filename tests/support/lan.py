@@ -18,7 +18,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 class NoNamespaces(Exception):
-    """They cannot be made here: why."""
+    """The reason why network namespaces cannot be created here."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Lan:
             raise NoNamespaces(f"{error}: {getattr(error, 'stderr', '')}") from error
 
     def join(self, name: str) -> str:
-        """A new member; its address."""
+        """Add a member; returns its address."""
         number = len(self.addresses) + 1
         address, gateway = f"10.77.{number}.2", f"10.77.{number}.1"
         space, wire = self.space(name), f"wire{number}"
@@ -54,16 +54,16 @@ class Lan:
         return address
 
     def space(self, name: str) -> str:
-        """The namespace's name."""
+        """The name of a member's namespace."""
         return f"{self.prefix}-{name}"
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
-        """`argv`, as that member."""
+        """The command line that runs `argv` as the member."""
         return ["ip", "netns", "exec", self.space(name), *argv]
 
     @contextlib.contextmanager
     def within(self, name: str) -> Iterator[None]:
-        """Sockets that this thread opens meanwhile are that member's."""
+        """Open sockets of this thread in the member's namespace during the `with` block."""
         libc = ctypes.CDLL(None, use_errno=True)
         own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         theirs = os.open(f"/run/netns/{self.space(name)}", os.O_RDONLY)
@@ -77,7 +77,7 @@ class Lan:
 
     @contextlib.contextmanager
     def cut(self, one: str, other: str) -> Iterator[None]:
-        """Nothing passes between the two, either way."""
+        """Drop all packets between two members, in both directions, during the `with` block."""
         for here, there in ((one, other), (other, one)):
             self._rule("add", here, there)
         try:

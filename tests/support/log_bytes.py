@@ -43,7 +43,7 @@ def index_key(table_id: int, tail: bytes) -> bytes:
 
 
 def framed(entries: Sequence[Entry]) -> bytes:
-    """The plain bytes of a slice."""
+    """Encode entries as the unpacked bytes of a slice of a log backup."""
     out = bytearray()
     for key, ts, value in entries:
         versioned = memcomparable.joined(key, ts)

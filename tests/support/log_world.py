@@ -19,7 +19,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.tenant_schema import TenantSchema
 
 TENANT = TenantKey("1", "small")
@@ -67,7 +67,7 @@ def truncate(ts: int) -> list[Row]:
 class Node:
     """One incarnation of the registry. `clock` is the test's, in ms."""
 
-    def __init__(self, objects: ObjectStore, clock: list[int], keeping: Keeping, nonce: str = "n") -> None:
+    def __init__(self, objects: ObjectStore, clock: list[int], keeping: LogKeepingRules, nonce: str = "n") -> None:
         self.schema = TenantSchema(TENANT)
         self.durable = DurableLog(objects, TENANT, nonce, lambda _seconds: None)
         self.follower = SchemaFollower(objects, self.schema, self.durable, FooterCache(), keeping, lambda: clock[0])
@@ -102,7 +102,7 @@ def whole(task: CommittedTask, objects: MemoryObjectStore) -> Node:
         if not info.key.startswith("schema/"):
             own.put(info.key, objects.get(info.key))
     put_snapshot(own)  # the registry that was first has deleted it
-    node = Node(own, [0], Keeping(base_objects=1 << 30, quiet_segments=1 << 30))
+    node = Node(own, [0], LogKeepingRules(base_objects=1 << 30, quiet_segments=1 << 30))
     # It reads what no registry could read any more: the pool of these tests never deletes rows.
     node.follower._from_where = node.follower._resolved_ts  # type: ignore[method-assign]
     node.step()

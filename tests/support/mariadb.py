@@ -69,11 +69,11 @@ class MariaDb:
 
     @property
     def url(self) -> str:
-        """For the meta server."""
+        """The database URL for the meta server."""
         return self.url_of("tistream")
 
     def url_of(self, database: str) -> str:
-        """For the meta server, of one of its databases."""
+        """The URL of one of the databases, for the meta server."""
         return f"mysql+pymysql://tistream:secret@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:
@@ -133,11 +133,11 @@ class MariaDb:
         return kept.NotHad(said[-2_000:]) if self._in_container else RuntimeError(f"MariaDB: {said[-2_000:]}")
 
     def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
-        """As root. Nothing is committed of itself."""
+        """Connect as root, without autocommit."""
         return pymysql.connect(unix_socket=f"{self.directory}/mysql.sock", user="root", database=database)
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """One statement, as root."""
+        """Run one statement as root."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql)
             connection.commit()
@@ -166,7 +166,7 @@ class MariaDb:
 
     @contextlib.contextmanager
     def hanging(self) -> Iterator[None]:
-        """It accepts connections, as its machine does, and answers nothing."""
+        """Run a `with` block during which the server accepts connections and answers nothing."""
         assert self._process is not None
         pid = self._process.pid
         if self._in_container:
@@ -185,7 +185,7 @@ class MariaDb:
         subprocess.run(["docker", verb, container(self.port)], capture_output=True, check=True)
 
     def stop(self) -> None:
-        """As an operator would."""
+        """Stop the server in an orderly way."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
@@ -196,7 +196,7 @@ class MariaDb:
 
 @contextlib.contextmanager
 def running(directory: Path, options: tuple[str, ...] = ()) -> Iterator[MariaDb]:
-    """One for as long as it is wanted; where none can be had the test is not run, and says so."""
+    """A MariaDB server for a `with` block. The test is reported as not run if it cannot be installed."""
     server = MariaDb(directory, options=options)
     try:
         server.start()

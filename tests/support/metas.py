@@ -30,7 +30,7 @@ LOST_MS = 100_000  # the same: time passes on `Metas.clock`
 
 
 class Metas:
-    """So many meta servers over real HTTP."""
+    """Several meta servers over real HTTP, on one database."""
 
     def __init__(self, url: str, count: int, **settings: int) -> None:
         self.url, self.settings = url, settings
@@ -80,12 +80,12 @@ class Metas:
             connection.execute(text("UPDATE owner SET lease_until_ms = 0"))
 
     def turn(self, *numbers: int) -> None:
-        """Those, or all, look at the lease, as a loop of theirs does at each sixth of it."""
+        """Let some meta servers, or all, renew or take the lease, as their loop does at each sixth of it."""
         for number in numbers or list(self.servers):
             self.server(number).hold_lease()
 
     def owner(self) -> int:
-        """The one owner, once there is one and everybody is ready."""
+        """Wait until there is one owner and all servers are ready; returns the owner."""
         eventually(lambda: len(self.owners()) == 1)
         eventually(lambda: all(self.ready(number) for number in self.servers))
         return self.owners()[0]
@@ -94,7 +94,7 @@ class Metas:
         return httpx.get(f"{self.servers[number].url}/readyz", timeout=PATIENCE_S).status_code == 200
 
     def client(self, *numbers: int) -> MetaClient:
-        """Of those, or of all."""
+        """A client of some meta servers, or of all."""
         return MetaClient(
             self.http, ",".join(f"http://127.0.0.1:{self.ports[n]}" for n in numbers or range(len(self.ports)))
         )

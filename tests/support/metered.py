@@ -51,13 +51,13 @@ class Metered:
         return sum(info.size for info in self.bucket.list_after(prefix) if wanted(info.key))
 
     def in_bucket(self, tenant: TenantKey) -> tuple[int, int]:
-        """Bytes of change files, and of the pool."""
+        """The bytes of change files and of the pool in the bucket."""
         pushed = self.sizes(layout.push_prefix(tenant), layout.parse_change_file)
         pool = self.sizes("committed/", lambda key: layout.tenant_of(key) == tenant and layout.epoch_of(key))
         return pushed, pool
 
     def in_access_log(self, tenant: TenantKey) -> tuple[int, int]:
-        """Bytes and rows of what the API servers have answered."""
+        """Bytes and rows of all answers, according to the access logs of the API servers."""
         lines = [
             json.loads(line)
             for file in self.services.logs.glob("api*.log")
@@ -68,7 +68,7 @@ class Metered:
         return sum(line["bytes"] for line in mine), sum(line["rows"] for line in mine)
 
     def on_the_wire(self, tenant: TenantKey) -> dict[str, int]:
-        """Requests that the store was sent, by kind."""
+        """The number of requests sent to the store, by kind."""
         found = Counter(kind_of(one) for one in list(self.wire.requests) if tenant_of(one) == tenant)
         return {kind: count for kind, count in found.items() if count}
 
@@ -127,7 +127,7 @@ def pull_all(metered: Metered, loaded: GoldenSet, name: str, until_ts: int) -> t
 
 
 def agree(metered: Metered, tenant: TenantKey) -> dict[str, Any]:
-    """Until bytes and rows are what bucket and access log say; the usage."""
+    """Wait until the usage agrees with bucket and access log; returns the usage."""
 
     def check() -> bool:
         found = metered.usage(tenant)

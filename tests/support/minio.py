@@ -86,7 +86,7 @@ class Minio:
 
     @property
     def endpoint(self) -> str:
-        """For clients."""
+        """The URL for clients."""
         return f"{'https' if self.guarded else 'http'}://127.0.0.1:{self.port}"
 
     @property
@@ -96,17 +96,17 @@ class Minio:
 
     @property
     def data(self) -> Path:
-        """Where its disk is."""
+        """The directory of its data."""
         return self.directory / "data"
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a process needs that opens `url`."""
+        """The environment variables of a process that opens `url`."""
         keys = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
         return keys | ({"AWS_CA_BUNDLE": str(self.certificate)} if self.guarded else {})
 
     def url(self, bucket: str, prefix: str = "") -> str:
-        """For `open_objects`."""
+        """The URL for `open_objects`."""
         return f"s3://{bucket}/{prefix}?endpoint={self.endpoint}&region={REGION}"
 
     def store(self, bucket: str, prefix: str = "", **options: Any) -> S3ObjectStore:
@@ -117,7 +117,7 @@ class Minio:
         return S3ObjectStore(bucket, prefix, region=REGION, **options)
 
     def client(self) -> Any:
-        """boto3's, for what the platform does not do."""
+        """A boto3 client, for calls that the platform does not make."""
         return boto3.client("s3", **self.client_options)
 
     @property
@@ -190,7 +190,7 @@ class Minio:
         return True
 
     def stop(self) -> None:
-        """As an operator would."""
+        """Stop the server in an orderly way."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
@@ -206,7 +206,7 @@ class Minio:
 
 @contextmanager
 def running(directory: Path, **options: Any) -> Iterator[Minio]:
-    """One for as long as it is wanted; where none can be had the test is not run, and says so."""
+    """A MinIO server for a `with` block. The test is reported as not run if it cannot be installed."""
     server = Minio(directory, **options)
     try:
         server.start()

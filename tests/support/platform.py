@@ -39,7 +39,7 @@ STOP_SECONDS = PATIENCE_S
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """A port on which no process listened a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -55,7 +55,7 @@ class Process:
 
     @property
     def port(self) -> int:
-        """Where a service listens; 0 once it is gone."""
+        """The port on which the service listens; 0 once it has ended."""
         try:
             environ = Path(f"/proc/{self.pid}/environ").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
@@ -125,12 +125,12 @@ class Platform:
 
     @property
     def objects(self) -> Path:
-        """The bucket."""
+        """The directory that is the platform's object store."""
         return self.data_dir / "objects"
 
     @property
     def logs(self) -> Path:
-        """Where the services log."""
+        """The directory of the services' logs."""
         return self.data_dir / "logs"
 
     def start(self) -> Platform:
@@ -140,7 +140,7 @@ class Platform:
         return self
 
     def launch(self) -> None:
-        """Start `tistream up`; do not wait."""
+        """Start `tistream up` without waiting for it."""
         assert self._up is None or self._up.poll() is not None, "runs already"
         self._runs += 1
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -260,13 +260,13 @@ class Platform:
             assert rest == "", f"more than the ready line on stdout: {rest!r}"
 
     def close(self) -> None:
-        """Whatever happened: no process is left."""
+        """Kill every process that is left, whatever has happened."""
         for process in self.alive():
             _kill(process.pid)
         self.wait_gone(5)
 
     def within(self) -> contextlib.AbstractContextManager[None]:
-        """Where its clients are."""
+        """A context in which the caller is in the network where the platform's clients are; here it changes nothing."""
         return contextlib.nullcontext()
 
     # --- using it --------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Platform:
         return httpx.Client(trust_env=False, timeout=timeout)
 
     def user_environ(self) -> dict[str, str]:
-        """What a user's commands need besides."""
+        """Further environment variables for a user's commands."""
         return {}
 
     def create_tenant(self, tenant: TenantKey) -> Consumer:
@@ -307,7 +307,7 @@ class Platform:
         return {"authorization": f"Bearer {token}"}
 
     def log_text(self) -> str:
-        """Everything that was logged."""
+        """The text of all logs."""
         files = [*sorted(self.logs.glob("*")), *sorted(self.data_dir.glob("up-*.stderr"))]
         return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 

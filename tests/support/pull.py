@@ -19,7 +19,8 @@ PROBLEM = "application/problem+json"
 
 
 class Refused(Exception):
-    """An answer other than 200: `status` and the RFC 9457 `problem`; `retry_after` seconds, if it says so."""
+    """An answer other than 200: its `status` and its RFC 9457 `problem`. `retry_after` is in seconds, if the answer
+    states it."""
 
     def __init__(self, status: int, problem: dict[str, Any], retry_after: float | None) -> None:
         super().__init__(f"{status} {problem}")
@@ -37,13 +38,13 @@ class Page:
 
     @property
     def cursor(self) -> str:
-        """Resumes exactly after this page."""
+        """The cursor that resumes after this page."""
         cursor: str = self.end["cursor"]
         return cursor
 
     @property
     def resolved_ts(self) -> int | None:
-        """None inside a transaction that is larger than the page."""
+        """The resolved_ts of the page; None if it ends inside a transaction."""
         return int(self.end["resolved_ts"]) if self.end["type"] == "resolved" else None
 
 

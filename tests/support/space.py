@@ -84,7 +84,7 @@ class Space:
 
 
 def samples(seconds: int, every_s: int, keep_ms: int | None, grace_ms: int = 600_000) -> Iterator[Sample]:
-    """One each `every_s`."""
+    """Take one sample each `every_s` seconds."""
     space = Space(keep_ms, grace_ms)
     for _ in range(seconds):
         space.second()

@@ -35,7 +35,7 @@ from tistream_api.request.params import PullParams
 from tistream_api.tenant.tenant_view import TenantView
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.tenant_schema import TenantSchema
 
 Event = dict[str, Any]
@@ -53,7 +53,7 @@ class Readers:
         tenant = upstream.tenant
         self.schema = TenantSchema(tenant)
         durable = DurableLog(world.objects, tenant, "aa", lambda _seconds: None)
-        keeping = Keeping(quiet_segments=100)
+        keeping = LogKeepingRules(quiet_segments=100)
         self._follower = SchemaFollower(world.objects, self.schema, durable, FooterCache(), keeping, lambda: 0)
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         metrics = ApiMetrics(CollectorRegistry(), lambda: 0.0)

@@ -9,7 +9,8 @@ from tistream_verify.fingerprint import TableSums, TruthLine
 
 
 def require_sums(lines: Iterable[TruthLine], events: Sequence[Mapping[str, Any]]) -> None:
-    """Every line sums up the events at or below its ts: how many DDLs, and of each table how many rows and which."""
+    """Check that every truth line sums up the events at or below its ts: the number of DDLs and, for each table, the
+    number and hash sum of its row events."""
     for line in lines:
         past = [event for event in events if int(event["commit_ts"]) <= line.ts]
         assert sum(event["type"] == "ddl" for event in past) == line.ddls, line.ts

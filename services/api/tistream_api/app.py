@@ -38,13 +38,13 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import DEADLINE_S, HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.token_client import TokenClient
-from tistream_api.admission.delayed_rejections import SlowRefusals
+from tistream_api.admission.delayed_rejections import DelayedRejections
 from tistream_api.admission.gate import SCHEME, SECURITY, Access, Gate, every_route, refuse_undeclared
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.memory_limit import give_back, memory_limit, pull_bytes
 from tistream_api.admission.metering import Served
 from tistream_api.admission.metrics_gate import MetricsGate
-from tistream_api.admission.reject_throttle import Refusals
+from tistream_api.admission.reject_throttle import RejectionLimit
 from tistream_api.admission.request_queue import new_turns
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits, own_or
@@ -56,7 +56,7 @@ from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
 from tistream_api.pull.decode_slots import DecodeSlots, at_once_of
 from tistream_api.pull.start import Pulls
-from tistream_api.read.group_cache import GroupCache, Keeping
+from tistream_api.read.group_cache import CacheExpiry, GroupCache
 from tistream_api.read.scan import Budget
 from tistream_api.request.head_requests import HeadRequests
 from tistream_api.request.params import LAG_MINUTES_MAX
@@ -101,7 +101,7 @@ def draw_token() -> tuple[str, str]:
 
 
 class NewHttp(Protocol):
-    """Creates HttpClients."""
+    """A factory of HttpClients."""
 
     def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
 
@@ -172,7 +172,7 @@ def build_app(
         guarded=False,  # users have their own tokens, which the gate checks
         body_bytes_max=BODY_BYTES_MAX,
     )
-    cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
+    cache = GroupCache(objects, settings.cache_bytes, CacheExpiry(keys, settings.keyed_cache_ms, clock))
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
@@ -200,7 +200,7 @@ def build_app(
     ]
     _include(app, gate, routers)
     if callers is not None:
-        _add_gates(app, callers, peers, Refusals(clock, settings.refusals_per_second))
+        _add_gates(app, callers, peers, RejectionLimit(clock, settings.refusals_per_second))
     app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
@@ -208,7 +208,8 @@ def build_app(
 
 @contextmanager
 def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
-    """Run the loops. At the end stop long polls and streams first, then the loops."""
+    """Run the background loops for a `with` block. At its end, long polls and streams are stopped first, then the
+    loops."""
     for loop in loops:
         loop.start()
     try:
@@ -243,7 +244,7 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
 
 
 def _tidy(memory: Memory) -> None:
-    """Let the allocators return the memory that pulls have released."""
+    """Loop body: let the allocators return the memory that pulls have released to the system."""
     if memory.fallen():
         give_back()
 
@@ -265,11 +266,11 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
     return TenantLimits(clock, limits_of, settings.pulls_max)
 
 
-def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals) -> None:
+def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: RejectionLimit) -> None:
     """Add the gate of /metrics, and the delay of rejections."""
     # Inside the middleware that sets cause ids, as the other gate is. add_middleware adds outside.
     app.user_middleware.append(Middleware(MetricsGate, callers=callers, guard=peers.guard))
-    app.add_middleware(SlowRefusals, refusals=refusals, stopping=app.state.stopping)
+    app.add_middleware(DelayedRejections, refusals=refusals, stopping=app.state.stopping)
     waiting = Gauge(
         "tistream_api_refusals_waiting",
         "Rejections that are delayed, because their sender is rejected too often.",

@@ -29,7 +29,7 @@ from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.stores.pacing import PollSettings
-from tistream_dispatcher.stores.read_ahead import PROCESS_BYTES, Room
+from tistream_dispatcher.stores.read_ahead import PROCESS_BYTES, ByteBudget
 from tistream_dispatcher.tenant.collection import FileCollector
 from tistream_dispatcher.tenant.driver import Driver
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
@@ -77,7 +77,7 @@ def build_app(
     collect = settings.collect
     resync = Resync(settings.resync_ms, settings.resync_idle_ms)
 
-    room = Room(PROCESS_BYTES)
+    room = ByteBudget(PROCESS_BYTES)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
         # A new store waits until the meta server assigns it, so `tell` reports it at once.

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class DispatcherMetrics:
-    """Declared in one place; made once per process."""
+    """All metrics of the dispatcher. Create it once per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.files = Counter("tistream_dispatcher_files_total", "Change files routed.", registry=registry)

@@ -80,7 +80,7 @@ def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
 
 
 class BothRunner(Runner, restoring.Runner, Protocol):
-    """Runs releases and restores."""
+    """A runner that executes both releases and restores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ class ProcessEnvironment:
 
 
 def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> TenantReads:
-    """What a restore reads of its tenant: the schema's history, and the pool with its reach."""
+    """Create the reader of tenants that restores use: the schema's history, and the pool with the ts that it
+    reaches."""
 
     def history(tenant: TenantKey) -> History:
         return SchemaReplica(SchemaClient(http, registry), tenant).refresh()

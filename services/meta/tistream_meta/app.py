@@ -54,7 +54,7 @@ KEEPING_MS = 60_000
 
 
 class NewHttp(Protocol):
-    """Makes the HttpClient; `headers` are sent with every call."""
+    """A factory of HttpClients; `headers` are sent with every call."""
 
     def __call__(self, *, headers: Mapping[str, str]) -> HttpClient: ...
 

@@ -12,7 +12,7 @@ from tistream_meta.decide.model import Store
 
 
 class MetaMetrics:
-    """Declared in one place; made once per process."""
+    """All metrics of the meta server. Create it once per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.owner = Gauge("tistream_meta_owner", "1 while this process is the owner, else 0.", registry=registry)

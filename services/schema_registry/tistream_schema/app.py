@@ -22,7 +22,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry
 from tistream_schema.routes import router
@@ -58,7 +58,7 @@ def build_app(
             settings.poll_idle_ms,
             settings.poll_quiet_ms,
             settings.route_wait_ms,
-            Keeping(settings.quiet_segments, settings.quiet_ms, settings.base_objects, settings.grace_ms),
+            LogKeepingRules(settings.quiet_segments, settings.quiet_ms, settings.base_objects, settings.grace_ms),
             settings.snapshot_bytes,
         ),
         clock,

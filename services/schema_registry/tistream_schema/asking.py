@@ -1,4 +1,4 @@
-"""How often a sorter is asked for progress. Pure."""
+"""Decides how often a sorter is asked for progress. Pure."""
 
 from __future__ import annotations
 

@@ -63,9 +63,8 @@ class SchemaPayload:
 
 @dataclass(slots=True)
 class DurableLog:
-    """The log of one tenant. `number`: the last object read or written; `high_ts`: its end; 0 before the first. `base`:
-    the newest base among them.
-    """
+    """The schema log of one tenant. `number`: the last object read or written. `high_ts`: the end of that object; 0
+    before the first. `base`: the newest base among the objects read or written."""
 
     objects: ObjectStore
     tenant: TenantKey
@@ -112,7 +111,8 @@ class DurableLog:
         return self._put(LogObject(self.tenant, 1, low_ts, high_ts, self.nonce, snapshot.records))
 
     def _snapshot(self, key: str) -> Iterator[bytes]:
-        """The object, piece by piece. Raises NotFoundYet, and CorruptObject if it is too large or changes meanwhile."""
+        """The bytes of schema_snap, in pieces. Raises NotFoundYet, and CorruptObject if it is too large or changes
+        meanwhile."""
         data, size = self.objects.get_tail(key, PIECE_BYTES)
         if size == len(data):
             yield data
@@ -150,7 +150,8 @@ class DurableLog:
         self._log.raise_floor(self.base)
 
     def collect(self, below: int) -> int:
-        """Delete every object with a number below `below`, a present or former floor; returns their number."""
+        """Delete every object with a number below `below`, which is a present or former floor. Returns how many were
+        deleted."""
         assert below <= self.floor
         end, keys = layout.schema_log(self.tenant, below), list[str]()
         for info in self.objects.list_after(layout.schema_log_prefix(self.tenant)):

@@ -1,4 +1,4 @@
-"""Which tasks a tenant's schema comes from, and how far they have come. Pure.
+"""Finds the tasks that hold a tenant's schema keys, and their progress. Pure.
 
 The minimum is taken over the tasks that *must* exist to cover the schema's key spans, never over those that happened to
 answer (invariant 14).
@@ -46,19 +46,19 @@ class TaskPromise:
 
 
 def schema_tasks(route: TenantRoute) -> list[SchemaTask]:
-    """The tasks that the schema comes from, in key order."""
+    """The tasks whose spans overlap the schema's keys, in key order."""
     tasks = [_task(task) for task in route.tasks]
     needed = [task for task in tasks if needs(task.span)]
     return sorted(needed, key=lambda task: task.span.start)
 
 
 def needs(span: KeySpan) -> bool:
-    """Whether any of the schema's keys may lie in the span."""
+    """Whether a span may contain keys of the schema."""
     return any(span.overlaps(one) for one in SCHEMA_SPANS)
 
 
 def gap(tasks: list[SchemaTask]) -> KeySpan | None:
-    """Schema keys that no task serves; None if all are served. `tasks` are in key order."""
+    """A span of schema keys that no task serves; None if all are served. `tasks` are in key order."""
     for needed in SCHEMA_SPANS:
         at = needed.start
         for task in tasks:
@@ -72,7 +72,7 @@ def gap(tasks: list[SchemaTask]) -> KeySpan | None:
 
 
 def promises(tasks: list[SchemaTask], statuses: Mapping[int, ReportedProgress]) -> dict[int, TaskPromise]:
-    """The promises to rely on. Reports under an older epoch than the route's are ignored."""
+    """The sorters' promises about these tasks. Reports under an older epoch than the route's are ignored."""
     return {
         task.task_id: TaskPromise(status.manifest, status.progress_ts)
         for task in tasks

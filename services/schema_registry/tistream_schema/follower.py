@@ -1,6 +1,5 @@
-"""Brings one tenant's schema up to what its tasks have committed. Does all I/O; `expected_tasks` decides what to rely
-on.
-"""
+"""Reads what a tenant's tasks have committed, and updates the tenant's schema. Does all I/O; `expected_tasks` decides
+what to rely on."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tistream.wire.sorter import Hold
 from tistream_schema import expected_tasks
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.expected_tasks import ReportedProgress, SchemaTask, TaskPromise
-from tistream_schema.keeping import Keeping, LogKeeper, newest_base_ts
+from tistream_schema.keeping import LogKeeper, LogKeepingRules, newest_base_ts
 from tistream_schema.pool_rows import schema_rows
 from tistream_schema.tenant_schema import TenantSchema
 
@@ -32,7 +31,7 @@ SNAPSHOT_RETRY_MS = 60_000
 
 
 class SchemaFollower:
-    """Call `step` repeatedly, from one thread."""
+    """Keeps one tenant's schema up to date. Call `step` repeatedly, from one thread."""
 
     def __init__(
         self,
@@ -40,10 +39,10 @@ class SchemaFollower:
         schema: TenantSchema,
         durable: DurableLog,
         footers: FooterCache,
-        keeping: Keeping,
+        keeping: LogKeepingRules,
         now_ms: Callable[[], int],
     ) -> None:
-        """now_ms: monotonic."""
+        """Create the follower of one tenant. now_ms: monotonic."""
         self._objects = objects
         self._schema = schema
         self._durable = durable
@@ -109,8 +108,7 @@ class SchemaFollower:
 
     def _let_go_of_snapshot(self, route: TenantRoute) -> None:
         """Delete schema_snap once it is in the log and the tenant has begun with it, because no process reads it any
-        more. A failure costs space only.
-        """
+        more. If that fails, only space is wasted."""
         if self._snapshot_ms is None or self._now_ms() < self._snapshot_ms:
             return
         if route.snapshot_ts != self._schema.snapshot_ts:
@@ -159,11 +157,9 @@ class SchemaFollower:
             raise bad
 
     def _from_where(self) -> int:
-        """The ts above which the pool is to be read, and has every row.
-
-        Sorters drop rows only once they are in the log. So a registry that is late (it was paused) finds the rows that
-        it missed in the log, where another incarnation has written them. Raises InvariantBroken if it does not.
-        """
+        """The ts above which the registry must read the pool, which has every row above it. Sorters drop rows only once
+        they are in the log. So a registry that is late, because it was paused, finds the rows that it missed in the
+        log, where another incarnation has written them. Raises InvariantBroken if it does not."""
         retained_ts = max(_retained_ts(self._logs.values()))
         if retained_ts > self._resolved_ts():
             self._take(self._durable.catch_up())
@@ -178,7 +174,7 @@ class SchemaFollower:
         return resolved_ts
 
     def _keep_log(self) -> None:
-        """Write what is due although no schema has changed."""
+        """Write progress, a base or deletions that are due although no schema has changed."""
         now_ms, resolved_ts = self._now_ms(), self._resolved_ts()
         if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):
             self._append(resolved_ts, ())
@@ -230,5 +226,5 @@ class SchemaFollower:
 
 
 def _retained_ts(logs: Iterable[TaskLog]) -> list[int]:
-    """Of each log the ts at or below which rows of the schema's keys may be gone."""
+    """For each task log, the ts at or below which rows of the schema's keys may be gone."""
     return [log.view.state.schema_retained_ts if log.view.state is not None else 0 for log in logs]

@@ -1,4 +1,4 @@
-"""When the log is written although no schema has changed: progress, a base, deletions. Pure.
+"""Decides when the schema log is written although no schema has changed: progress, a base, deletions. Pure.
 
 The sorters decide what may be forgotten: rows at or below a task's retained_ts may be gone from the pool, and a request
 for a ts below the highest retained_ts gets a 410. The registry forgets nothing above the lowest retained_ts of the
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """Limits from the settings. Durations in milliseconds."""
+class LogKeepingRules:
+    """The limits that the settings give for the schema log. Durations are in milliseconds."""
 
     quiet_segments: int = 256
     quiet_ms: int = 3_600_000
@@ -23,9 +23,9 @@ class Keeping:
 
 
 class LogKeeper:
-    """Which writes of the log are due. Monotonic milliseconds."""
+    """Decides which writes of the schema log are due. Times are monotonic milliseconds."""
 
-    def __init__(self, keeping: Keeping, now_ms: int) -> None:
+    def __init__(self, keeping: LogKeepingRules, now_ms: int) -> None:
         self._keeping = keeping
         self._written_ms = now_ms
         self._objects = 0  # since the newest base, or since the first object

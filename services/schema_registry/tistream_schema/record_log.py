@@ -10,10 +10,8 @@ BLOCK_LINES = 1_000
 
 
 class RecordLog:
-    """Append-only. A hundred thousand TableInfos take a few hundred bytes of memory each.
-
-    The first line has the number `first` + 1; `end` is the number of the last.
-    """
+    """The records of one tenant, in memory, as an append-only list of JSON lines. A hundred thousand TableInfos take a
+    few hundred bytes each. The first line has the number `first` + 1; `end` is the number of the last."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
@@ -36,7 +34,7 @@ class RecordLog:
             del self._tail[:BLOCK_LINES]
 
     def read(self, after: int) -> list[bytes]:
-        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are no more. `after` >= first."""
+        """The lines after number `after`: up to BLOCK_LINES of them, empty if there are no more. `after` >= first."""
         assert after >= self.first, f"line {after + 1} is not kept: the first is {self.first + 1}"
         block, skip = divmod(after - self.first, BLOCK_LINES)
         if block < len(self._blocks):

@@ -25,7 +25,7 @@ from tistream_schema import expected_tasks
 from tistream_schema.asking import AskingPace
 from tistream_schema.durable_log import SNAPSHOT_BYTES, DurableLog
 from tistream_schema.follower import SchemaFollower
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress
 from tistream_schema.tenant_schema import TenantSchema
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Values from the settings, in milliseconds."""
+    """Settings of the registry that its loops use, in milliseconds."""
 
     poll_ms: int
     poll_idle_ms: int
     poll_quiet_ms: int
     route_wait_ms: int
-    keeping: Keeping
+    keeping: LogKeepingRules
     snapshot_bytes: int = SNAPSHOT_BYTES
 
 
@@ -62,7 +62,7 @@ class _Asked:
 
 
 class Registry:
-    """Tenants by key. Many threads read it; only `follow_routes` adds and removes tenants."""
+    """The schemas of all tenants, by tenant. Many threads read it; only `follow_routes` adds and removes tenants."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Registry:
         return "the meta server has not sent the routes yet" if self._route_version < 0 else None
 
     def follow_routes(self) -> None:
-        """Loop body: one long poll of the route table."""
+        """Loop body: fetch the next route table by one long poll."""
         wait_ms = self._options.route_wait_ms if self._route_version >= 0 else 0
         self.take_routes(self._meta.routes(self._route_version, wait_ms))
 
@@ -192,7 +192,8 @@ class Registry:
             followed.loop.wake()
 
     def _step(self, followed: _Followed) -> int:
-        """Read what is new. Progress of a sorter wakes the tenant; without any, its steps become less frequent."""
+        """Run one step of a tenant. Progress of a sorter wakes the tenant; without progress its steps become less
+        frequent."""
         records = followed.schema.sizes.records_ever
         told = self._progress.of(expected_tasks.schema_tasks(followed.route))
         try:

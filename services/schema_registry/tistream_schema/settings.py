@@ -9,7 +9,7 @@ from tistream_schema.durable_log import SNAPSHOT_BYTES
 
 
 class SchemaSettings(ServiceSettings):
-    """Durations end in their unit."""
+    """Settings of the schema registry. The name of a duration ends in its unit."""
 
     model_config = settings_config("SCHEMA")
 

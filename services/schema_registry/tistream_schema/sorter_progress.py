@@ -22,7 +22,7 @@ NOT_FOUND = 404
 
 
 class SorterProgress:
-    """The newest progress by sorter and task. A sorter is asked by one thread, and many read.
+    """The newest progress by sorter and task. One thread asks a sorter, and many threads read.
 
     A reported progress stays true, so it may be some milliseconds old. For a sorter that does not answer no progress is
     returned; then only its manifests show how far it is.

@@ -22,7 +22,7 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Result of one read of the log. `lines`: records as JSON, those after number `after`."""
+    """The result of one read of the log. `lines`: the records after number `after`, as JSON."""
 
     log_id: str
     snapshot_ts: int
@@ -37,7 +37,8 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of records kept and of records ever added; number and end of the newest object."""
+    """Sizes of the schema log: numbers of records kept and of records ever added; number and end of the newest
+    object."""
 
     records: int
     records_ever: int
@@ -46,7 +47,8 @@ class Sizes:
 
 
 class TenantSchema:
-    """The history, its records by number, and the present holds. Thread-safe: every method takes the lock."""
+    """The schema of one tenant: its history, its records by number, and the present holds. Thread-safe: every method
+    takes the lock."""
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant
@@ -136,9 +138,8 @@ class TenantSchema:
         self._history, self._log_id = history, base.log_id
 
     def rebased(self, base_ts: int) -> tuple[BaseHead, tuple[Record, ...]]:
-        """A base as of `base_ts`, which must lie in the known history, from all that was read of the log. Only its one
-        writer may call it.
-        """
+        """A base as of `base_ts`, made from all that was read of the log. `base_ts` must lie in the known history. Only
+        the one thread that writes the log may call it."""
         with self._changed:
             history, kept = self._history, self._records
             assert history is not None
@@ -152,7 +153,7 @@ class TenantSchema:
         return head, (*early, *records[at:])
 
     def advance(self, resolved_ts: int) -> None:
-        """Raise resolved_ts: no record lies between the last one taken and `resolved_ts`."""
+        """Raise resolved_ts, because no record lies between the last one applied and `resolved_ts`."""
         with self._changed:
             assert self._history is not None
             if resolved_ts > self._history.resolved_ts:
@@ -166,7 +167,8 @@ class TenantSchema:
 
     @contextmanager
     def reading(self) -> Iterator[History]:
-        """The history, locked. Raises Unavailable while the snapshot has not been read."""
+        """Run a `with` block on the history, with the lock held. Raises Unavailable while the snapshot has not been
+        read."""
         with self._changed:
             if self._history is None:
                 raise self._not_read()

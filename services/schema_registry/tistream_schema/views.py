@@ -1,4 +1,4 @@
-"""A history at one ts in its form on the wire. Pure."""
+"""Converts a history at one ts to its wire form. Pure."""
 
 from __future__ import annotations
 

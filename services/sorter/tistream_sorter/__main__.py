@@ -31,7 +31,8 @@ def main() -> None:
 
 
 def _started(settings: SorterSettings) -> Future[SparkSession]:
-    """The session to come. What its thread needs is imported before there are two that import."""
+    """The Spark session that a thread starts. The modules that the thread needs are imported first, so that two threads
+    never import at the same time."""
     java.ensure()
     from tistream_sorter.spark.session import build_session
 

@@ -56,7 +56,7 @@ WARM_EVERY_MS = 30_000
 
 
 class JobRunner(Runner, Protocol):
-    """Runs shards, and has a start and an end."""
+    """A runner of Spark jobs, with a start and an end."""
 
     @property
     def slots(self) -> int:
@@ -64,13 +64,13 @@ class JobRunner(Runner, Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can still run jobs. A dead runner cannot be revived by this process."""
+        """Whether the runner can still run jobs. This process cannot restart a dead runner."""
 
     def warm(self) -> None:
         """Prepare for the first job, which takes seconds on a cold runner."""
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the runner."""
 
 
 def tick_limits(
@@ -124,7 +124,7 @@ class ProcessEnvironment:
 
 
 class _Running:
-    """The state that the background loops share."""
+    """The state that the background loops of the process share."""
 
     def __init__(
         self,

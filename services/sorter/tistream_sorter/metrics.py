@@ -95,8 +95,8 @@ class SorterMetrics:
         )
 
     def count_commit(self, manifest: Manifest, before: Mapping[str, int], waited_ms: Iterable[int]) -> None:
-        """Count a committed manifest. `before`: the counters of the manifest before it. `waited_ms`: of each of its
-        files the time since it arrived."""
+        """Count a committed manifest. `before`: the counters of the manifest before it. `waited_ms`: for each of its
+        files, the time since it arrived."""
         self.manifests.inc()
         self.segments.inc(len(manifest.segments))
         self.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
@@ -107,7 +107,8 @@ class SorterMetrics:
 
 
 class HoldsTold(Collector):
-    """Holds of this sorter's tasks, computed at each scrape only, because all slices are examined."""
+    """A metric of the holds of this sorter's tasks. It is computed at each scrape only, because all slices are
+    examined."""
 
     STAGES = ("push", "damaged", "sort")
 
@@ -115,7 +116,7 @@ class HoldsTold(Collector):
         self._holds = holds
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Holds by stage; a stage without any is 0."""
+        """Compute the number of holds by stage; a stage without any is 0."""
         gauge = GaugeMetricFamily("tistream_sorter_holds", "Holds of the tasks held, by stage.", labels=["stage"])
         tally = Tally(hold.stage for hold in self._holds())
         for stage in self.STAGES:

@@ -24,18 +24,18 @@ router = APIRouter()
 
 
 async def raw_body(request: Request) -> bytes:
-    """The body, unparsed."""
+    """The request body as bytes."""
     return await request.body()
 
 
 def node_of(request: Request) -> SorterNode:
-    """The process's node."""
+    """The SorterNode of this process."""
     node: SorterNode = request.app.state.node
     return node
 
 
 def clock_of(request: Request) -> Clock:
-    """The process's clock."""
+    """The clock of this process."""
     clock: Clock = request.app.state.clock
     return clock
 

@@ -1,6 +1,5 @@
-"""Encodes the key of a row, as events show it, into the handle at the end of its raw record key: the way back of
-cells/handle.py, for clustered keys of integers, and of strings that are compared by their bytes.
-"""
+"""Encodes the key of a row, as events show it, into the handle at the end of its raw record key. This is the inverse of
+cells/handle.py. It works for clustered keys of integers, and of strings that are compared by their bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _PADDED = 9  # a shorter handle is filled with zero bytes
 
 
 class NotAKey(ValueError):
-    """The values are no key of the table."""
+    """The given values are not a key of the table."""
 
 
 def handle_columns(table: Table) -> tuple[Column, ...] | None:
@@ -57,8 +56,8 @@ def check_names(table: Table, key: Mapping[str, Any], *, prefix: bool = False) -
 
 
 def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
-    """The handles that a row with this key may have: two if a text ends with spaces, which an upstream without the new
-    collations keeps. `handle_columns` must not be None. Raises NotAKey."""
+    """The handles that a row with this visible key may have. There are two if a text ends with spaces, because an
+    upstream without the new collations stores these spaces. `handle_columns` must not be None. Raises NotAKey."""
     check_names(table, key)
     columns = handle_columns(table)
     assert columns is not None
@@ -69,8 +68,8 @@ def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
 
 
 def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
-    """A bound between handles: at or below every row whose key has these values, or values above them. `key` has the
-    first columns of a key or all. Raises NotAKey."""
+    """The lowest handle of the rows whose visible key is at or above `key`. `key` has all columns of the key, or the
+    first ones. Raises NotAKey."""
     check_names(table, key, prefix=True)
     columns = handle_columns(table)
     assert columns is not None
@@ -80,7 +79,7 @@ def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
 
 
 def key_text(table: Table, key: Mapping[str, Any]) -> str:
-    """The key as json_text renders it. Raises NotAKey."""
+    """Encode a key as JSON text, as json_text renders the `key` of events. Raises NotAKey."""
     check_names(table, key)
     if not table.key_columns:
         return orjson.dumps({ROWID: str(_integer(ROWID, key[ROWID]))}).decode()

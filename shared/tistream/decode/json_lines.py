@@ -19,7 +19,7 @@ _OBJECT_BYTES = 4  # brackets, or `null`
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A column of a group: the text before its value, the form of the value, and the values."""
+    """One column of a Group: the constant text before each value, the JSON form of the values, and the values."""
 
     head: str
     form: Form
@@ -28,10 +28,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A part of every line: `lead`, then the values of one row in all `parts`.
+    """A fragment of every line: `lead`, then the values of one row in all `parts`.
 
-    `places[line]` is the index of the row; with None, line i has row i. If the index is negative, the group is `null`,
-    or empty if `silent`. `brackets` encloses the values in `{}`.
+    `places[line]` is the index of that row; if `places` is None, line i has row i. If the index is negative, the
+    fragment is `null`, or empty with `silent`. `brackets` encloses the values in `{}`.
     """
 
     lead: str
@@ -43,14 +43,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rendered lines end to end: line i is `data[offsets[i]:offsets[i + 1]]`."""
+    """Rendered lines, stored end to end: line i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: U8
     offsets: I64
 
 
 class LineWriter:
-    """Renders `count` lines, each of which consists of the groups and `tail`."""
+    """Renders `count` lines. Each line consists of the groups, in order, and the text `tail`."""
 
     def __init__(self, count: int, groups: Sequence[Group], tail: str) -> None:
         parts = [part for group in groups for part in group.parts]

@@ -35,7 +35,8 @@ _PIECE_BYTES = 1 << 20
 
 
 def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
-    """The members of a JSON object of these columns. `arrays` has one array of `rows.decode_rows` per column."""
+    """The members of a JSON object, one for each column, for a json_lines.Group. `arrays` has the decoded values, one
+    array of `rows.decode_rows` for each column."""
     return [
         Part(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))
@@ -43,10 +44,8 @@ def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]
 
 
 def render_objects(columns: Sequence[Column], batch: Any) -> Any:
-    """One JSON object per row, such as `{"id":"1","name":"x"}`, as a large_string array.
-
-    `batch` is a batch of `rows.decode_rows`, with one field per column, in order.
-    """
+    """Render each row as a JSON object, such as `{"id":"1","name":"x"}`. Returns a large_string array. `batch` is a
+    batch of `rows.decode_rows`, with one field for each column, in order."""
     group = Group("", object_parts(columns, batch.columns), brackets=True)
     data, offsets = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)]
     for written in LineWriter(batch.num_rows, [group], "").write(_PIECE_BYTES):

@@ -17,8 +17,8 @@ _WORD = 8
 
 
 def same_rows(left: Sequence[Any], right: Sequence[Any], rows: I64) -> Bools:
-    """For each i, whether row `rows[i]` is equal in every column of `left` and `right`. Two nulls are equal, and so are
-    floats with the same bits. The columns are as `rows.decode_rows` returns them."""
+    """For each i, whether row `rows[i]` of `left` equals row `rows[i]` of `right` in every column. Two nulls are equal,
+    and so are floats with the same bits. The columns have the form that `rows.decode_rows` returns."""
     out = np.ones(len(rows), np.bool_)
     if len(rows) and len(left):
         a, b = ColumnViews(left), ColumnViews(right)

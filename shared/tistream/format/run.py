@@ -128,7 +128,8 @@ class IndexPart:
         return [tuple(found[window]) for window in sorted(found)]
 
     def clipped(self, span: KeySpan) -> IndexPart | None:
-        """The part of it inside `span`, without objects that have no key there; None if it has no key in common."""
+        """This part restricted to the keys in `span`, without the objects that have no key there; None if part and span
+        do not overlap."""
         piece = self.span.clip(span)
         if piece is None:
             return None

@@ -16,7 +16,7 @@ from tistream.model.ids import TenantKey
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task as of manifest `number` (0 = it has none yet)."""
+    """The state of a task as of its manifest `number`; 0: the task has no manifest yet."""
 
     number: int = 0
     epoch: int = 0

@@ -142,8 +142,8 @@ def look_through(
 
 
 def written_out(table: pa.Table, groups: Sequence[Group], added_max: int, bytes_max: int | None = None) -> pa.Table:
-    """The table with plain columns in place of dictionary columns. Raises ValueError if they add more than `added_max`
-    bytes to the expected size of `groups`, or take more than `bytes_max`."""
+    """Decode the dictionary columns of a table to plain columns. Raises ValueError if that adds more than `added_max`
+    bytes to the expected size of `groups`, or if the table then takes more than `bytes_max`."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
     expected = _expected(groups)

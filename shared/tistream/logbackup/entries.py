@@ -70,7 +70,8 @@ def _decompressed(slice_: Slice, stored: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Entries whose keys are parsed: `data`, and for each entry the places of its key and value, and its ts."""
+    """Entries of a slice after their keys were parsed: `data`, and for each entry the places of its key and value in
+    it, and its ts."""
 
     data: U8
     key_at: I64
@@ -139,7 +140,7 @@ def commit_sizes(slice_: Slice, plain: bytes, window: Window) -> tuple[I64, I64,
 
 
 def shown_keys(slice_: Slice, plain: bytes, most: int) -> list[tuple[bytes, int]]:
-    """The first keys of a slice with their ts, for people. Raises CorruptObject."""
+    """The first keys of a slice with their timestamps, to be displayed to a person. Raises CorruptObject."""
     keys = _keys(slice_, plain)
     rows = np.arange(min(most, slice_.entries))
     return list(zip(keys.raw(rows).to_pylist(), keys.ts[rows].tolist(), strict=True))
@@ -171,7 +172,8 @@ def _commits(slice_: Slice, keys: _Keys, window: Window) -> _Commits:
 
 
 def _check_bounds(slice_: Slice, raw: pa.Array) -> None:
-    """The bounds decide which shards read a slice, so a key outside of them would be lost."""
+    """Check that all keys lie within the bounds that the metadata states. The bounds decide which shards read the
+    slice, so a key outside of them would be lost."""
     found = pc.min_max(raw).as_py()
     if found["min"] is not None and (found["min"] < slice_.low or found["max"] > slice_.high):
         raise CorruptObject(slice_.shown, "holds a key outside of the bounds that its metadata states")

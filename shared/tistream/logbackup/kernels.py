@@ -13,8 +13,8 @@ I64 = npt.NDArray[np.int64]
 
 @kernel
 def entry_places(data: U8, key_at: I64, key_length: I64, value_at: I64, value_length: I64) -> int:
-    """Where the keys and values of `key_len u32 LE, key, value_len u32 LE, value, …` are. Fails unless the entries
-    fill `data` exactly."""
+    """Locate the keys and values of entries in the framing `key_len u32 LE, key, value_len u32 LE, value, …`. Fails
+    unless the entries fill `data` exactly."""
     size = i64(len(data))
     at = i64(0)
     for row in range(len(key_at)):

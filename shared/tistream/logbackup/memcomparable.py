@@ -12,7 +12,7 @@ _U64 = (1 << 64) - 1
 
 
 def split(versioned: bytes) -> tuple[bytes, int] | None:
-    """The raw key and the ts of a versioned key; None if it is malformed."""
+    """Split a versioned key into its raw key and its ts; None if it is malformed."""
     try:
         raw, end = decode_bytes(versioned, 0)
     except ValueError:
@@ -23,5 +23,5 @@ def split(versioned: bytes) -> tuple[bytes, int] | None:
 
 
 def joined(raw: bytes, ts: int) -> bytes:
-    """The versioned key of a raw key and a ts."""
+    """Encode a raw key and a ts as a versioned key."""
     return encode_bytes(raw) + (ts ^ _U64).to_bytes(TS_BYTES, "big")

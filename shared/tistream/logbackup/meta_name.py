@@ -1,4 +1,4 @@
-"""What the names of metadata objects hint at. What counts is inside of them; a name only lets a reader skip one.
+"""Parses the names of metadata objects. A name has hints by which a reader may skip the object; the content decides.
 
 | written by | name |
 |---|---|
@@ -27,7 +27,8 @@ _TAG = re.compile(rf"([A-Za-z])({_HEX})")
 
 @dataclass(frozen=True, slots=True)
 class MetaName:
-    """The hints of a name. flush_ts: when the flush began. max_ts: the highest ts of its keys, None if it has none."""
+    """The hints in the name of a metadata object. flush_ts: when the flush began. max_ts: the highest ts of the
+    object's keys; None if the name does not state it."""
 
     flush_ts: int
     max_ts: int | None
@@ -35,7 +36,7 @@ class MetaName:
 
 
 def parse(name: str) -> MetaName | None:
-    """The hints of a name (the last part of the key); None if its form has none that can be relied on."""
+    """Parse the last part of an object's key; None if the name has no form whose hints are reliable."""
     stem = name.removesuffix(SUFFIX)
     if found := _FOUR.fullmatch(stem):
         flush_ts, _, _, max_ts = (int(part, 16) for part in found.groups())
@@ -47,8 +48,8 @@ def parse(name: str) -> MetaName | None:
 
 
 def list_after(names: Iterable[str]) -> str:
-    """The name after which new names are listed, given the names known. Empty: list all, because a known name does not
-    sort by time."""
+    """The name after which a LIST finds every new metadata object, given the known names. It is empty (LIST all) if a
+    known name does not sort by time."""
     newest = 0
     for name in names:
         hints = parse(name)

@@ -51,7 +51,7 @@ class Slice:
 
     @property
     def shown(self) -> str:
-        """The slice in messages."""
+        """A short text that identifies the slice in messages."""
         return f"{self.path} at {self.offset}"
 
 
@@ -122,7 +122,7 @@ def _slice(key: str, group: Any, info: Any) -> Slice:
 
 
 def _check_path(key: str, path: str) -> None:
-    """An object's name is below the prefix, whatever the metadata says."""
+    """Check that the name of a data object lies below the prefix, whatever the metadata states."""
     parts = path.split("/")
     if len(path) > KEY_BYTES_MAX or "\0" in path or not all(part not in ("", ".", "..") for part in parts):
         raise CorruptObject(key, f"names the object {path[:200]!r}, which is not below the prefix")

@@ -131,7 +131,7 @@ def _number(found: Any) -> int:
 
 
 def _problem(release: Release) -> str | None:
-    """Why the pieces are no chain of files over (low, high]."""
+    """The reason why the pieces do not form a chain of files over (low, high]; None if they do."""
     if not release.pieces or release.low >= release.high:
         return "it has no window"
     at, ts = release.low, release.prev_ts

@@ -1,4 +1,5 @@
-"""Of which keys a tenant has every row, and as of when: the result of backfills (docs/backfill.md). Pure.
+"""Covers: the spans of keys of which a tenant has every row, each with the ts from which on. Backfills make them
+(docs/backfill.md). Pure.
 
 A base states that all rows of a span are known as of its base_ts, and with the log at every later ts. Where two bases
 overlap, the newer one counts. The bases of a cover are in key order and do not overlap.
@@ -34,8 +35,8 @@ Cover = tuple[Base, ...]
 
 
 def laid_over(cover: Cover, added: Iterable[Base]) -> Cover:
-    """The cover with further bases. Where bases overlap, the one with the newest base_ts counts. Neighbours with equal
-    base_ts become one. The order of `added` does not matter."""
+    """Add bases to a cover. Where bases overlap, the one with the newest base_ts counts. Neighbours with equal base_ts
+    become one. The order of `added` does not matter."""
     waiting = sorted([*cover, *added], key=lambda base: base.span.start, reverse=True)
     cuts = sorted({bound for base in waiting for bound in (_low(base.span), _high(base.span))})
     open_bases: list[tuple[int, tuple[int, bytes]]] = []  # a heap: the newest base first
@@ -70,8 +71,8 @@ def clipped(cover: Cover, span: KeySpan) -> Cover:
 
 
 def base_ts_of(cover: Cover, spans: Iterable[KeySpan]) -> int | Hole:
-    """The ts from which on all rows of `spans` are known: the highest base_ts of a tiling. The first hole if the cover
-    does not tile them; 0 without spans."""
+    """The ts from which on all rows of `spans` are known: the highest base_ts of the bases that tile them. Returns the
+    first Hole if bases do not tile them, and 0 without spans."""
     highest = 0
     for span in spans:
         at: bytes | None = span.start
@@ -90,7 +91,7 @@ def base_ts_of(cover: Cover, spans: Iterable[KeySpan]) -> int | Hole:
 
 
 def holes(cover: Cover, spans: Iterable[KeySpan]) -> Iterator[KeySpan]:
-    """The parts of `spans` without a base, in order."""
+    """The parts of `spans` that no base covers, in order."""
     for span in spans:
         rest: KeySpan | None = span
         while rest is not None:

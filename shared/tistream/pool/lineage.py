@@ -31,7 +31,7 @@ class RoutedTask(Protocol):
 
 
 class Promise(Protocol):
-    """A sorter's report of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
+    """What a sorter reports of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
 
     @property
     def manifest(self) -> int: ...
@@ -41,7 +41,7 @@ class Promise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """A log, and a span whose committed rows are all in that log."""
+    """A task's log, and a span of keys whose committed rows are all in that log."""
 
     span: KeySpan
     log: TaskLog
@@ -82,8 +82,8 @@ class Lineage:
         self._used.clear()
 
     def _below(self, log: TaskLog, span: KeySpan) -> list[Cover]:
-        """The covers of `span`, a part of `log`'s span: the log itself or, after its seal, its children. For the keys
-        of a child that has no state yet, `log` is still the newest."""
+        """The covers of `span`, which is a part of the span of `log`: the log itself or, after its seal, the logs of
+        its children. The keys of a child that has no state yet are still covered by `log`."""
         if not log.sealed:
             return [Cover(span, log)]
         found: list[Cover] = []

@@ -47,7 +47,7 @@ class _Sink:
         return len(self.data)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no bytes are buffered here."""
 
     def close(self) -> None:
         self.closed = True

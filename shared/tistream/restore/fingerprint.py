@@ -28,7 +28,7 @@ _NULL = "-"
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Rows that were counted, and the sum of their hashes modulo 2^64."""
+    """The number of rows, and the sum of their hashes modulo 2^64."""
 
     rows: int = 0
     total: int = 0
@@ -41,13 +41,13 @@ class Fingerprint:
 
 
 def select_list(columns: Sequence[Column]) -> str:
-    """The expressions that a SELECT returns for `of_selected`: integers as such, binary strings in hexadecimal, and
-    everything else as text of utf8mb4."""
+    """The list of expressions of a SELECT whose result `of_selected` takes: integers as they are, binary strings in
+    hexadecimal, and everything else as text in utf8mb4."""
     return ", ".join(map(_selected, columns)) or "1"
 
 
 def of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column], dialect: Dialect) -> Fingerprint:
-    """The fingerprint of rows that a server has returned for `select_list`."""
+    """The fingerprint of the rows that a server returned for a SELECT of `select_list`."""
     if not columns:
         return Fingerprint(len(rows), 0)
     values = zip(*rows, strict=True) if rows else ([] for _ in columns)
@@ -90,7 +90,7 @@ def _of_arrow(column: Column, array: pa.Array, dialect: Dialect) -> pl.Series:
 
 
 def _comparable(column: Column, texts: pl.Series, dialect: Dialect) -> pl.Series:
-    """MySQL and TiDB write documents in a form of their own; MariaDB keeps the text."""
+    """Convert a JSON document to one form, because MySQL and TiDB rewrite documents and MariaDB keeps their text."""
     if column.tp != t.JSON or dialect is Dialect.MARIADB:
         return texts
     one_form = [None if one is None else _document(one) for one in texts]
@@ -102,7 +102,8 @@ def _document(text: str) -> str:
 
 
 def _of(count: int, columns: Iterable[pl.Series]) -> Fingerprint:
-    """The sum over rows of the hash of their cells, each with its length before it, so that no two rows look alike."""
+    """The sum of the hashes of all rows. A row's hash is that of its cells, each preceded by its length, so that
+    different rows have different input."""
     cells = [_cells(one).alias(str(place)) for place, one in enumerate(columns)]
     if not cells or not count:
         return Fingerprint(count, 0)

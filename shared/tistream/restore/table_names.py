@@ -23,7 +23,8 @@ SHOWN_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """The tables with a name. None: every database, or every table of the database."""
+    """A name that stands for one or several tables. `database` None stands for every database, `table` None for every
+    table of the database."""
 
     database: str | None = None
     table: str | None = None

@@ -44,9 +44,9 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A row as it is now. `cells` None: it does not exist. The timestamps are those of its newest change, 0 if there
-    is no change that could be read."""
+class CurrentRow:
+    """The present state of a row. `cells` None: the row does not exist. The timestamps are those of its newest change;
+    0 if no change of it could be read."""
 
     cells: Cells | None
     commit_ts: int = 0
@@ -54,7 +54,7 @@ class Standing:
 
 
 class Reason(Enum):
-    """Why a row is not taken back."""
+    """The reasons for which a row cannot be undone."""
 
     CHANGED = "another transaction has changed the same columns since"
     GONE = "another transaction has deleted the row since"
@@ -64,8 +64,11 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reversal:
-    """What brings one row back: from `now` to `then`. None stands for a row that does not exist. `dropped`: values
-    that had columns which do not exist any more, by column id; they are reported and not written."""
+    """The change that undoes one row: from its present values `now` to the earlier values `then`. None stands for a row
+    that does not exist.
+
+    `dropped`: earlier values of columns that no longer exist, by column id; they are reported and not written.
+    """
 
     table_id: int
     row: str
@@ -84,8 +87,9 @@ class Reversal:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A row that stays as it is. `left`: as the chosen transaction left it; `now`: as it is; `by`: (start_ts,
-    commit_ts) of the newest change of the row; zeros if that is not known, or the table does not exist any more."""
+    """A row that the undo does not change. `left`: the row as the chosen transaction left it. `now`: the row as it is.
+    `by`: (start_ts, commit_ts) of the row's newest change; zeros if it is not known, or if the table no longer exists.
+    """
 
     table_id: int
     row: str
@@ -106,7 +110,7 @@ class UndoPlan:
 
 
 def plan_undo(
-    changes: Iterable[Change], standing: Mapping[tuple[int, str], Standing], columns: Mapping[int, frozenset[int]]
+    changes: Iterable[Change], standing: Mapping[tuple[int, str], CurrentRow], columns: Mapping[int, frozenset[int]]
 ) -> UndoPlan:
     """Plan the undo of all given changes.
 
@@ -136,8 +140,8 @@ def plan_undo(
     return UndoPlan(tuple(_executable(reversals)), tuple(conflicts), unchanged)
 
 
-def _reversed(chain: Sequence[Change], standing: Standing, columns: frozenset[int]) -> Reversal | Conflict:
-    """The row's way back through its changes, newest first."""
+def _reversed(chain: Sequence[Change], standing: CurrentRow, columns: frozenset[int]) -> Reversal | Conflict:
+    """Undo the changes of one row, newest first. Returns the resulting Reversal, or the Conflict that prevents it."""
     state = standing.cells
     dropped: dict[int, Any] = {}
     changed_since = standing.commit_ts > chain[-1].commit_ts

@@ -33,7 +33,8 @@ class Target:
 
 
 def statement(reversal: Reversal, target: Target, dialect: Dialect) -> str:
-    """The statement of one reversal. It must affect exactly one row; otherwise the row has changed since the plan."""
+    """The SQL statement of one reversal. It affects exactly one row; if it affects none, the row has changed since the
+    plan."""
     place = ".".join(map(quoted_name, target.name))
     if reversal.now is None:
         assert reversal.then is not None
@@ -53,7 +54,7 @@ def statement(reversal: Reversal, target: Target, dialect: Dialect) -> str:
 
 
 def _written(target: Target, cells: Mapping[int, Any]) -> dict[int, Any]:
-    """Without generated columns, which the server computes."""
+    """The columns that a statement may set: all but generated ones, which the server computes."""
     return {column: value for column, value in cells.items() if not target.columns[column].generated}
 
 

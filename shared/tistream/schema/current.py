@@ -32,7 +32,8 @@ class CurrentSchema:
         self._ever_named = IdSet()
 
     def take(self, records: Iterable[Record]) -> Touched:
-        """Apply one transaction's records, and return what they concern: with a database, all of its tables."""
+        """Apply the records of one transaction. Returns what they concern; a changed database concerns all of its
+        tables."""
         touched = Touched()
         for record in records:
             change = record.change

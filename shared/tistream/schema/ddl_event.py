@@ -156,7 +156,7 @@ def _event(job: Job, visible: VisibleChange, names: CurrentNames, commit_ts: int
 
 
 def _object(job: Job, visible: VisibleChange, names: CurrentNames) -> Name:
-    """The name of the job's object after the job or, for a drop, before it."""
+    """The name of the object that the job changes: its name after the job or, for a drop, before it."""
     if job.type in actions.OF_NOTHING:
         return "", ""
     if job.type in actions.OF_SCHEMA:

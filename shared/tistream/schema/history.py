@@ -229,8 +229,8 @@ class History:
         return self._current.ever_named(physical_id)
 
     def owned(self, physical_id: int, ts: int) -> bool:
-        """Whether a visible table had the id at `ts` or, if the history at `ts` was dropped, whether it is not known to
-        be younger."""
+        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, ids that are not
+        known to be younger count as owned."""
         owner = self._owners.get(physical_id)
         return owner is not None and owner.at(max(ts, self.base_ts)) is not None
 

@@ -109,8 +109,8 @@ def _checked_version(key: str, data: bytes) -> int:
 
 
 def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
-    """The tenant's snapshot_ts, and the ids of the tables in the object, ascending. The object is number 1 or a base.
-    Only one record is in memory at a time. Raises CorruptObject."""
+    """Read the tenant's snapshot_ts and the ids of the tables, ascending, from object 1 or a base. Only one record is
+    in memory at a time. Raises CorruptObject."""
     version = _checked_version(key, data)
     try:
         with zstandard.ZstdDecompressor().stream_reader(data[_HEAD_BYTES:]) as stream:

@@ -11,7 +11,8 @@ from tistream.model.ts import MAX_TS
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A logical table had a name for rows with `from_ts < t <= to_ts`: in the schema strictly before t."""
+    """A period in which a logical table had a name: it applies to rows with `from_ts < t <= to_ts`, because a row
+    belongs to the schema strictly before its commit_ts."""
 
     from_ts: int
     to_ts: int

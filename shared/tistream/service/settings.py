@@ -188,7 +188,7 @@ class ServiceSettings(BaseSettings):
         return parts.scheme == "https" or self.tls.terminated_elsewhere or _is_loopback(parts.hostname or "")
 
     def refusal_of(self, host: str) -> str | None:
-        """Why an address must not be bound with these settings; None if it may."""
+        """The reason why these settings do not allow the process to listen on an address; None if they do."""
         missing = [] if _is_loopback(host) else list(self._missing_locks())
         if not missing:
             return None

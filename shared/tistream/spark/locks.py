@@ -21,16 +21,16 @@ LOCKS = {
 
 
 def locked(master: str) -> dict[str, str]:
-    """The security settings of a session. With a local or Kubernetes master, Spark draws a secret for each driver. A
-    standalone cluster has one secret for all, so the operator must set it (`refusal`)."""
+    """The Spark settings that authenticate and encrypt a session. With a local or Kubernetes master, Spark draws a
+    secret for each driver. A standalone cluster has one secret for all, which the operator must set (`refusal`)."""
     if master.startswith("spark:"):
         return {}
     return LOCKS | ({_HOST: LOOPBACK, _BIND: LOOPBACK} if master.startswith("local") else {})
 
 
 def refusal(master: str, conf: Mapping[str, str]) -> str | None:
-    """Why a session with these settings must not start: it would accept connections from other machines without
-    authentication. None if it may. conf: settings besides those of `locked`."""
+    """The reason why a session with these settings must not start: it would accept connections from other machines
+    without authentication. None if it may start. conf: settings besides those of `locked`."""
     wanted = {**locked(master), **conf}
     if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:
         return None

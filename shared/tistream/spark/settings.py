@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SparkSettings(BaseModel):
-    """Where the executors are."""
+    """The Spark master that a service connects to, and further Spark settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

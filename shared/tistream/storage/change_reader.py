@@ -114,10 +114,9 @@ def fetch_groups(
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
-    """Read the row groups again that hold values of pending rows, concatenated. CRC-checked as at the first read.
-
-    Columns key, value, old_value and start_ts, in the file's order of rows. Raises as read_changes.
-    """
+    """Read again the row groups that hold the values of pending rows. Returns their rows, concatenated in file order,
+    with the columns key, value, old_value and start_ts. The row groups are CRC-checked as at the first read. Raises as
+    read_changes."""
     fetched, footer = _fetch(objects, source, groups)
     indexes = [group.index for group in groups]
     return change_file.decode_groups(source.key, footer, fetched, indexes, SOURCE_COLUMNS)

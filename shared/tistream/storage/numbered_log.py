@@ -91,9 +91,8 @@ class Payload(Protocol[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often one call tries a request. `pauses`: seconds between attempts; the last one counts for all after it.
-    `ends_on`: the kinds of Unavailable that end the call at once, because waiting longer is the caller's decision.
-    """
+    """How often one call repeats a request. `pauses`: seconds between attempts; the last one counts for all after it.
+    `ends_on`: the kinds of Unavailable that end the call at once, because the caller decides whether to wait longer."""
 
     attempts: int
     pauses: tuple[float, ...]
@@ -251,11 +250,9 @@ class NumberedLog(Generic[Entry]):
         return self._entries.floor() <= number
 
     def put(self, number: int, body: bytes) -> None:
-        """Put `body` at `number`, and again after an unknown answer, until it is known whose bytes the number holds. It
-        proves nothing until the floor was read after it.
-
-        Raises CommitConflict, CommitStateUnknown, Unavailable.
-        """
+        """Put `body` at `number`, and again after an unknown answer, until it is known whose bytes the number holds.
+        The entry counts only if the floor, read afterwards, is not above the number. Raises CommitConflict,
+        CommitStateUnknown, Unavailable."""
         key = self._payload.key(number)
         doubtful = self._in_doubt is not None
         problem: TiStreamError = Unavailable(f"cannot write {key}")

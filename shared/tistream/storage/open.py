@@ -23,7 +23,7 @@ class _Bucket:
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidRequest as open_objects does, without opening the store."""
+    """Check a URL as open_objects does, without opening the store. Raises InvalidRequest."""
     _place(url)
 
 

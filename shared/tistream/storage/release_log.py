@@ -45,7 +45,8 @@ class ReleaseLog:
         return found
 
     def decide(self, release: Release) -> Release:
-        """Put the record unless its number is taken, and return the one that is there. Raises Unavailable."""
+        """Put the record unless another record has its number. Returns the record that has the number. Raises
+        Unavailable."""
         key, body = layout.log_release(self.tenant, release.number), records.encode(release)
         try:
             self.objects.put_new(key, body)
@@ -56,7 +57,8 @@ class ReleaseLog:
         return release
 
     def _read_back(self, key: str, body: bytes, release: Release) -> Release:
-        """No answer came: put the same bytes once more, then read which are there. Raises CommitStateUnknown."""
+        """Settle a put without an answer: put the same bytes once more, then read which record has the number. Raises
+        CommitStateUnknown."""
         try:
             self.objects.put_new(key, body)
         except CommitConflict:

@@ -1,4 +1,4 @@
-"""How far a restore into a directory is: `restore.json`, which is replaced as a whole after each chunk.
+"""Records the progress of a restore into a directory: `restore.json`, which is replaced as a whole after each chunk.
 
 A file of a chunk is written before the marker that counts it. A restore that was killed in between writes the same rows
 to the same file again.
@@ -20,7 +20,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TableMark:
-    """The mark of one table, and the names of the files that it counts, relative to the directory."""
+    """The progress of one table, and the files of its finished chunks, relative to the directory."""
 
     restore_id: str
     mark: Mark
@@ -28,10 +28,10 @@ class TableMark:
 
 
 class DirectoryMarks:
-    """The marks of one directory, which belongs to restores alone."""
+    """The progress of all tables that are restored into one directory. The directory must contain nothing else."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the marks; make the directory if it does not exist. Raises TargetRefused."""
+        """Read the progress; create the directory if it does not exist. Raises TargetRefused."""
         self._directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -48,8 +48,8 @@ class DirectoryMarks:
             raise TargetRefused(f"{directory} cannot be used: {error.strerror or error}") from error
 
     def begin(self, table: RestoredTable, *, replace: bool) -> TableMark | None:
-        """The table's mark; None if this restore has not begun it. With `replace`, the files of another restore of the
-        table are removed. Raises TableExists."""
+        """The progress of a table; None if this restore has not begun it. With `replace`, the files of another restore
+        of the table are removed. Raises TableExists."""
         found = self._tables.get(_key(table))
         if found is None or found.restore_id == table.restore_id:
             return found
@@ -62,17 +62,17 @@ class DirectoryMarks:
         return None
 
     def set(self, table: RestoredTable, mark: Mark, files: tuple[str, ...]) -> None:
-        """Store the table's mark."""
+        """Store the progress of a table."""
         self._tables[_key(table)] = TableMark(table.restore_id, mark, files)
         self._write()
 
     def of(self, table: RestoredTable) -> TableMark:
-        """The mark of a table that was begun."""
+        """The progress of a table that this restore has begun."""
         return self._tables[_key(table)]
 
     @property
     def files(self) -> list[str]:
-        """Every file that is counted."""
+        """All files of finished chunks."""
         return [name for one in self._tables.values() for name in one.files]
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and names of directories for tables."""
+"""Writes files atomically, and names the directories of tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 2
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file beside its place, sync it, and rename it into place. Raises OSError."""
+    """Write a file atomically: write it beside its place, sync it, and rename it into place. Raises OSError."""
     draft = path.with_name(f".{path.name}.part")
     with draft.open("wb") as file:
         write(file)
@@ -28,7 +28,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def put_whole(path: Path, body: bytes) -> None:
-    """Write a file with this content as `write_whole` does. Raises OSError."""
+    """Write a file with this content atomically, as `write_whole` does. Raises OSError."""
 
     def write(file: IO[bytes]) -> None:
         file.write(body)

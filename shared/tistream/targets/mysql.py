@@ -28,10 +28,10 @@ class TargetFailed(Exception):
 
 
 class MySqlTarget:
-    """One connection. Not thread-safe. Use it as a context manager."""
+    """One connection to a server. It is a context manager, and not thread-safe."""
 
     def __init__(self, url: MySqlUrl) -> None:
-        """Connect. Raises TargetFailed."""
+        """Connect to the server. Raises TargetFailed."""
         self._url = url
         tls = dict(url.options)
         try:
@@ -63,7 +63,7 @@ class MySqlTarget:
 
     @property
     def dialect(self) -> Dialect:
-        """Which server it is, by its version text."""
+        """The SQL dialect of the server, found by its version text."""
         version = str(self.rows("SELECT VERSION()")[0][0])
         if "TiDB" in version:
             return Dialect.TIDB
@@ -98,7 +98,8 @@ class MySqlTarget:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what the block has executed, or roll it back if it raises. Raises TargetFailed."""
+        """Run a `with` block as one transaction: commit it, or roll it back if the block raises an error. Raises
+        TargetFailed."""
         self.execute("BEGIN")
         try:
             yield
@@ -121,7 +122,7 @@ class MySqlTarget:
 
 
 def _reason(error: Exception) -> str:
-    """The server's words, without values of rows."""
+    """The server's error message, without values of rows."""
     if isinstance(error, pymysql.err.MySQLError) and len(error.args) == 2:
         code, text = error.args
         if code in _QUOTED:

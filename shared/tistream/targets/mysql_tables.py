@@ -1,4 +1,4 @@
-"""Restored tables in a MySQL, MariaDB or TiDB server."""
+"""Restores tables into a MySQL, MariaDB or TiDB server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SELECTED_ROWS = 10_000
 
 
 class MySqlTables:
-    """A RestoreTarget. AUTO_INCREMENT and AUTO_RANDOM go on above the highest restored value, because the servers raise
-    them when a row is inserted."""
+    """A RestoreTarget that writes into a server. After the restore AUTO_INCREMENT and AUTO_RANDOM continue above the
+    highest restored value, because the servers raise them when a row is inserted."""
 
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, target: MySqlTarget) -> None:
-        """Raises TargetFailed."""
+        """Prepare the session. Raises TargetFailed."""
         self.dialect = target.dialect
         self._target = target
         self._begun: dict[str, RestoredTables] = {}  # by restore_id
@@ -29,13 +29,14 @@ class MySqlTables:
             target.execute(EXPLICIT_RANDOM)
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """See RestoreTarget. Raises TargetFailed, TargetRefused."""
+        """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
+        progress. Raises TargetFailed, TargetRefused."""
         if table.name[1].lower() == MARKS:
             raise TargetRefused(f"a restored table cannot be called {MARKS}, because that one has the restore's marks")
         return self._tables(table).begin(table.name[1], table.statements, replace=replace)
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """See RestoreTarget. Raises TargetFailed."""
+        """Implement RestoreTarget.write: write the next chunk of rows. Raises TargetFailed."""
         inserts = (sql for batch in chunk.batches for sql in insert_statements(batch, table.columns, table.name))
         return self._tables(table).write(table.name[1], before, inserts, chunk.end)
 
@@ -45,7 +46,8 @@ class MySqlTables:
             self._tables(table).add_foreign_keys(table.name[1], table.statements.foreign_keys)
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint:
-        """See RestoreTarget. Raises TargetFailed."""
+        """Implement RestoreTarget.fingerprint: the fingerprint of the rows that the target holds, read back from it;
+        None if it cannot be read back. Raises TargetFailed."""
         sql = f"SELECT {select_list(table.columns)} FROM {'.'.join(map(quoted_name, table.name))}"
         total = Fingerprint()
         for rows in self._target.batches(sql, _SELECTED_ROWS):

@@ -1,4 +1,5 @@
-"""Restored tables as Parquet files: one directory a table, one file a chunk, and CREATE TABLE beside them.
+"""Restores tables as Parquet files: one directory for each table, with one file for each chunk and a file with the
+CREATE TABLE.
 
     DIR/shop.orders/schema.sql
     DIR/shop.orders/000001.parquet
@@ -26,18 +27,19 @@ _SCHEMA = "schema.sql"
 
 
 class ParquetTables:
-    """A RestoreTarget."""
+    """A RestoreTarget that writes Parquet files into a directory."""
 
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, directory: Path, dialect: Dialect) -> None:
-        """`dialect`: of schema.sql. Raises TargetRefused."""
+        """Open the directory. `dialect` is the SQL dialect of schema.sql. Raises TargetRefused."""
         self.dialect = dialect
         self._directory = directory
         self._marks = DirectoryMarks(directory)
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """See RestoreTarget."""
+        """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
+        progress."""
         found = self._marks.begin(table, replace=replace)
         if found is not None:
             return found.mark
@@ -50,7 +52,7 @@ class ParquetTables:
         return begun
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """See RestoreTarget."""
+        """Implement RestoreTarget.write: write the next chunk of rows."""
         name = f"{directory_of(*table.name)}/{before.chunk + 1:06d}.parquet"
         write_whole(self._directory / name, lambda file: _write_batches(file, chunk))
         after = before.after(*chunk.end())
@@ -58,10 +60,12 @@ class ParquetTables:
         return after
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """See RestoreTarget: schema.sql has them."""
+        """Implement RestoreTarget.add_foreign_keys: add the table's foreign keys, unless it has them. They are in
+        schema.sql."""
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint:
-        """See RestoreTarget."""
+        """Implement RestoreTarget.fingerprint: the fingerprint of the rows that the target holds, read back from it;
+        None if it cannot be read back."""
         total = Fingerprint()
         for name in self._marks.of(table).files:
             if name.endswith(".parquet"):

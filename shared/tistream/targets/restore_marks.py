@@ -1,4 +1,4 @@
-"""Restored tables in a target, each chunk of rows with a marker row in the same transaction.
+"""Restores tables into a server, and writes each chunk of rows and its marker row in one transaction.
 
 Table `tistream_restore` of the target's database has one row for the beginning of each restored table (chunk 0), and
 one for each chunk of rows (1, 2, …), with the cursor at which the next chunk begins. A restore that was killed reads
@@ -38,7 +38,7 @@ class RestoredTables:
         target.execute(f"CREATE TABLE IF NOT EXISTS {self._marks} {_COLUMNS}")
 
     def mark(self, table: str) -> Mark | None:
-        """How far the table is; None if this restore has not begun it. Raises TargetFailed."""
+        """The progress of a table; None if this restore has not begun it. Raises TargetFailed."""
         found = self._target.rows(
             f"SELECT chunk, row_count, next_cursor FROM {self._marks} WHERE restore_id = %s AND table_name = %s"
             " ORDER BY chunk",
@@ -50,7 +50,7 @@ class RestoredTables:
         return Mark(int(chunk), sum(int(rows) for _, rows, _ in found), cursor)
 
     def begin(self, table: str, statements: TableStatements, *, replace: bool) -> Mark:
-        """Create the table, or find it as this restore has left it.
+        """Create the table, unless this restore has created it before. Returns the table's progress.
 
         Raises:
             TableExists: the target has the table already, and `replace` is false.
@@ -87,9 +87,9 @@ class RestoredTables:
         return after
 
     def write_numbered(self, table: str, number: int, inserts: Iterable[str], rows: int) -> bool:
-        """Write chunk `number` (from 1) of a restore whose chunks come in any order, with its marker, in one
-        transaction. Returns False, and writes nothing, if the chunk is there. The marker comes first: of two writers
-        one waits for the other. Raises TargetFailed."""
+        """Write chunk `number` (from 1) and its marker in one transaction, for a restore whose chunks may come in any
+        order. Writes nothing and returns False if the target has the chunk already. The marker is inserted first, so
+        that of two writers one waits for the other. Raises TargetFailed."""
         with self._target.transaction():
             if not self._target.execute(
                 f"INSERT IGNORE INTO {self._marks} (restore_id, table_name, chunk, row_count)"
@@ -100,7 +100,7 @@ class RestoredTables:
         return True
 
     def chunks(self, table: str) -> frozenset[int]:
-        """The numbers of the chunks that are there. Raises TargetFailed."""
+        """The numbers of the chunks that the target has. Raises TargetFailed."""
         found = self._target.rows(
             f"SELECT chunk FROM {self._marks} WHERE restore_id = %s AND table_name = %s AND chunk > 0",
             (self._id, table),
@@ -109,8 +109,9 @@ class RestoredTables:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes from beginning tables of this restore meanwhile. The server ends the lock with the
-        connection: a process that has lost it cannot drop what the next one made. Raises TargetFailed."""
+        """Run a `with` block under a lock of the server, so that no other process creates tables of this restore
+        meanwhile. The lock ends with the connection: a process that has lost it cannot drop a table that the next one
+        created. Raises TargetFailed."""
         name = f"tistream.{self._id}"
         if self._target.rows("SELECT GET_LOCK(%s, %s)", (name, LOCK_WAIT_S))[0][0] != 1:
             raise TargetFailed("another process begins tables of this restore")
@@ -120,7 +121,7 @@ class RestoredTables:
             self._target.rows("SELECT RELEASE_LOCK(%s)", (name,))
 
     def add_foreign_keys(self, table: str, statement: str) -> None:
-        """Add the foreign keys, unless they are there. Raises TargetFailed."""
+        """Add the foreign keys, unless the table has them. Raises TargetFailed."""
         found = self._target.rows(
             "SELECT COUNT(*) FROM information_schema.referential_constraints"
             " WHERE constraint_schema = %s AND table_name = %s",

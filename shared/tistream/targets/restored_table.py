@@ -1,4 +1,4 @@
-"""A table that a restore makes, and what every target of a restore can do."""
+"""The tables that a restore creates, and the interface of the targets that it creates them in."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Name = tuple[str, str]
 
 
 class TableExists(Exception):
-    """The target has a table of that name that this restore has not begun. The text is the name."""
+    """The target has a table of that name that this restore did not create. The text is the name."""
 
 
 class TargetRefused(Exception):
-    """The target cannot take the restore. The text names the place and the way out."""
+    """The target cannot be used for the restore. The text names the place, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class RestoredTable:
 
 
 def restore_id(cluster_id: str, tenant_id: str, ts: int, source: Name, name: Name) -> str:
-    """Identifies the restore of one table, so that the same command goes on where it was."""
+    """A stable id for the restore of one table, by which the same command continues an interrupted restore."""
     what = orjson.dumps([cluster_id, tenant_id, str(ts), source, name])
     return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a table is restored: `chunk` chunks with `rows` rows together. `cursor`: where the next chunk begins;
-    None before the first chunk and, if `chunk` is above 0, after the last one."""
+    """The progress of the restore of one table: `chunk` chunks with `rows` rows in total are written. `cursor`: where
+    the next chunk begins; None before the first chunk and, if `chunk` is above 0, after the last one."""
 
     chunk: int
     rows: int
@@ -54,11 +54,11 @@ class Mark:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are there."""
+        """Whether all rows are written."""
         return self.chunk > 0 and self.cursor is None
 
     def after(self, rows: int, cursor: str | None) -> Mark:
-        """The mark after one more chunk."""
+        """The progress after one more chunk."""
         return Mark(self.chunk + 1, self.rows + rows, cursor)
 
 
@@ -72,19 +72,20 @@ class Chunk:
 
 
 class RestoreTarget(Protocol):
-    """Where tables are restored. Each call is atomic: it has happened whole or not at all."""
+    """A destination of restored tables. Each call is atomic: it takes effect completely or not at all."""
 
     dialect: Dialect
     chunk_rows: int  # rows of a chunk
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """Make the table, or find it as this restore has left it. Raises TableExists, unless `replace`."""
+        """Create the table, unless this restore has created it before; return its progress. Raises TableExists, unless
+        `replace`."""
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """Write the next chunk."""
+        """Write the next chunk of rows."""
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """Add the table's foreign keys, unless they are there."""
+        """Add the table's foreign keys, unless it has them."""
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint | None:
-        """What the target has, read back from it; None if it cannot be read back."""
+        """The fingerprint of the rows that the target holds, read back from it; None if it cannot be read back."""

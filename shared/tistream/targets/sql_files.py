@@ -1,4 +1,4 @@
-"""Restored tables as SQL files, which a client of the server runs in the order of their names:
+"""Restores tables as SQL files, which a client of the server runs in the order of their names:
 
     cat DIR/*.sql | mysql …
 
@@ -29,18 +29,19 @@ CHUNK_ROWS = 10_000  # rows of a transaction
 
 
 class SqlFiles:
-    """A RestoreTarget."""
+    """A RestoreTarget that writes SQL files into a directory."""
 
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, directory: Path, dialect: Dialect) -> None:
-        """`dialect`: the server that will run the files. Raises TargetRefused."""
+        """Open the directory. `dialect` is that of the server that will run the files. Raises TargetRefused."""
         self.dialect = dialect
         self._directory = directory
         self._marks = DirectoryMarks(directory)
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """See RestoreTarget."""
+        """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
+        progress."""
         found = self._marks.begin(table, replace=replace)
         if found is not None:
             return found.mark
@@ -51,7 +52,7 @@ class SqlFiles:
         return begun
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """See RestoreTarget."""
+        """Implement RestoreTarget.write: write the next chunk of rows."""
         inserts = (sql for batch in chunk.batches for sql in insert_statements(batch, table.columns, table.name))
         name = self._put(inserts, transaction=True)
         after = before.after(*chunk.end())
@@ -59,14 +60,14 @@ class SqlFiles:
         return after
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """See RestoreTarget."""
+        """Implement RestoreTarget.add_foreign_keys: add the table's foreign keys, unless it has them."""
         found = self._marks.of(table)
         if table.statements.foreign_keys is not None and len(found.files) <= found.mark.chunk + 1:
             name = self._put([table.statements.foreign_keys])
             self._marks.set(table, found.mark, (*found.files, name))
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint | None:  # noqa: ARG002 - see RestoreTarget
-        """See RestoreTarget: SQL files are not read back."""
+        """Implement RestoreTarget.fingerprint: return None, because SQL files are not read back."""
         return None
 
     def _put(self, statements: Iterable[str], *, transaction: bool = False) -> str:

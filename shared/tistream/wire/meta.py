@@ -72,13 +72,13 @@ class CreateTenant(StrictRequest):
 
 
 class SetRetention(StrictRequest):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/retention`, see CreateTenant."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/retention`: `retention_ms` as in CreateTenant."""
 
     retention_ms: str | None
 
 
 class SetEncryption(StrictRequest):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption`, see CreateTenant."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption`: `kms_key_id` as in CreateTenant."""
 
     kms_key_id: KmsKeyId | None
 
@@ -327,7 +327,7 @@ class NewStart(Wire):
 
 
 class StartOf(Wire):
-    """Identifies a start of a process: its number, and a name that the process drew at random."""
+    """Identifies a process start: its number, and a name that the process drew at random."""
 
     instance: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
     start_epoch: int = Field(ge=1, lt=1 << 62)
@@ -342,7 +342,7 @@ class RegisterNode(StartOf):
 
 
 class Registered(Wire):
-    """The start that the name belongs to now."""
+    """The answer of RegisterNode: the process start that the name belongs to now."""
 
     start_epoch: int
     route_version: int

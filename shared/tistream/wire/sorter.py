@@ -10,7 +10,7 @@ class Wire(BaseModel):
 
 
 class Chain(Wire):
-    """Mirror of tistream.format.manifest.ChainPosition."""
+    """The position in one chain of a store's files, as tistream.format.manifest.ChainPosition."""
 
     first_ts: int
     at_ts: int

@@ -62,9 +62,9 @@ def home(grants: Iterable[Grant]) -> tuple[str, str] | None:
 
 
 def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
-    """The key under which tokens are counted for the limit of their number: the clusters or tenants of their grants.
-    Tokens for parts of a tenant are counted separately; an operator of the whole tenant can revoke them. None: a grant
-    covers everything."""
+    """The group of tokens that share one limit of their number: the clusters or tenants of their grants. Tokens for
+    parts of a tenant form a group of their own, which an operator of the whole tenant can revoke. None: a grant covers
+    everything, and there is no limit."""
     found = set()
     for grant in grants:
         if grant.cluster == ANY:
@@ -148,16 +148,16 @@ class KnownTokens(Wire):
 
 
 def spell(token_id: str, secret: str) -> str:
-    """A token's text."""
+    """Format a token's text from its id and its secret."""
     return f"tst_{token_id}_{secret}"
 
 
 def take_apart(text: str) -> tuple[str, str] | None:
-    """(token_id, secret) of a token's text; None if it is malformed."""
+    """Split a token's text into (token_id, secret); None if it is malformed."""
     found = _TOKEN.fullmatch(text)
     return None if found is None else (found[1], found[2])
 
 
 def hash_of(secret: str) -> str:
-    """The stored hash of a secret, hexadecimal."""
+    """The hash of a secret that is stored, hexadecimal."""
     return hashlib.sha256(secret.encode("ascii")).hexdigest()

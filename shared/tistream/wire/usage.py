@@ -41,8 +41,8 @@ class Intake(_OfHour):
 
 
 class StoredUsage(_OfHour):
-    """Bytes of the pool that `manifest` of a task names, by the task that wrote them: heirs share the objects of a
-    sealed task."""
+    """Bytes of the objects that `manifest` of a task names, grouped by the task that wrote them, because child tasks
+    share the objects of their sealed parents."""
 
     task_id: int
     manifest: int

@@ -18,7 +18,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
 from tistream.wire.sorter import ProgressPage
 from tistream_schema.asking import AskingPace
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry
 
@@ -62,7 +62,7 @@ def test_a_sorter_that_hangs_keeps_nobody_from_the_others() -> None:
         MemoryObjectStore(),
         MetaClient(http, "http://meta"),
         SorterClient(http),
-        Options(poll_ms=10, poll_idle_ms=10, poll_quiet_ms=1_000, route_wait_ms=20_000, keeping=Keeping()),
+        Options(poll_ms=10, poll_idle_ms=10, poll_quiet_ms=1_000, route_wait_ms=20_000, keeping=LogKeepingRules()),
         SystemClock(),
         new_nonce=lambda: "a",
         sleep=time.sleep,

@@ -17,16 +17,16 @@ from tistream.schema.tidb.meta_key import encode_key
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_schema.durable_log import DurableLog
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 
 HOUR_MS = 3_600_000
-OFTEN = Keeping(base_objects=2, grace_ms=0)
+OFTEN = LogKeepingRules(base_objects=2, grace_ms=0)
 
 
 def test_a_day_of_one_ddl_a_minute_leaves_a_bounded_number_of_objects() -> None:
     objects, clock = MemoryObjectStore(), [0]
     task = pool(objects)
-    keeping = Keeping(base_objects=8)  # a base is made more often than the grace lasts
+    keeping = LogKeepingRules(base_objects=8)  # a base is made more often than the grace lasts
     node, most, retention = Node(objects, clock, keeping), 0, 60
     for minute in range(5, 24 * 60 + 1, 5):  # committed every five minutes
         clock[0] += 300_000
@@ -301,7 +301,7 @@ def test_the_floor_and_the_base_come_through_faults(fault: Fault, at: int) -> No
 def test_nothing_is_deleted_before_the_grace_has_passed() -> None:
     objects, clock = MemoryObjectStore(), [0]
     task = pool(objects)
-    keeping = Keeping(base_objects=3, grace_ms=HOUR_MS)
+    keeping = LogKeepingRules(base_objects=3, grace_ms=HOUR_MS)
     node = Node(objects, clock, keeping)
     grown(objects, clock, node, task, 8)
     floor = node.durable.floor
@@ -352,7 +352,7 @@ def test_nothing_that_any_task_still_keeps_is_forgotten() -> None:
 def test_the_floor_of_the_log_only_rises() -> None:
     objects, clock = MemoryObjectStore(), [0]
     task = pool(objects)
-    node = Node(objects, clock, Keeping(base_objects=2))
+    node = Node(objects, clock, LogKeepingRules(base_objects=2))
     grown(objects, clock, node, task, 6)
     stale = DurableLog(objects, TENANT, "stale", lambda _seconds: None)
     stale.catch_up()
@@ -366,7 +366,7 @@ def test_the_floor_of_the_log_only_rises() -> None:
 def test_quiet_progress_is_kept_after_an_hour_and_only_if_there_was_any() -> None:
     objects, clock = MemoryObjectStore(), [0]
     task = pool(objects)
-    node = Node(objects, clock, Keeping())
+    node = Node(objects, clock, LogKeepingRules())
     node.step()
     clock[0] += 10 * HOUR_MS
     task.flush(20)  # progress, but no rows: whoever starts anew has nothing to read
@@ -389,14 +389,14 @@ def test_quiet_progress_is_kept_after_an_hour_and_only_if_there_was_any() -> Non
 def test_a_floor_that_names_no_base_is_told() -> None:
     objects, clock = MemoryObjectStore(), [0]
     task = pool(objects)
-    node = Node(objects, clock, Keeping())
+    node = Node(objects, clock, LogKeepingRules())
     task.flush(20, truncate(20))
     node.step()
     for number, why in ((2, "is no base"), (9, "is not there")):
         objects.put(layout.schema_floor(TENANT), floor_format.encode(number))
         with pytest.raises(CorruptObject, match=why):
             DurableLog(objects, TENANT, "n", lambda _seconds: None).catch_up()
-        fresh = Node(objects, clock, Keeping(), "fresh")
+        fresh = Node(objects, clock, LogKeepingRules(), "fresh")
         fresh.step()
         assert fresh.schema.holds[0].object == layout.schema_floor(TENANT)
 

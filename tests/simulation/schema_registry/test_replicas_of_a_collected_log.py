@@ -17,10 +17,10 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.schema import LogPage
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.record_log import BLOCK_LINES
 
-OFTEN = Keeping(base_objects=3, grace_ms=0)
+OFTEN = LogKeepingRules(base_objects=3, grace_ms=0)
 
 
 class World:

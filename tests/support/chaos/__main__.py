@@ -13,7 +13,7 @@ from support.compose.chaos import run as compose_run
 
 
 def main() -> int:
-    """Status 0: nothing lost, doubled or misordered, and every recovery in time."""
+    """Run `make chaos`. Status 0: no row was lost, repeated or misordered, and every recovery was in time."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=int, default=5_000, help="row changes a second")

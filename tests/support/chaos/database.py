@@ -15,13 +15,13 @@ EVERY_S = 5.0  # as a managed database that can be restored to any point in time
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A whole database; `at` is monotonic."""
+    """A copy of the whole meta database; `at` is monotonic time."""
 
     at: float
     path: Path
 
     def counters(self) -> dict[str, int]:
-        """How far it has come: the table `counters`."""
+        """The rows of the table `counters` in the copy."""
         return counters(self.path)
 
 
@@ -35,12 +35,12 @@ class Backups:
     _copies: list[Copy] = field(default_factory=list)
 
     def take_when_due(self) -> None:
-        """One more, if the last one is a while ago."""
+        """Make a copy, if the last one is old enough."""
         if not self._copies or self.now() - self._copies[-1].at >= EVERY_S:
             self.take()
 
     def take(self) -> Copy:
-        """One more, by SQLite's online backup: all that was committed before, and nothing of what is under way."""
+        """Make a copy by SQLite's online backup: it has all transactions committed before, and none under way."""
         self.folder.mkdir(exist_ok=True)
         made = Copy(self.now(), self.folder / f"{len(self._copies):04d}.db")
         source, target = sqlite3.connect(self.database), sqlite3.connect(made.path)
@@ -50,18 +50,18 @@ class Backups:
         return made
 
     def of(self, age_s: float) -> Copy | None:
-        """The newest one that is at least so old; None: there is none yet."""
+        """The newest copy that is at least this old; None without one."""
         old = [one for one in self._copies if self.now() - one.at >= age_s]
         return old[-1] if old else None
 
     def restore(self, copy: Copy) -> None:
-        """In the database's place. Nobody may have that open."""
+        """Put a copy in the place of the database. No process may have the database open."""
         for name in ("-wal", "-shm"):  # what the copy does not know of
             self.database.with_name(self.database.name + name).unlink(missing_ok=True)
         shutil.copyfile(copy.path, self.database)
 
 
 def counters(database: Path) -> dict[str, int]:
-    """The table `counters` of one that may be in use."""
+    """The rows of the table `counters` of a database that may be in use."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         return dict(connection.execute("SELECT name, value FROM counters"))

@@ -14,7 +14,7 @@ _FILLS = 50
 
 
 class CannotMount(Exception):
-    """Why there is no such disk here."""
+    """The reason why no disk can be mounted on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Disk:
     size: int
 
     def fill(self) -> None:
-        """No byte more can be written: the disk shrinks to what is used. Who writes meanwhile makes it more: again."""
+        """Shrink the disk to the bytes in use, so that no byte more can be written. It is tried again if writers have
+        added bytes meanwhile."""
         for left in reversed(range(_FILLS)):
             try:
                 _mount("-o", f"remount,size={max(_PAGE, self._used())}", str(self.path))
@@ -36,7 +37,7 @@ class Disk:
             return
 
     def make_room(self) -> None:
-        """As large as before."""
+        """Give the disk its original size again."""
         _mount("-o", f"remount,size={self.size}", str(self.path))
 
     def _used(self) -> int:
@@ -46,7 +47,7 @@ class Disk:
 
 @contextlib.contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nobody can write below `folder` (EROFS): it is mounted onto itself, read-only. Raises CannotMount."""
+    """Make a folder read-only (EROFS) during the `with` block, by a read-only mount onto itself. Raises CannotMount."""
     _mount("--bind", str(folder), str(folder))
     try:
         _mount("-o", "remount,bind,ro", str(folder))

@@ -14,19 +14,19 @@ LATER = {httpx.codes.BAD_REQUEST, httpx.codes.NOT_FOUND, httpx.codes.CONFLICT, h
 
 
 class NotDone(Exception):
-    """It could not be brought about in time: why."""
+    """An operation was not completed in time; the text says why."""
 
 
 @dataclass
 class Operator:
-    """Chooses at random among what is there. Raises NotDone; whatever else goes wrong is a fault of the platform."""
+    """Makes random operator requests. Raises NotDone; any other error is a fault of the platform."""
 
     url: str
     rng: random.Random
     _http: httpx.Client
 
     def move(self) -> str:
-        """A task to another sorter; what was done."""
+        """Move a task to another sorter; returns a description."""
 
         def attempt() -> str | None:
             task = self._choose(self._running())
@@ -39,7 +39,7 @@ class Operator:
         return self._until("move", attempt)
 
     def split(self) -> str:
-        """A task in two, at a key of its own; what was done."""
+        """Split a task at a key; returns a description."""
 
         def attempt() -> str | None:
             task = self._choose(self._running())
@@ -51,7 +51,7 @@ class Operator:
         return self._until("split", attempt)
 
     def merge(self) -> str:
-        """Two neighbours into one; what was done."""
+        """Merge two neighbouring tasks; returns a description."""
 
         def attempt() -> str | None:
             tasks = self._running()
@@ -71,7 +71,7 @@ class Operator:
         return self._until("merge", attempt)
 
     def drain(self, role: str, *, undo: str | None = None) -> str:
-        """A node of a role is to be empty, or `undo` is not any more; its name."""
+        """Drain a node of a role, or (`undo`) end that; returns its name."""
 
         def attempt() -> str | None:
             names = self._alive(role)
@@ -84,11 +84,11 @@ class Operator:
         return self._until("drain", attempt)
 
     def owner(self) -> str:
-        """The meta server that decides."""
+        """The name of the meta server that is the owner."""
         return self._until("owner", lambda: self._found("/v1/owner").get("node_id"))
 
     def settled(self) -> bool:
-        """Whether nothing moves any more: every task runs, at a sorter that is not drained."""
+        """Whether every task runs, on a sorter that is not drained."""
         tasks = self._found("/v1/tasks").get("tasks", [])
         draining = {node["node_id"] for node in self._nodes() if node["state"] != "alive"}
         return bool(tasks) and all(task["phase"] == "running" and task["sorter_node"] not in draining for task in tasks)

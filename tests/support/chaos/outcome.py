@@ -1,4 +1,4 @@
-"""What a chaos run found: pure, from what was noted while it ran."""
+"""Evaluates a chaos run from what was recorded while it ran. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StatusSeen:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault as it happened; wall clock."""
+    """A fault that was injected, with its times by the wall clock."""
 
     fault: Fault
     begin_ms: int
@@ -37,7 +37,7 @@ class Struck:
     statuses: tuple[StatusSeen, ...] = ()
 
     def recovered(self, samples: Sequence[LagSample]) -> int | None:
-        """How long after its end the lag was below 5 s for good; None: never."""
+        """The time from the end of the fault until the lag stayed below 5 s; None if it never did."""
         return recovered_ms(samples, self.end_ms, self.calm_ms, LATE_MS)
 
     def explains(self, trace: Mapping[str, Any]) -> bool:
@@ -53,13 +53,13 @@ class Struck:
         return of_spark and not _SPARK.isdisjoint(self.fault.targets)
 
     def worst_lag_ms(self, samples: Sequence[LagSample]) -> int:
-        """The highest lag that it brought about."""
+        """The highest lag that the fault caused."""
         return max((s.lag_ms for s in samples if self.begin_ms <= s.at_ms <= self.calm_ms), default=0)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """All of a run. `problems` is empty when nothing is wrong."""
+    """The results of a run. `problems` is empty if the run has passed."""
 
     seed: int
     rows_per_s: int
@@ -75,7 +75,7 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
     def judge(self) -> None:
-        """Add to the problems what the notes show."""
+        """Evaluate the records, and add to the problems."""
         for struck in self.struck:
             recovered = struck.recovered(self.samples)
             if recovered is None:
@@ -138,7 +138,7 @@ class Outcome:
         return "\n".join(lines)
 
     def summary(self) -> str:
-        """Everything that a reader wants to know, in Markdown."""
+        """The results of the run in Markdown."""
         report = self.verify
         pulls = report.get("other_pulls", {})
         lines = [
@@ -156,7 +156,7 @@ class Outcome:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the samples."""
+        """The results without the samples."""
         return {
             "seed": self.seed,
             "rows_per_s": self.rows_per_s,

@@ -1,4 +1,4 @@
-"""Which faults a chaos run brings about, in which order; pure and seeded."""
+"""The order of the faults that a chaos run injects. Pure and seeded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTS = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2}  # how many there a
 
 
 class Kind(StrEnum):
-    """What happens."""
+    """The kind of a fault."""
 
     KILL = "kill -9"
     PAUSE = "SIGSTOP"
@@ -48,7 +48,7 @@ class Fault:
 
     @property
     def group(self) -> str:
-        """Faults of one group are counted together."""
+        """The group under which a fault is counted."""
         alone = len(self.targets) == 1 or self.kind == Kind.CUT or len(set(self.targets)) == 1
         return f"{self.kind} {' + '.join(self.targets) if alone else 'two at once'}"
 

@@ -58,7 +58,7 @@ class Options:
 
 
 def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
-    """The whole run. Needs nothing but an empty scratch folder; leaves no process and no mount."""
+    """Run chaos from begin to end. It needs an empty scratch folder, and leaves no process and no mount."""
     outcome = Outcome(options.seed, options.rows_per_s, options.recover_s)
     with contextlib.ExitStack() as stack:
         data_dir = options.scratch / "data"
@@ -100,7 +100,7 @@ def _platform(options: Options, data_dir: Path) -> Platform:
 
 @dataclass
 class Chaos:
-    """The driver. It strikes, undoes, and notes when it did which."""
+    """The driver of a chaos run. It injects faults, ends them, and records the times."""
 
     options: Options
     platform: Platform
@@ -116,7 +116,7 @@ class Chaos:
     _verify: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """The platform is there: load it, strike until time is up, stop everything, judge."""
+        """Load a running platform, inject faults until the time is over, stop everything, and evaluate the records."""
         self._http = self.platform.http(2.0)
         self._operator = Operator(self.platform.url, random.Random(self.options.seed), self.platform.http(10.0))
         if self.options.many:
@@ -149,7 +149,7 @@ class Chaos:
         return self.random_faults()
 
     def random_faults(self) -> Iterator[Fault]:
-        """Those of the seed."""
+        """The faults that follow from the seed."""
         if self.options.cuts:
             return plan.cuts(self.options.seed)
         if self.options.many:
@@ -169,7 +169,7 @@ class Chaos:
             self._verify = _started(command, report, log, {**os.environ, **self.platform.user_environ()})
 
     def load_command(self) -> list[str]:
-        """The upstream."""
+        """The command that runs the simulated upstream."""
         options = self.options
         command = [str(COMMAND), "simulate", "--objects", str(self.platform.objects), "--url", self.platform.url]
         command += ["--cluster", CLUSTER, "--tenant", TENANT, "--seed", str(options.seed)]
@@ -178,15 +178,15 @@ class Chaos:
         return [*command, *options.simulate]
 
     def load_environ(self) -> dict[str, str]:
-        """Its environment."""
+        """The environment of the simulated upstream."""
         return {**os.environ, **self.platform.user_environ()}
 
     def audited(self) -> Audit:
-        """What has been written, held against the invariants."""
+        """Check all written objects against the invariants."""
         return of_directory(self.platform.objects)
 
     def end(self) -> None:
-        """Whatever happened: leave nothing running."""
+        """Stop every process of the run, whatever has happened."""
         for process in (self._load, self._verify):
             if process is not None and process.poll() is None:
                 process.kill()
@@ -243,7 +243,7 @@ class Chaos:
         self.say(f"{_clock(_now_ms())}   worst lag {worst:.1f} s, under 5 s again after {shown}")
 
     def _bring_about(self, fault: Fault) -> int:
-        """When it ended."""
+        """Inject a fault; returns the time at which it ended."""
         match fault.kind:
             case Kind.KILL:
                 return self._kill(fault.targets, fault.pick)
@@ -265,7 +265,7 @@ class Chaos:
         return _now_ms()
 
     def _operate(self, fault: Fault) -> None:
-        """What an operator does, until nothing moves any more."""
+        """Execute an operator's request, and wait until no task moves any more."""
         operator = self._operator
         assert operator is not None
         try:
@@ -391,7 +391,7 @@ class Chaos:
             time.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
 
     def _wait_calm(self, since_ms: int) -> bool:
-        """Until the lag has been below 5 s for a while (True), or for so long that it is hopeless."""
+        """Wait until the lag has been below 5 s for a while (True), or for so long that waiting is useless (False)."""
         while _now_ms() - since_ms < _NEVER_MS:
             time.sleep(0.5)
             self._ask_status()
@@ -420,7 +420,7 @@ class Chaos:
             self.outcome.problems.append(f"status answered {answer.status_code}: {answer.text[:300]}")
 
     def _samples(self) -> list[LagSample]:
-        """The platform's own lag, four times a second."""
+        """The samples of the platform's own lag, taken four times a second."""
         promises = [Promise.parse(line) for line in self._lines("promises")]
         return beyond_promises([LagSample(**json.loads(line)) for line in self._lines("samples")], promises)
 

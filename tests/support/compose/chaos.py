@@ -39,7 +39,8 @@ def faults(seed: int) -> Iterator[Fault]:
 
 @contextlib.contextmanager
 def started(options: Options) -> Iterator[ComposeChaos]:
-    """A platform that runs, and what strikes it. Leaves no container and no mount. Raises NoEngine, CannotMount."""
+    """A running platform in containers with its chaos driver. Leaves no container and no mount. Raises NoEngine,
+    CannotMount."""
     engine.make_bases()
     outcome = Outcome(options.seed, options.rows_per_s, options.recover_s)
     with contextlib.ExitStack() as stack:
@@ -58,7 +59,7 @@ def started(options: Options) -> Iterator[ComposeChaos]:
 
 
 def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
-    """The whole run."""
+    """Run chaos on containers from begin to end."""
     with started(options) as chaos:
         chaos.say = say
         chaos.run()
@@ -79,11 +80,11 @@ def _settings(options: Options) -> dict[str, str]:
 
 @dataclass
 class ComposeChaos(Chaos):
-    """As Chaos, of containers."""
+    """Injects the faults of Chaos into containers."""
 
     @property
     def containers(self) -> Containers:
-        """What is struck."""
+        """The containers into which faults are injected."""
         assert isinstance(self.platform, Containers)
         return self.platform
 
@@ -104,7 +105,8 @@ class ComposeChaos(Chaos):
         return of_store(self.containers.bucket())
 
     def _bring_about(self, fault: Fault) -> int:
-        """When it ended: of what there are several, when one was struck, since the others are to go on."""
+        """Inject a fault; returns the time at which it ended. Of a role with several containers, only one is struck,
+        because the others are to continue."""
         names = [self._name(target, fault.pick) for target in fault.targets]
         self.say(f"  {', '.join(names)}")
         begin_ms = _now_ms()

@@ -36,12 +36,12 @@ _TRUTH = "/truth"
 
 
 def number_of(role: str) -> int:
-    """How many containers a role has."""
+    """The number of containers of a role."""
     return max(1, sum(name.startswith(f"{role}-") for name in SERVICES))
 
 
 def container_of(role: str, pick: int = 0) -> str:
-    """sorter-2 of sorter; what has one container bears the role's name."""
+    """The name of a container of a role: `sorter-2`, or the role's name if it has one container."""
     return f"{role}-{pick % number_of(role) + 1}" if number_of(role) > 1 else role
 
 
@@ -59,7 +59,8 @@ def _freeze(container: str) -> None:
 
 @dataclass
 class Containers(Platform):
-    """As Platform, for what a chaos run needs of it. `disk`: where MinIO keeps its objects; else a volume."""
+    """The platform in containers, with the interface that chaos runs need. `disk`: where MinIO keeps its objects; None:
+    a volume."""
 
     disk: Disk | None = None
     settings: Mapping[str, str] = field(default_factory=dict)  # more of .env.example
@@ -86,7 +87,7 @@ class Containers(Platform):
 
     @property
     def truth(self) -> Path:
-        """Where the simulated upstream writes what is true."""
+        """The file into which the simulated upstream writes the truth."""
         return self.data_dir / "truth"
 
     @property
@@ -98,7 +99,7 @@ class Containers(Platform):
         return self.url_of("API_1_PORT")
 
     def url_of(self, port: str) -> str:
-        """Of a published port, by the name of its setting."""
+        """The URL of a published port, by the name of its setting."""
         return f"http{'s' if port.startswith('API') else ''}://127.0.0.1:{self._ports[port]}"
 
     def _fetched(self, name: str) -> Path:
@@ -118,7 +119,7 @@ class Containers(Platform):
         return {variable: str(self._fetched(name)) for variable, name in files.items()}
 
     def bucket(self) -> S3ObjectStore:
-        """The platform's, from outside."""
+        """The platform's bucket, accessed from outside of the containers."""
         return S3ObjectStore(
             "tistream",
             endpoint=self.url_of("MINIO_PORT"),
@@ -128,7 +129,7 @@ class Containers(Platform):
         )
 
     def refuses(self) -> bool:
-        """Whether the bucket takes no object."""
+        """Whether the bucket refuses to store an object."""
         try:
             self.bucket().put("probe", bytes(1 << 20))
         except TiStreamError:
@@ -138,7 +139,7 @@ class Containers(Platform):
     # --- commands ----------------------------------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
-        """Of every command: settings as .env would have them."""
+        """The environment of every compose command: the settings that .env would have."""
         ports = {name: str(port) for name, port in self._ports.items()}
         given = {"MINIO_ROOT_USER": "tistream", "RANGES_PER_TENANT": str(self.ranges)}
         return {**os.environ, **given, **self._secrets, **ports, **self.settings}
@@ -150,7 +151,7 @@ class Containers(Platform):
         return [*head, *files, "--profile", "demo", "--profile", "monitoring", *arguments]
 
     def compose(self, *arguments: str, check: bool = True, timeout: float = _UP_SECONDS) -> str:
-        """What it prints. Raises AssertionError with what it said otherwise."""
+        """Run a compose command; returns its output. Raises AssertionError with the error output."""
         done = subprocess.run(
             self.command(*arguments),
             env=self.environment(),
@@ -164,7 +165,7 @@ class Containers(Platform):
         return done.stdout
 
     def build(self) -> None:
-        """The images; a layer that is there already is not built again."""
+        """Build the images; layers that exist are not built again."""
         self.compose("build", *BUILT, timeout=1_800)
 
     def start(self) -> Containers:
@@ -179,16 +180,16 @@ class Containers(Platform):
     # --- containers --------------------------------------------------------------------------------------------------
 
     def id_of(self, service: str) -> str:
-        """Of a service's container."""
+        """The id of a service's container."""
         return f"{self.project}-{service}-1"
 
     def inspect(self, service: str) -> dict[str, Any]:
-        """What the engine says of it."""
+        """The state of a container, according to the engine."""
         found: dict[str, Any] = json.loads(docker("inspect", self.id_of(service)))[0]
         return found
 
     def kill(self, role: str) -> int:
-        """SIGKILL, and it stays away, as the engine takes it for the operator's wish."""
+        """Kill a container by SIGKILL. It is not restarted, because the engine takes that for the operator's wish."""
         docker("kill", self.id_of(role))
         return 0
 
@@ -197,12 +198,12 @@ class Containers(Platform):
         docker("start", self.id_of(service))
 
     def restart(self, service: str) -> None:
-        """In good order."""
+        """Restart a container in an orderly way."""
         docker("restart", "--time", "30", self.id_of(service))
 
     @contextlib.contextmanager
     def paused(self, *services: str) -> Any:
-        """Frozen meanwhile."""
+        """Freeze a container during the `with` block."""
         frozen: list[str] = []
         try:
             for service in services:
@@ -216,14 +217,14 @@ class Containers(Platform):
     # --- its end -----------------------------------------------------------------------------------------------------
 
     def keep_logs(self) -> None:
-        """Into `logs`, of every container, its former lives included."""
+        """Write the logs of every container to `logs`, including those of earlier runs of it."""
         self.logs.mkdir(parents=True, exist_ok=True)
         for service in (*SERVICES, "minio", "mysql", "bucket", "keys"):
             with (self.logs / f"{service}.log").open("wb") as log:
                 subprocess.run(["docker", "logs", self.id_of(service)], stdout=log, stderr=log, check=False)
 
     def stop(self) -> None:
-        """SIGTERM to each of the services; all gone in time, with status 0."""
+        """Stop each service by SIGTERM, and check that all end in time with status 0."""
         self.compose("stop", *SERVICES)
         self.keep_logs()
         statuses = {service: self.inspect(service)["State"]["ExitCode"] for service in SERVICES}
@@ -235,6 +236,6 @@ class Containers(Platform):
         return super().report(lines) + "\n" + self.compose("ps", "--all", check=False)
 
     def close(self) -> None:
-        """Whatever happened: no container, network or volume is left."""
+        """Remove all containers, networks and volumes, whatever has happened."""
         self.keep_logs()
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "20", check=False)

@@ -1,4 +1,4 @@
-"""A Docker engine and a `docker compose` for it; or why there is none."""
+"""Finds a Docker engine and a `docker compose` command, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PULL_SECONDS = 300
 
 
 class NoEngine(Exception):
-    """There is no engine, or no compose: why."""
+    """The reason why no Docker engine or no compose command is available."""
 
 
 def docker(*arguments: str, check: bool = True, timeout: float = 120) -> str:
-    """What `docker ARGUMENTS` prints. Raises CalledProcessError, with what it said on stderr in its notes."""
+    """Run a docker command; returns its output. Raises CalledProcessError, with the error output in its notes."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=timeout)
     if check and done.returncode:
         error = subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
@@ -32,7 +32,7 @@ def docker(*arguments: str, check: bool = True, timeout: float = 120) -> str:
 
 @functools.cache
 def compose() -> tuple[str, ...]:
-    """The command; where the machine has none it is installed into the cache. Raises NoEngine."""
+    """The compose command. If the machine has none, it is installed into the cache. Raises NoEngine."""
     if shutil.which("docker") is None:
         raise NoEngine("no docker on PATH")
     try:
@@ -56,7 +56,7 @@ def compose() -> tuple[str, ...]:
 
 @functools.cache
 def local_images() -> bool:
-    """Whether bases must be made here, since none can be pulled."""
+    """Whether base images must be built here, because none can be pulled."""
     if (chosen := os.environ.get("TISTREAM_COMPOSE_LOCAL")) is not None:
         return chosen not in ("", "0", "false")
     if docker("image", "ls", "--quiet", PYTHON_IMAGE):
@@ -69,13 +69,13 @@ def local_images() -> bool:
 
 
 def files() -> list[Path]:
-    """docker-compose.yml, and what overrides it here."""
+    """The compose files of this machine: docker-compose.yml, and the file that overrides it."""
     override = [ROOT / "deploy" / "compose" / "local.yml"] if local_images() else []
     return [ROOT / "docker-compose.yml", *override]
 
 
 def make_bases() -> None:
-    """Where they cannot be pulled. Raises NoEngine."""
+    """Build the base images, if they cannot be pulled. Raises NoEngine."""
     if not local_images():
         return
     done = subprocess.run([ROOT / "scripts" / "compose-images"], capture_output=True, text=True, check=False)

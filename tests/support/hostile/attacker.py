@@ -41,8 +41,8 @@ NICE = 10  # an attacker has machines of its own: here it must not take from the
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What to do. `secrets`: what no answer may hold, `named`: the other tenant's name, which answers may hold only
-    where the question did."""
+    """The orders of an attacker process. `secrets`: texts that no answer may contain. `named`: the other tenant's name,
+    which an answer may contain only if the request did."""
 
     kind: str
     url: str
@@ -61,7 +61,8 @@ class Orders:
 
 @dataclass(slots=True)
 class Told:
-    """What came back: how often which status, by whom was asked about; `leaks` and `odd`: what should not have been."""
+    """The answers that an attacker received: counts by status and by the tenant that was asked about; `leaks` and
+    `odd`: answers that must not occur."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     without_retry_after: int = 0
@@ -79,7 +80,7 @@ class Attacker:
         self._end = time.monotonic() + orders.seconds
 
     async def run(self) -> Told:
-        """As ordered."""
+        """Execute the orders."""
         kinds: dict[str, Callable[[], list[Awaitable[None]]]] = {
             "routes": self._routes,
             "lists": self._lists,
@@ -121,7 +122,7 @@ class Attacker:
     # -- kinds -----------------------------------------------------------------------------------------------------
 
     def _routes(self) -> list[Awaitable[None]]:
-        """Every route, of its own and of the other tenant, with its token and with none."""
+        """Request every route for its own and for the other tenant, with its token and without one."""
         known = self._calls()
 
         async def one(number: int) -> None:
@@ -141,7 +142,7 @@ class Attacker:
         return [one(number) for number in range(self.orders.connections)]
 
     def _lists(self) -> list[Awaitable[None]]:
-        """Questions whose answers are waited for: lists of a time that has not come yet."""
+        """Request lists at a ts that is not resolved yet, whose answers have to wait."""
         path = f"/v1/clusters/{self.orders.cluster}/tenants/{self.orders.own}/databases?ts={self.orders.now_ts}"
 
         async def one() -> None:
@@ -156,7 +157,7 @@ class Attacker:
         return [one() for _ in range(self.orders.connections)]
 
     def _pulls(self) -> list[Awaitable[None]]:
-        """As many as there may be, of which nobody reads more than the beginning."""
+        """Open as many pulls as allowed, and read only their beginning."""
         base = f"/v1/clusters/{self.orders.cluster}/tenants/{self.orders.own}/changes"
 
         async def one(number: int) -> None:
@@ -183,7 +184,7 @@ class Attacker:
         return [one(number) for number in range(self.orders.connections)]
 
     def _idle(self) -> list[Awaitable[None]]:
-        """Connections on which nothing comes, or half a request; others in place of those that are closed."""
+        """Open connections without a complete request, and replace those that are closed."""
 
         async def one(number: int) -> None:
             while self._going():
@@ -201,7 +202,7 @@ class Attacker:
         return [one(number) for number in range(self.orders.idle)]
 
     def _notifications(self) -> list[Awaitable[None]]:
-        """Of files that are not there, of stores that are not there, and of the other tenant's."""
+        """Announce files and stores that do not exist, and those of the other tenant."""
         numbers = itertools.count(1)
 
         async def one() -> None:
@@ -225,7 +226,7 @@ class Attacker:
         return [one() for _ in range(self.orders.connections)]
 
     def _bodies(self) -> list[Awaitable[None]]:
-        """Giant ones, and such as say that they are."""
+        """Send huge request bodies, and requests that claim to have one."""
         giant = b'{"cluster_id":"' + b"9" * (32 << 20) + b'"}'
 
         def left() -> float:
@@ -247,7 +248,7 @@ class Attacker:
         return [one(number) for number in range(self.orders.connections)]
 
     def _names(self) -> list[Awaitable[None]]:
-        """Hostile ones in each place of each route, and in each parameter."""
+        """Send hostile names in each place of each route, and in each parameter."""
         known = self._calls()
         base = f"/v1/clusters/{self.orders.cluster}/tenants/{self.orders.own}".encode()
 

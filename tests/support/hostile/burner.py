@@ -1,5 +1,5 @@
-"""Somebody on the same machine who wants nothing of the platform: `python -m support.hostile.burner SHARE` takes this
-share of one processor, at an attacker's priority, until it is ended."""
+"""A process that takes processor time and requests nothing of the platform: `python -m support.hostile.burner SHARE`
+uses this share of one processor, at an attacker's priority, until it is ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLICE_S = 0.002  # about what an attacker works between two answers
 
 @contextmanager
 def burning(processors: float) -> Iterator[None]:
-    """So many processors are taken, each at most by one process."""
+    """Keep this number of processors busy during the `with` block, each by at most one process."""
     with ExitStack() as stack:
         while processors > 0:
             stack.enter_context(_one(min(1.0, processors)))

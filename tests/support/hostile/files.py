@@ -30,7 +30,7 @@ WAIT_TS = 1 << 20  # between a store's hostile file and the one that mends it
 
 
 def sound(tenant: TenantKey, store_id: int, snapshot_ts: int) -> bytes:
-    """A store's first file that says nothing new: a scan of nothing, as of the tenant's beginning."""
+    """A store's first file that has no changes: an empty scan as of the tenant's beginning."""
     return change_files.change_file(
         tenant.cluster_id, tenant.tenant_id, store_id, 0, changes=[], watermarks=[_scan(snapshot_ts)]
     )
@@ -111,7 +111,8 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 
 
 def hostile_stores(tenant: TenantKey, snapshot_ts: int, round_: int) -> list[Delivery]:
-    """A store of its own for each kind of damage, and two for bombs; others in each round."""
+    """Stores whose files are damaged, one for each kind of damage, and two with decompression bombs; each round has
+    other stores."""
     made, first = [], FIRST_STORE + 100 * round_
     for number, spoil in enumerate(SPOILT.values()):
         store_id = first + number
@@ -184,7 +185,7 @@ def junk_names(tenant: TenantKey, count: int) -> Iterator[str]:
 
 
 class Junk:
-    """Puts junk, and takes it away again."""
+    """Puts junk objects into a bucket, and deletes them."""
 
     def __init__(self, minio: Minio, bucket: str, tenant: TenantKey) -> None:
         self._minio, self._bucket, self._tenant = minio, bucket, tenant
@@ -203,7 +204,7 @@ class Junk:
         self.refused += len(keys) - len(put)
 
     def sweep(self) -> None:
-        """None is left."""
+        """Delete all junk objects."""
         client = self._minio.client()
         for at in range(0, len(self.put), 1_000):
             named = [{"Key": key} for key in self.put[at : at + 1_000]]

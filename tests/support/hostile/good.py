@@ -18,8 +18,8 @@ from tistream.model.ts import physical_ms
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row or DDL that came, or (`what` "status") an answer of the status call: when, and how long it took or had
-    taken since its commit. Milliseconds."""
+    """A received row or DDL, or (`what` is "status") an answer of the status call: when it came, and its delay since
+    the commit or its duration. Milliseconds."""
 
     what: str
     at_ms: int
@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Seen:
-    """All that the consumers have noted. `refused`: answers other than 200, by status."""
+    """All records of the consumers. `refused`: answers other than 200, by status."""
 
     samples: list[Sample] = field(default_factory=list)
     statuses: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
@@ -50,25 +50,25 @@ class Watch:
         ]
 
     def start(self) -> Watch:
-        """From now on."""
+        """Start the consumers."""
         for thread in self._threads:
             thread.start()
         return self
 
     def stop(self) -> None:
-        """No more."""
+        """Stop the consumers."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(90)
             assert not thread.is_alive()
 
     def lag_seconds(self) -> float:
-        """As status said last."""
+        """The lag in the last status answer."""
         told = self.seen.statuses[-1][1]["lag_seconds"] if self.seen.statuses else None
         return 1e9 if told is None else float(told)
 
     def consumer(self) -> Consumer:
-        """One with the tenant's own token."""
+        """A consumer that uses the tenant's own token."""
         headers = {"authorization": f"Bearer {self._token}"}
         return Consumer(self._url, self._tenant, httpx.Client(timeout=90, trust_env=False, headers=headers))
 

@@ -67,7 +67,7 @@ class Outcome:
 
 
 def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
-    """The whole of it. Leaves no process."""
+    """Run all phases. Leaves no process."""
     outcome = Outcome()
     with running(options.scratch) as world:
         Run(options, world, outcome, say).run()
@@ -83,14 +83,14 @@ def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
 
 
 class Run:
-    """The phases, one after the other."""
+    """The phases of a run, one after the other."""
 
     def __init__(self, options: Options, world: World, outcome: Outcome, say: Callable[[str], None]) -> None:
         self.options, self.world, self.outcome, self.say = options, world, outcome, say
         self._phases: list[Phase] = []
 
     def run(self) -> None:
-        """From the registration of both tenants to the last check."""
+        """Run everything from the registration of both tenants to the last check."""
         world = self.world
         world.register("good", ["read"])
         world.register("bad", ["read", "push"])
@@ -123,7 +123,7 @@ class Run:
     # -- phases ----------------------------------------------------------------------------------------------------
 
     def calm(self) -> None:
-        """The measure of all others."""
+        """A phase without an attack, with which all others are compared."""
         with self._phase("calm"):
             self.bad.push(0.25)
 
@@ -150,7 +150,7 @@ class Run:
         self._between()
 
     def names(self) -> None:
-        """Huge and hostile ones in requests, and thousands of objects in the bucket that mean nothing."""
+        """Send huge and hostile names in requests, and put thousands of meaningless objects into the bucket."""
         with self._phase("names and junk", "names"):
             self.junk.scatter(self.options.junk)
             self.bad.push(0.35)
@@ -186,7 +186,7 @@ class Run:
         self._between()
 
     def all_at_once(self) -> None:
-        """Everything again, together."""
+        """Run all attacks at the same time."""
         kes, key = self.world.kes, self.world.keys["bad"]
         with self._phase("all at once", "pulls", *KINDS, "names"):
             spoilt = self._spoil(0.9)
@@ -198,7 +198,7 @@ class Run:
         self._control(junk=True)
 
     def after(self) -> None:
-        """It behaves: what it had to say properly is all there."""
+        """Check that the attacker's own valid data are complete after the attacks."""
         with self._phase("calm again"):
             self.bad.push(1.0)
             self.bad.consumer.wait_for(self.bad.set.end_ts, PATIENCE_S)

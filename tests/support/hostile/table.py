@@ -20,7 +20,7 @@ SHARES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """From when to when (wall clock, milliseconds), and what was tried meanwhile."""
+    """A phase of the run: its begin and end (wall clock, milliseconds), and the attack."""
 
     name: str
     begin_ms: int
@@ -33,7 +33,7 @@ class Phase:
 
 
 def figures(phases: Sequence[Phase], samples: Iterable[Sample], promises: Sequence[Promise]) -> list[dict[str, Any]]:
-    """Of each phase how many events came, and quantiles of their delays in milliseconds."""
+    """For each phase the number of events, and quantiles of their delays in milliseconds."""
     held = list(samples)
     pulled = [LagSample(one.at_ms, one.lag_ms, 1) for one in held if one.what == WHATS[0]]
     held += [Sample(PROMISED, one.at_ms, one.lag_ms) for one in beyond_promises(pulled, promises)]
@@ -52,7 +52,7 @@ def figures(phases: Sequence[Phase], samples: Iterable[Sample], promises: Sequen
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The same for people."""
+    """The figures as a Markdown table."""
     lines = [
         "| phase | s | rows pulled | promised to arrival, ms: p50 / p95 / p99 | commit to arrival, ms | one table's | "
         "status answered, ms | worst lag in status, s | machine busy | clients' processor time, s |",

@@ -78,7 +78,8 @@ class Flooded:
 
 
 class Asker:
-    """One connection, which reads nothing. What comes stays with the kernel; its beginning may be looked at there."""
+    """A connection that reads nothing. The answer stays in the kernel's buffer; its beginning may be looked at
+    there."""
 
     def __init__(self, url: str, question: bytes) -> None:
         parts = urlsplit(url)
@@ -87,7 +88,7 @@ class Asker:
         self.ask()
 
     def ask(self) -> None:
-        """Anew."""
+        """Connect again, and send the request."""
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         self._socket.connect(self._address)
@@ -96,7 +97,7 @@ class Asker:
         self.status = 0
 
     def look(self) -> int:
-        """The answer's status; 0 as long as there is none, and where there was one before."""
+        """The status of the answer, once it has come; 0 while there is no answer, and after the status was returned."""
         if self.status:
             return 0
         with suppress(BlockingIOError):
@@ -110,7 +111,7 @@ class Asker:
         return self.status >= 400 and time.monotonic() >= self.again_at
 
     def leave(self) -> None:
-        """Without a word."""
+        """Close the connection without reading."""
         self._socket.close()
 
 
@@ -122,7 +123,7 @@ class Server:
         self._folder = Path(f"/proc/{found.pid}")
 
     def resident(self) -> int:
-        """Bytes, now."""
+        """The resident bytes of the process now."""
         return self._status("VmRSS")
 
     @contextmanager
@@ -132,7 +133,7 @@ class Server:
         yield lambda: self._status("VmHWM")
 
     def cpu_s(self) -> float:
-        """Processor time so far."""
+        """Processor time of the process so far, in seconds."""
         fields = (self._folder / "stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -163,7 +164,7 @@ class Taken:
 
     @property
     def problems(self) -> list[str]:
-        """What may not be."""
+        """Descriptions of what must not have happened: a limit that was exceeded, or a wrong status."""
         found = []
         if self.peak + self.sockets > LIMIT_BYTES:
             found.append(f"{self.peak + self.sockets} bytes at the peak, {LIMIT_BYTES} are allowed")
@@ -262,7 +263,7 @@ def _socket_bytes() -> int:
 
 
 def markdown(floods: list[Taken]) -> str:
-    """For people."""
+    """The results as a Markdown table."""
     lines = [
         "| format | resident before, MiB | at the peak | kept | in sockets | shares | answered / told to come again "
         "| ended after the clients, s | processor time from then on, s | before, in as long |",

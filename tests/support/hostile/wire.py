@@ -1,4 +1,4 @@
-"""HTTP as somebody speaks it who keeps to no rules: bytes as they are, answers read or not. asyncio."""
+"""An HTTP client that keeps to no rules: it sends bytes unchanged, and reads answers or not. asyncio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Answer:
 
     @property
     def retry_after(self) -> bool:
-        """Whether it says when to come again."""
+        """Whether the answer has a Retry-After header."""
         return b"\r\nretry-after:" in self.head.lower()
 
 
@@ -45,7 +45,7 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def write(self, data: bytes) -> None:
-        """Send it; nothing is read."""
+        """Send bytes, and read nothing."""
         if self._writer is None:
             sock = socket.socket()
             if self._receive_bytes:
@@ -58,7 +58,7 @@ class Connection:
         await self._writer.drain()
 
     async def ask(self, data: bytes, seconds: float = 60.0) -> Answer | None:
-        """The answer; None: the connection was closed instead."""
+        """Send a request and return the answer; None if the connection was closed instead."""
         try:
             async with asyncio.timeout(seconds):
                 await self.write(data)
@@ -84,7 +84,7 @@ class Connection:
         return Answer(int(head.split(b" ", 2)[1]), head, body)
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Close the connection."""
         if self._writer is not None:
             with contextlib.suppress(OSError):
                 self._writer.close()

@@ -52,7 +52,7 @@ SETTINGS = {
 
 
 class Guarded(Services):
-    """Who asks needs a token, though everything is on this machine."""
+    """A platform with authentication, although everything is on this machine."""
 
     @property
     def auth(self) -> bool:
@@ -73,7 +73,7 @@ class World:
     tokens: dict[str, str] = field(default_factory=dict)
 
     def tenant(self, who: str) -> TenantKey:
-        """`good` or `bad`, which are called otherwise."""
+        """The key of the tenant `good` or `bad`; their real names differ."""
         return TenantKey(CLUSTER, self.names[who])
 
     @property
@@ -95,11 +95,11 @@ class World:
         self.token_file(who).write_text(self.tokens[who])
 
     def token_file(self, who: str) -> Path:
-        """For commands."""
+        """The token file for commands."""
         return self.scratch / f"{who}.token"
 
     def operator(self, path: str) -> Any:
-        """What who may do everything is told."""
+        """Send a GET request for a path of the API with all rights; returns the JSON of the answer."""
         with self.services.http(30) as http:
             answer = http.get(self.services.url + path)
         assert answer.status_code == 200, answer.text
@@ -118,7 +118,7 @@ class World:
         return {role: used / ticks for role, used in sorted(found.items())}
 
     def started(self, name: str, *arguments: str, token: Path) -> subprocess.Popen[bytes]:
-        """One of the platform's commands; what it says is in scratch."""
+        """Start one of the platform's commands; its output is written to scratch."""
         environ = {**os.environ, **self.minio.environ, "TISTREAM_TOKEN_FILE": str(token)}
         with (self.scratch / f"{name}.out").open("wb") as out, (self.scratch / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
@@ -130,7 +130,7 @@ class World:
             )
 
     def said(self, name: str) -> str:
-        """By such a command: the end of it."""
+        """The end of a command's output."""
         texts = [(self.scratch / f"{name}.{kind}").read_text(errors="replace")[-1_500:] for kind in ("out", "log")]
         return "\n".join(texts)
 
@@ -140,7 +140,7 @@ WHO = ("good", "bad", "flooded")
 
 @contextmanager
 def running(scratch: Path) -> Iterator[World]:
-    """One for as long as it is wanted; without its servers the test is not run, and says so."""
+    """A World for a `with` block. The test is reported as not run if a server is missing."""
     with ExitStack() as stack:
         keys = stack.enter_context(kes.running(scratch / "kes"))
         server = stack.enter_context(minio.running(scratch / "minio", kms=keys.environ))
@@ -189,7 +189,7 @@ class Load:
 
     @property
     def start_ts(self) -> int:
-        """The tenant's beginning."""
+        """The ts at which the tenant begins."""
         return TruthLine.parse(self.truth.read_bytes().splitlines(keepends=True)[0]).ts
 
     def promises(self) -> list[Promise]:
@@ -207,7 +207,7 @@ class Load:
         return last, json.loads((self.world.scratch / "verify.out").read_text())
 
     def end(self) -> None:
-        """Whatever happened: neither goes on."""
+        """Stop both processes, whatever has happened."""
         for process in (self._simulate, self._verify):
             if process.poll() is None:
                 process.kill()
@@ -238,16 +238,16 @@ class Bad:
         return spoilt
 
     def mend(self, key: str) -> None:
-        """The file as it should have been."""
+        """Put the undamaged version of the file."""
         [file] = [file for file in self.set.files if file.key == key]
         self._store.put(file.key, file.data)
 
     def resolved_ts(self) -> int:
-        """As status tells."""
+        """The resolved_ts in the status answer."""
         return int(self.status()["resolved_ts"])
 
     def status(self) -> dict[str, Any]:
-        """However often it is told to come again."""
+        """The status of the tenant; the request is repeated while it is rejected."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -291,14 +291,14 @@ class Attack:
         self._process.stdin = None
 
     def told(self, seconds: float) -> dict[str, Any]:
-        """What it was answered, once it is over."""
+        """The answers that the attack received, once it is over."""
         out, errors = self._process.communicate(timeout=seconds)
         assert self._process.returncode == 0, f"{self.kind}: {errors[-2_000:]}"
         told: dict[str, Any] = json.loads(out)
         return told
 
     def end(self) -> None:
-        """Whatever happened."""
+        """End the attack's process, whatever has happened."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -311,7 +311,7 @@ def idle_seconds() -> float:
 
 
 def token_id(token: str) -> str:
-    """Which lists show."""
+    """The id of a token, which lists show."""
     found = re.match(r"tst_([0-9a-f]+)_", token)
     assert found is not None
     return found[1]

@@ -43,7 +43,7 @@ _LOAD_SECONDS = 900
 
 
 def waited(ready: Callable[[], bool], seconds: float, what: str) -> None:
-    """Until `ready`; AssertionError that names `what` after so many seconds."""
+    """Wait until `ready` returns true. Raises AssertionError, which names `what`, after the timeout."""
     deadline = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < deadline, f"after {seconds} s: {what}"
@@ -72,7 +72,7 @@ class Cluster:
     # --- what an operator has ----------------------------------------------------------------------------------------
 
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 120) -> str:
-        """What it prints. Raises AssertionError with what it said."""
+        """Run kubectl; returns its output. Raises AssertionError with the error output."""
         command = self.kubectl_command(*arguments)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout)
         assert not check or done.returncode == 0, f"{arguments}: {done.stdout[-3_000:]}{done.stderr[-3_000:]}"
@@ -83,11 +83,11 @@ class Cluster:
         return [str(self._programs / "kubectl"), "--kubeconfig", str(self._admin), *arguments]
 
     def get(self, *arguments: str) -> Any:
-        """`kubectl get ARGUMENTS`, as objects."""
+        """The objects that `kubectl get ARGUMENTS` returns."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
 
     def load(self, *images: str) -> None:
-        """Images of the Docker engine, onto every node."""
+        """Copy images from the Docker engine to every node."""
         file = self.folder / "images.tar"
         docker("save", "--output", str(file), *images, timeout=_LOAD_SECONDS)
         for node in self.nodes.values():
@@ -95,7 +95,7 @@ class Cluster:
         file.unlink()
 
     def tag(self, image: str, name: str) -> None:
-        """Another name for an image that every node has."""
+        """Add another name for an image that every node has."""
         for node in self.nodes.values():
             node.run("ctr", "-n", "k8s.io", "images", "tag", f"docker.io/library/{image}", f"docker.io/library/{name}")
 
@@ -154,7 +154,7 @@ class Cluster:
         control.start(*self._program("kube-scheduler", kubeconfig=scheduler))
 
     def add_node(self, number: int) -> str:
-        """A machine for pods; its name, once it is ready."""
+        """Add a machine that runs pods; returns its name once it is ready."""
         name, address = f"node-{number}", f"10.78.0.{number + 10}"
         folder = self.folder / name
         machine = self.nodes[name] = Machine(name, folder)
@@ -319,7 +319,7 @@ state = "/run/containerd"
     # --- its end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing of it is left but `folder`."""
+        """Stop the cluster. Only `folder` is left."""
         for machine in (*self.nodes.values(), self.control):
             machine.close()
         for name in self.nodes:
@@ -331,7 +331,7 @@ state = "/run/containerd"
 
 @contextlib.contextmanager
 def cluster(folder: Path, nodes: int = 2) -> Iterator[Cluster]:
-    """A cluster for the time being; its data are removed, logs stay."""
+    """A cluster for a `with` block; its data are removed, logs stay."""
     made = Cluster(folder, nodes)
     try:
         yield made

@@ -28,11 +28,11 @@ class Authority:
 
     @property
     def file(self) -> Path:
-        """Of its own certificate."""
+        """The file of the authority's own certificate."""
         return self.folder / "ca.pem"
 
     def certify(self, name: str, user: str, group: str = "", where: Sequence[str] = ()) -> tuple[Path, Path]:
-        """Certificate and key of a user; `where` are the names and addresses it answers at."""
+        """Issue a certificate and key for a user; `where` are the names and addresses of its servers."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
         if group:

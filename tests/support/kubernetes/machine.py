@@ -51,15 +51,15 @@ class Machine:
 
     @property
     def pid(self) -> int:
-        """Of its first process, as this machine's own are numbered."""
+        """The pid of the machine's first process, as numbered on the host."""
         return int(_children(self._first.pid)[0])
 
     def command(self, *argv: str) -> list[str]:
-        """`argv`, there."""
+        """The command line that runs `argv` on the machine."""
         return ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--uts", "--", *argv]
 
     def run(self, *argv: str, stdin: str | None = None, check: bool = True, timeout: float = 120) -> str:
-        """What a command there prints. Raises AssertionError with what it said."""
+        """Run a command on the machine; returns its output. Raises AssertionError with the error output."""
         done = subprocess.run(
             self.command(*argv), input=stdin or "", capture_output=True, text=True, check=False, timeout=timeout
         )
@@ -79,7 +79,7 @@ class Machine:
         return [name for name, process in self._running.items() if process.poll() is not None]
 
     def kill(self, name: str) -> None:
-        """SIGKILL to one program."""
+        """Kill one program by SIGKILL."""
         process = self._running.pop(name)
         for child in _children(process.pid):
             os.kill(int(child), 9)

@@ -18,7 +18,7 @@ _SIDES = {"Egress": ("to", "ip saddr", "ip daddr"), "Ingress": ("from", "ip dadd
 
 @dataclass(frozen=True)
 class Pod:
-    """One that has an address."""
+    """A pod that has an address."""
 
     namespace: str
     labels: dict[str, str]
@@ -27,7 +27,7 @@ class Pod:
 
     @staticmethod
     def all(found: Iterable[Document]) -> list[Pod]:
-        """Of those that the API tells of."""
+        """All pods with addresses, according to the API."""
         return [
             Pod(
                 one["metadata"]["namespace"],
@@ -46,7 +46,7 @@ class Pod:
 
 
 def selects(selector: Document, labels: dict[str, str]) -> bool:
-    """Whether a label selector does."""
+    """Whether a label selector selects these labels."""
     wanted = selector.get("matchLabels", {}).items() <= labels.items()
     for expression in selector.get("matchExpressions", ()):
         assert expression["operator"] == "In", expression

@@ -24,7 +24,7 @@ _FOUND = ("containerd", "ctr", "runc", "iptables", "ip", "nsenter", "unshare", "
 
 
 class NoKubernetes(Exception):
-    """There can be no cluster on this machine: why."""
+    """The reason why no cluster can run on this machine."""
 
 
 def programs() -> Path:

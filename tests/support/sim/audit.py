@@ -41,7 +41,7 @@ def of_directory(objects: Path) -> Audit:
 
 
 def of_store(objects: ObjectStore) -> Audit:
-    """The same of an object store."""
+    """An audit of all objects in an object store."""
     audit = Audit(None)
     found = [(match, info.key) for info in objects.list_after("committed/") if (match := _MANIFEST.search(info.key))]
     for _, key in sorted(found, key=lambda one: (int(one[0][1]), int(one[0][2]))):
@@ -105,11 +105,11 @@ class Audit:
 
     @property
     def heirs(self) -> int:
-        """Tasks that have begun with the state of others."""
+        """The number of tasks that began with the state of other tasks."""
         return len(self.children.keys() & self.last.keys())
 
     def wrote(self, key: str, body: bytes) -> None:
-        """An object is there."""
+        """Check an object that was written."""
         self.files.pushed(key, body)
         if key.startswith("served/"):
             self._served(served_format.decode(key, body).resolved_ts)
@@ -125,7 +125,7 @@ class Audit:
         self.recorded += 1
 
     def deleted(self, key: str) -> None:
-        """An object is about to go: nothing that goes on may rest on it."""
+        """Check that no live state depends on an object that is about to be deleted."""
         for problem in self.files.gone(key, self.last):
             self._require(12, False, problem)
         if not key.startswith("committed/"):
@@ -152,7 +152,7 @@ class Audit:
         return all(child in self.live for child, _ in self.last[task_id].children)
 
     def progress(self, task_id: int, manifest: int, progress_ts: int) -> None:
-        """A sorter has said how far a task is, as of a manifest."""
+        """Record the progress of a task that a sorter has reported, as of a manifest."""
         told = self.told.setdefault(task_id, {})
         told[manifest] = max(told.get(manifest, 0), progress_ts)
 

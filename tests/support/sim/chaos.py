@@ -33,7 +33,7 @@ class Chaos:
     replaced: list[Process] = field(default_factory=list)  # they hung, and do not know of their successors
 
     def begin(self, at_work: Callable[[], bool]) -> None:
-        """Start everybody, and the first strike once the platform is `at_work`."""
+        """Start all processes, and the faults once the platform is `at_work`."""
         for member in self.platform.members.values():
             self.platform.start(member)
         self._revive()
@@ -56,7 +56,7 @@ class Chaos:
         self._next()
 
     def stop(self) -> None:
-        """No more faults; what was done is undone."""
+        """Stop all faults, and undo those in effect."""
         self.going = False
         faults, network = self.platform.faults, self.platform.network
         network.faults.lost = network.faults.twice = network.faults.slow = 0.0
@@ -81,7 +81,7 @@ class Chaos:
         self.platform.scheduler.after(int(delay_ms * MS), happen)
 
     def _revive(self) -> None:
-        """A supervisor, or Kubernetes: whoever is dead is started again, sooner or later."""
+        """Restart dead processes after a random time, as a supervisor or Kubernetes does."""
         for member in self.platform.members.values():
             if member.process is not None and not member.process.alive and self.rng.random() < 0.4:
                 self._tell(f"start {member.name}")
@@ -132,7 +132,7 @@ class Chaos:
         self.storm(owner, name, strength, self.rng.uniform(500, 4_000))
 
     def kill(self, member: Member) -> None:
-        """SIGKILL."""
+        """Kill a process (SIGKILL)."""
         if member.process is not None and member.process.alive:
             self._tell(f"kill {member.name}")
             self.platform.kill(member.process)
@@ -144,7 +144,7 @@ class Chaos:
                 self.platform.kill(member.process)
 
     def pause(self, member: Member, for_ms: float) -> None:
-        """SIGSTOP, and SIGCONT."""
+        """Pause a process and continue it later (SIGSTOP, SIGCONT)."""
         process = member.process
         if process is None or process.paused:
             return
@@ -208,7 +208,7 @@ class Chaos:
         self._later(self.rng.uniform(500, 8_000), lambda: alone.discard(name))
 
     def storm(self, owner: object, name: str, strength: float, for_ms: float) -> None:
-        """`owner.name`, a probability, is `strength` for a while."""
+        """Raise the probability `owner.name` to `strength` for a while."""
         before = getattr(owner, name)
         self._tell(f"storm {name} {strength:.2f}")
         setattr(owner, name, strength)

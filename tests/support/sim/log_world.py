@@ -38,7 +38,7 @@ URL = "s3://upstream/log"
 
 @dataclass
 class LogWorld:
-    """Everything of one seed."""
+    """One seed of the simulated platform with a log backup."""
 
     recorded: LogSet
     scheduler: Scheduler
@@ -51,7 +51,7 @@ class LogWorld:
     problems: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Set everything going."""
+        """Start all fibers."""
         self.chaos.begin(lambda: self.platform.objects.audit.ticks > 0)
         outside = self.platform.outside
         self.scheduler.start(outside, "upstream", self._replay)
@@ -102,7 +102,7 @@ class LogWorld:
                     self.problems.append(f"{consumer.name}: {consumer.resolved_ts} is above {self.checkpoint_ts}")
 
     def over(self) -> bool:
-        """Whether every consumer has everything, or something is wrong."""
+        """Whether every consumer has all events, or a problem was found."""
         if self.scheduler.failures or self.tracebacks.found or self.platform.objects.audit.problems or self.problems:
             return True
         return all(consumer.resolved_ts >= self.recorded.end_ts for consumer in self.consumers)

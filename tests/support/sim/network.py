@@ -19,7 +19,7 @@ REFUSED_US = 300
 
 @dataclass
 class NetworkFaults:
-    """Chances for each request."""
+    """The probabilities of faults, for each request."""
 
     lost: float = 0.0  # the request, or its answer
     twice: float = 0.0
@@ -29,7 +29,7 @@ class NetworkFaults:
 
 @dataclass
 class Network:
-    """Who listens where, and which pairs of processes cannot reach each other."""
+    """The simulated network: which process listens where, and which pairs cannot reach each other."""
 
     scheduler: Scheduler
     faults: NetworkFaults = field(default_factory=NetworkFaults)
@@ -109,7 +109,7 @@ class _Body(httpx.SyncByteStream):
 
 
 class SimTransport(httpx.BaseTransport):
-    """Requests of one process."""
+    """The HTTP transport of one process."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process = network, process

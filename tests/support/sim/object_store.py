@@ -18,7 +18,7 @@ UNREACHABLE_US = 1_500_000
 
 @dataclass
 class StoreFaults:
-    """Chances for each request."""
+    """The probabilities of faults, for each request."""
 
     refused: float = 0.0  # 503 SlowDown
     unanswered: float = 0.0  # of writes: done, or not done, or done later; the writer does not know which

@@ -31,7 +31,7 @@ class Operator:
     rng: random.Random
 
     def move(self) -> None:
-        """A task to some sorter."""
+        """Move a random task to some sorter."""
 
         def ask(meta: MetaClient) -> None:
             task, node = self._task(meta), self._node(meta, "sorter")
@@ -41,7 +41,7 @@ class Operator:
         self._try(ask)
 
     def split(self) -> None:
-        """A task, at some key of its own."""
+        """Split a random task at some key."""
 
         def ask(meta: MetaClient) -> None:
             task = self._task(meta)
@@ -51,7 +51,7 @@ class Operator:
         self._try(ask)
 
     def merge(self) -> None:
-        """Two neighbours."""
+        """Merge two random neighbouring tasks."""
 
         def ask(meta: MetaClient) -> None:
             tasks = sorted(meta.tasks().tasks, key=lambda task: task.start_key)
@@ -99,7 +99,7 @@ class Operator:
         return self.rng.randrange(low + 1, max(low + 2, high)).to_bytes(width, "big").hex()
 
     def drain(self) -> None:
-        """A node is to be empty for a while."""
+        """Drain a random node for a while."""
 
         def ask(meta: MetaClient) -> None:
             node = self._node(meta, self.rng.choice(("sorter", "dispatcher")))

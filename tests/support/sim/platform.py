@@ -66,7 +66,7 @@ PATIENCE_S = 2.0  # for every answer; longer ones of production would let most o
 
 @dataclass
 class Faults:
-    """What may go wrong at any point, beside what the network and the store do."""
+    """The probabilities of faults at any point, besides those of the network and the store."""
 
     store: StoreFaults = field(default_factory=StoreFaults)
     killed: float = 0.0  # a process dies on the way to the store, a peer or the database, or on the way back
@@ -76,7 +76,7 @@ class Faults:
 
 
 class ProcessClock:
-    """A process's clock: the virtual time, and its own error in wall time."""
+    """The clock of a process: the virtual time with an error in its wall time."""
 
     def __init__(self, scheduler: Scheduler, process: Process) -> None:
         self._scheduler, self._process = scheduler, process

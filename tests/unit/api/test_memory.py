@@ -10,15 +10,15 @@ from starlette.requests import ClientDisconnect
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import TooManyRequests
-from tistream_api.admission.memory_budget import KEPT_BYTES, SHARE_BYTES, Memory, Room
+from tistream_api.admission.memory_budget import KEPT_BYTES, SHARE_BYTES, Memory, MemoryShare
 
 
 def nobody_goes() -> None:
     """The client is there."""
 
 
-def room(memory: Memory, who: str) -> Room:
-    return Room(memory, who, nobody_goes)
+def room(memory: Memory, who: str) -> MemoryShare:
+    return MemoryShare(memory, who, nobody_goes)
 
 
 def waiting(memory: Memory, who: str, began: list[str]) -> threading.Thread:
@@ -90,7 +90,7 @@ def test_who_has_gone_waits_no_longer_and_holds_nothing() -> None:
         raise ClientDisconnect
 
     with pytest.raises(ClientDisconnect):
-        Room(memory, "b", gone).take()
+        MemoryShare(memory, "b", gone).take()
     held.give()
     assert memory.held == 0
     assert not memory._waiting

@@ -14,13 +14,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tistream.clock import ManualClock
 from tistream.concurrency import Event, new_event
-from tistream_api.admission.delayed_rejections import BODY_BYTES_MAX, HEADER, SlowRefusals
+from tistream_api.admission.delayed_rejections import BODY_BYTES_MAX, HEADER, DelayedRejections
 from tistream_api.admission.reject_throttle import (
     REMEMBERED,
     WAIT_MAX_S,
     WAITING_EACH,
     WAITING_MAX,
-    Refusals,
+    RejectionLimit,
     network_of,
 )
 from tistream_api.admission.token_bucket import BURST_S
@@ -28,7 +28,7 @@ from tistream_api.auth.callers import Caller
 
 
 def test_a_few_come_at_once_and_then_one_after_the_other() -> None:
-    refusals = Refusals(ManualClock(), 2)
+    refusals = RejectionLimit(ManualClock(), 2)
     told = [round(refusals.wait_s("a"), 3) for _ in range(8)]
     assert told == [0, 0, 0, 0, 0.5, 1.0, 1.5, 2.0]
     assert refusals.wait_s("b") == 0, "another's are its own"
@@ -36,7 +36,7 @@ def test_a_few_come_at_once_and_then_one_after_the_other() -> None:
 
 def test_nobody_waits_longer_than_the_most_and_nobody_owes_more() -> None:
     clock = ManualClock()
-    refusals = Refusals(clock, 2)
+    refusals = RejectionLimit(clock, 2)
     waits = [refusals.wait_s("a") for _ in range(1_000)]
     assert max(waits) == WAIT_MAX_S
     clock.advance(round(1_000 * (WAIT_MAX_S + BURST_S)))
@@ -44,19 +44,19 @@ def test_nobody_waits_longer_than_the_most_and_nobody_owes_more() -> None:
 
 
 def test_where_it_is_turned_off_nobody_waits() -> None:
-    refusals = Refusals(ManualClock(), 0)
+    refusals = RejectionLimit(ManualClock(), 0)
     assert {refusals.wait_s("a") for _ in range(1_000)} == {0}
 
 
 def test_as_many_are_remembered_as_there_is_room_for() -> None:
-    refusals = Refusals(ManualClock(), 1)
+    refusals = RejectionLimit(ManualClock(), 1)
     for number in range(3 * REMEMBERED):
         refusals.wait_s(str(number))
     assert len(refusals._of) == REMEMBERED
 
 
 def test_who_goes_on_is_not_forgotten_for_all_who_come_after() -> None:
-    refusals = Refusals(ManualClock(), 1)
+    refusals = RejectionLimit(ManualClock(), 1)
     while refusals.wait_s("always") < WAIT_MAX_S:
         continue
     for number in range(REMEMBERED - 1):
@@ -67,7 +67,7 @@ def test_who_goes_on_is_not_forgotten_for_all_who_come_after() -> None:
 
 
 def test_so_many_wait_and_no_more() -> None:
-    refusals = Refusals(ManualClock(), 1)
+    refusals = RejectionLimit(ManualClock(), 1)
     assert sum(refusals.begin("a") for _ in range(2 * WAITING_EACH)) == WAITING_EACH
     assert sum(refusals.begin(str(number)) for number in range(WAITING_MAX)) == WAITING_MAX - WAITING_EACH
     refusals.end("a")
@@ -91,7 +91,7 @@ def test_who_asks_one_question_after_the_other_is_refused_no_faster_than_the_rat
     rate: int, conversations: int, thinks_ms: int
 ) -> None:
     clock, seconds = ManualClock(), 20
-    refusals = Refusals(clock, rate)
+    refusals = RejectionLimit(clock, rate)
     begin_ms = clock.monotonic_ms()
     next_ms = dict.fromkeys(range(conversations), begin_ms)
     answered = 0
@@ -109,7 +109,7 @@ def test_who_asks_one_question_after_the_other_is_refused_no_faster_than_the_rat
 class Asker:
     """Five requests, one after the other: for how long the answer to each waited, and what it was."""
 
-    refusals: Refusals
+    refusals: RejectionLimit
     caller: str | None = None
     address: str | None = "203.0.113.7"
     body: bytes = b""
@@ -132,7 +132,7 @@ class Asker:
             await send({"type": "http.response.body", "body": b"x"})
 
         scope = {"type": "http", "state": {}, "client": None if self.address is None else (self.address, 1)}
-        asyncio.run(SlowRefusals(app, self.refusals, self.stopping, self._sleep)(scope, self._receive, self._send))
+        asyncio.run(DelayedRejections(app, self.refusals, self.stopping, self._sleep)(scope, self._receive, self._send))
         assert [message["type"] for message in self.sent] == ["http.response.start", "http.response.body"]
         assert self.refusals.waiting == 0
         told = dict(self.sent[0]["headers"]).get(HEADER.encode(), b"0")
@@ -160,8 +160,8 @@ REFUSED = [0.0, 0.0, 1.0, 2.0, 3.0]
 AT_ONCE = [0.0] * 5
 
 
-def rarely() -> Refusals:
-    return Refusals(ManualClock(), 1)
+def rarely() -> RejectionLimit:
+    return RejectionLimit(ManualClock(), 1)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422, 429])
@@ -215,7 +215,7 @@ def test_when_there_is_no_room_it_is_told_at_once_on_a_connection_that_ends() ->
         told.append(message)
 
     scope = {"type": "http", "state": {}, "client": ("203.0.113.7", 1)}
-    asyncio.run(SlowRefusals(refusing, refusals, new_event(), asker._sleep)(scope, asker._receive, tell))
+    asyncio.run(DelayedRejections(refusing, refusals, new_event(), asker._sleep)(scope, asker._receive, tell))
     assert told[0]["headers"] == [(b"connection", b"close")]
 
 

@@ -22,7 +22,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores import read_ahead
 from tistream_dispatcher.stores.change_source import ReadFile
-from tistream_dispatcher.stores.read_ahead import ReadAhead, Room
+from tistream_dispatcher.stores.read_ahead import ByteBudget, ReadAhead
 from tistream_dispatcher.stores.store_feed import StoreFeed
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
@@ -62,7 +62,7 @@ def put_large(
     return stamps
 
 
-def new_store(objects: ObjectStore, store_id: int = 1, *room: Room) -> StoreFeed:
+def new_store(objects: ObjectStore, store_id: int = 1, *room: ByteBudget) -> StoreFeed:
     return StoreFeed(
         TinyTenant.tenant, store_id, (), objects, ManualClock(1_000), DispatcherMetrics(CollectorRegistry()), *room
     )
@@ -119,8 +119,8 @@ def test_files_that_come_out_of_order_make_room_for_those_before_them() -> None:
 
 def test_one_store_and_one_tenant_leave_room_to_the_others() -> None:
     objects = MemoryObjectStore()
-    process = Room(40 << 20)
-    hostile, good = Room(24 << 20, within=process), Room(24 << 20, within=process)
+    process = ByteBudget(40 << 20)
+    hostile, good = ByteBudget(24 << 20, within=process), ByteBudget(24 << 20, within=process)
     stores = [new_store(objects, number, hostile) for number in range(1, 6)]
     for store in stores:
         put_large(objects, store.store_id, 8)
@@ -139,8 +139,8 @@ def test_one_store_and_one_tenant_leave_room_to_the_others() -> None:
 def test_what_nobody_waits_for_any_more_is_not_kept() -> None:
     """Files of a store that is another's now, or is read again, or whose older chain was given up."""
     objects = MemoryObjectStore()
-    process = Room(64 << 20)
-    store = new_store(objects, 1, Room(64 << 20, within=process))
+    process = ByteBudget(64 << 20)
+    store = new_store(objects, 1, ByteBudget(64 << 20, within=process))
     put_large(objects, 1, 4)
     objects.delete(layout.change_file(TinyTenant.tenant, 1, FIRST_TS))
     store.poll()
@@ -153,7 +153,7 @@ def test_what_nobody_waits_for_any_more_is_not_kept() -> None:
     assert handed_on(store) == []
     assert process.used == 0
     put_large(objects, 2, 2)
-    left = new_store(objects, 2, Room(64 << 20, within=process))
+    left = new_store(objects, 2, ByteBudget(64 << 20, within=process))
     left.poll()
     assert process.used > 0
     left.close()
@@ -162,9 +162,9 @@ def test_what_nobody_waits_for_any_more_is_not_kept() -> None:
 
 
 def test_room_is_given_back_once_whatever_ends_first() -> None:
-    process = Room(10)
-    tenant = Room(8, within=process)
-    store = Room(6, within=tenant)
+    process = ByteBudget(10)
+    tenant = ByteBudget(8, within=process)
+    store = ByteBudget(6, within=tenant)
     assert store.take(6)
     assert not store.take(1)
     assert tenant.take(2)
@@ -185,7 +185,7 @@ def run(feed: TenantFeed, clock: ManualClock, steps: int) -> None:
 
 def test_while_a_tenants_window_is_full_no_more_is_kept_than_may_be_and_another_tenant_goes_on() -> None:
     """The files are read all the same, so that damage is seen."""
-    objects, clock, process = MemoryObjectStore(), ManualClock(1_000), Room(20 << 20)
+    objects, clock, process = MemoryObjectStore(), ManualClock(1_000), ByteBudget(20 << 20)
     full, other = Sorter(busy=True), Sorter()
     feed = new_feed(objects, full, clock, process)
     for store_id in (1, 2):
@@ -205,7 +205,7 @@ def test_while_a_tenants_window_is_full_no_more_is_kept_than_may_be_and_another_
 
 
 def test_a_tenant_that_ends_gives_back_what_it_kept() -> None:
-    objects, clock, process = MemoryObjectStore(), ManualClock(1_000), Room(64 << 20)
+    objects, clock, process = MemoryObjectStore(), ManualClock(1_000), ByteBudget(64 << 20)
     feed = new_feed(objects, Sorter(busy=True), clock, process)
     put_large(objects, 1, 5)
     run(feed, clock, 5)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.restore.undo_plan import Cells, Change, Conflict, Reason, Reversal, Standing, UndoPlan, plan_undo
+from tistream.restore.undo_plan import Cells, Change, Conflict, CurrentRow, Reason, Reversal, UndoPlan, plan_undo
 
 T = 7
 COLUMNS = frozenset({1, 2, 3})
@@ -19,7 +19,7 @@ def change(ts: int, before: Cells | None, after: Cells | None, row: str = "a") -
 
 def plan(*changes: Change, now: Cells | None, at: int | None = None, columns: frozenset[int] = COLUMNS) -> UndoPlan:
     ts = changes[-1].commit_ts if at is None else at
-    return plan_undo(changes, {(T, one.row): Standing(now, ts, ts - 1) for one in changes}, {T: columns})
+    return plan_undo(changes, {(T, one.row): CurrentRow(now, ts, ts - 1) for one in changes}, {T: columns})
 
 
 def only(found: UndoPlan) -> Reversal:
@@ -100,7 +100,7 @@ def test_deletes_come_first_and_inserts_last_each_newest_first() -> None:
         change(13, None, AFTER, "inserted later"),
     ]
     now = {"deleted": None, "updated": AFTER, "inserted": AFTER, "inserted later": AFTER}
-    standing = {(T, row): Standing(cells, 13, 12) for row, cells in now.items()}
+    standing = {(T, row): CurrentRow(cells, 13, 12) for row, cells in now.items()}
     found = plan_undo(changes, standing, {T: COLUMNS})
     assert [one.row for one in found.reversals] == ["inserted later", "inserted", "updated", "deleted"]
 

@@ -15,7 +15,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry
 
@@ -37,7 +37,13 @@ def test_the_first_routes_are_not_waited_for_and_nobody_is_unknown_before_them()
         MemoryObjectStore(),
         MetaClient(http, "http://meta"),
         SorterClient(http),
-        Options(poll_ms=10, poll_idle_ms=10, poll_quiet_ms=10, route_wait_ms=20_000, keeping=Keeping(quiet_segments=1)),
+        Options(
+            poll_ms=10,
+            poll_idle_ms=10,
+            poll_quiet_ms=10,
+            route_wait_ms=20_000,
+            keeping=LogKeepingRules(quiet_segments=1),
+        ),
         ManualClock(0),
         new_nonce=lambda: "a",
         sleep=lambda _: None,

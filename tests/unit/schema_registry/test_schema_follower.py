@@ -27,7 +27,7 @@ from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import TaskStatus
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
-from tistream_schema.keeping import Keeping
+from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.tenant_schema import TenantSchema
 
 SMALL = TenantKey("1", "small")
@@ -56,7 +56,7 @@ class Node:
     def __init__(self, objects: ObjectStore, tenant: TenantKey, nonce: str = "n", quiet_segments: int = 100) -> None:
         self.schema = TenantSchema(tenant)
         durable = DurableLog(objects, tenant, nonce, lambda _seconds: None)
-        keeping = Keeping(quiet_segments=quiet_segments)
+        keeping = LogKeepingRules(quiet_segments=quiet_segments)
         self.follower = SchemaFollower(objects, self.schema, durable, FooterCache(), keeping, lambda: 0)
 
     def step(self, tasks: list[CommittedTask], statuses: dict[int, TaskStatus] | None = None) -> bool:

@@ -67,7 +67,7 @@ def backfill_show(
 
 @backfill_app.command("cancel")
 def backfill_cancel(backfill: Backfill, cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """Cancel a backfill. The tenant keeps what was taken."""
+    """Cancel a backfill. The tenant keeps the rows that were brought in."""
     with importing():
         from tistream_cli.backfill.backfill import cancel_backfill
         from tistream_cli.client import ApiClient

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tistream.concurrency import Event
 from tistream.wire.tokens import home
-from tistream_api.admission.reject_throttle import Refusals, network_of
+from tistream_api.admission.reject_throttle import RejectionLimit, network_of
 from tistream_api.auth.callers import Caller
 
 BODY_BYTES_MAX = 64 << 10  # the request body stays in memory during the delay
@@ -18,7 +18,7 @@ HEADER = "tistream-waited-ms"  # header of a delayed rejection: its delay, in ms
 _LOOK_S = 0.2  # how often a delayed rejection checks whether the process is stopping
 
 
-class SlowRefusals:
+class DelayedRejections:
     """Middleware, outside of the gates, which note the caller. A rejection counts for the caller's tenant, for the
     caller itself if it has no tenant, and for the address if the request is not authenticated.
 
@@ -29,7 +29,7 @@ class SlowRefusals:
     def __init__(
         self,
         app: ASGIApp,
-        refusals: Refusals,
+        refusals: RejectionLimit,
         stopping: Event,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

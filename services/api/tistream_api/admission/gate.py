@@ -43,7 +43,7 @@ _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
 
 
 class NotDeclared(Exception):
-    """A route does not declare who may call it."""
+    """A route does not declare which callers may use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,10 @@ class Gate:
         return (lambda: True) if callers is None else (lambda: callers.still(caller))
 
     def _counted(self, caller: Caller, resource: Resource, access: Access) -> tuple[str, str]:
-        """Whose rate limit the request counts for: the tenant that it names, or else the tenant of the token, which can
-        create any number of tokens. Requests of a cluster's operator count for the operator's home or itself, because
-        an operator must be able to reach a tenant that has used up its limits. (No tenant is called "".)"""
+        """The key of the rate limit that a request counts for: the tenant that the request names, or else the tenant of
+        the token, because a tenant can create any number of tokens. A request of a cluster's operator counts for the
+        operator's home tenant or for the operator itself, because an operator must be able to reach a tenant that has
+        used up its limits. (No tenant is called "".)"""
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
             return home(caller.grants) or ("", caller.name)

@@ -31,7 +31,8 @@ class _Waiter:
 
 
 class Memory:
-    """Thread-safe. The budget is `bytes_max`, but at least one share, because otherwise no pull could be answered."""
+    """The memory that all pulls of the process share. Thread-safe. The budget is `bytes_max`, but at least one share,
+    because otherwise no pull could be answered."""
 
     def __init__(self, bytes_max: int, clock: Clock, wait_ms: int = WAIT_MS) -> None:
         self._all = max(bytes_max, SHARE_BYTES)
@@ -50,7 +51,7 @@ class Memory:
 
     @property
     def most(self) -> int:
-        """The highest value of `held`."""
+        """The highest value that `held` has had."""
         return self._most
 
     def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
@@ -80,8 +81,8 @@ class Memory:
             self._admit()
 
     def fallen(self) -> bool:
-        """Whether KEPT_BYTES were released since this last returned True, so that the allocators should return memory
-        to the system."""
+        """Whether KEPT_BYTES were released since this method last returned True. Then the allocators should return
+        memory to the system."""
         with self._lock:
             held = self._of.total()
             if self._high - held < KEPT_BYTES:
@@ -121,8 +122,8 @@ class Memory:
             first.admitted.set()
 
 
-class Room:
-    """The share of one pull. `alive` raises if the client has disconnected."""
+class MemoryShare:
+    """The memory share of one pull. `alive` raises if the client has disconnected."""
 
     def __init__(self, memory: Memory, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES) -> None:
         self._memory, self._who, self._alive, self._amount = memory, who, alive, amount
@@ -130,7 +131,7 @@ class Room:
         self._has = self._over = False
 
     def take(self) -> None:
-        """Take the share. Idempotent. Raises TooManyRequests."""
+        """Wait for the memory share. Idempotent. Raises TooManyRequests."""
         if self._has:
             return
         self._memory.begin(self._who, self._amount, self._alive)
@@ -141,14 +142,14 @@ class Room:
             self.give()
 
     def give(self) -> None:
-        """Release the share. Idempotent."""
+        """Release the memory share; `take` may reserve it again. Idempotent."""
         with self._lock:
             had, self._has = self._has, False
         if had:
             self._memory.end(self._who, self._amount)
 
     def close(self) -> None:
-        """Release the share for good: a `take` under way releases it at once."""
+        """Release the memory share for good. A `take` under way in another thread then releases its share at once."""
         with self._lock:
             self._over = True
         self.give()

@@ -1,4 +1,4 @@
-"""The memory that this process may use, and returning what it does not use."""
+"""Finds how much memory this process may use, and returns unused memory to the system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def memory_limit() -> int:
 
 
 def _limit_in(path: Path) -> int | None:
-    """A cgroup's limit; None if the file does not exist or has no limit ("max")."""
+    """Read a cgroup's memory limit in bytes; None if the file does not exist or has no limit ("max")."""
     try:
         text = path.read_text("ascii").strip()
     except OSError:

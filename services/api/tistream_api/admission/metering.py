@@ -27,8 +27,8 @@ _TENANT = re.compile(r"/v1/clusters/([^/]+)/tenants/([^/]+)(?:/|$)")
 
 
 class Part:
-    """Bytes and rows that one answer has sent since its last log line. Thread-safe: rows and bytes are counted by
-    different threads."""
+    """The bytes and rows that one answer has sent since its last line in the access log. Thread-safe, because rows and
+    bytes are counted by different threads."""
 
     def __init__(self, meter: UsageMeter, tenant: TenantKey | None) -> None:
         self._meter, self.tenant = meter, tenant
@@ -58,13 +58,14 @@ class Part:
 
 
 def part_of(scope: Scope) -> Part:
-    """The Part of the request that is being answered."""
+    """The counters (Part) of the request that is being answered."""
     found: Part = scope[_PART]
     return found
 
 
 class Served:
-    """Middleware, inside RawPath. Only answers with a 2xx status are metered; all are logged.
+    """Middleware that meters answers and writes the access log. It is inside RawPath. Only answers with a 2xx status
+    are metered; all are logged.
 
     An answer that continues into another hour has a log line for each hour, so that the lines of an hour add up to what
     is metered. This middleware is outside of the one that sets a request's cause id, so it reads the id from the

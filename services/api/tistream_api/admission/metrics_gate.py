@@ -15,7 +15,7 @@ from tistream_api.auth.callers import Callers
 
 
 class MetricsGate:
-    """Middleware. The route itself is added by tistream.service.http.app."""
+    """Middleware that authorizes requests for `/metrics`. The route itself is added by tistream.service.http.app."""
 
     def __init__(self, app: ASGIApp, callers: Callers, guard: Guard | None) -> None:
         self._app, self._callers, self._guard = app, callers, guard

@@ -20,9 +20,9 @@ _PREFIX = 64  # bits of an IPv6 address that identify its sender, who holds all 
 
 
 @dataclass(slots=True)
-class Refusals:
-    """Rate limit of rejections, for each sender: `per_second` are sent without delay; 0 disables the limit. Not
-    thread-safe: for the thread of the event loop."""
+class RejectionLimit:
+    """The rate limit of rejections, for each sender. `per_second` rejections are sent without delay; 0 disables the
+    limit. Not thread-safe: only the thread of the event loop may use it."""
 
     clock: Clock
     per_second: float
@@ -40,8 +40,8 @@ class Refusals:
         return bucket.charge(now_ms, self.per_second, 1)
 
     def begin(self, who: str) -> bool:
-        """Start to delay a rejection; the caller must call `end`. Return False if too many rejections are delayed
-        already."""
+        """Reserve a place for a rejection that will be delayed; the caller must call `end`. Returns False if too many
+        are delayed already."""
         if self.waiting >= WAITING_MAX or self._waiting_of[who] >= WAITING_EACH:
             return False
         self.waiting += 1
@@ -49,7 +49,7 @@ class Refusals:
         return True
 
     def end(self, who: str) -> None:
-        """The delayed rejection was sent: release its place."""
+        """Record that a delayed rejection was sent, so that another one may be delayed."""
         self.waiting -= 1
         self._waiting_of[who] -= 1
         if not self._waiting_of[who]:

@@ -27,14 +27,15 @@ class _Line:
 
 
 class Turn:
-    """The turn of one request. It lasts until the request has been answered or needs no shared thread any more."""
+    """The permission of one request to use a shared thread. It lasts until the request has been answered or needs no
+    shared thread any more."""
 
     def __init__(self, turns: Turns, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
         self._turns, self._who, self._loop = turns, who, loop
         self._ended = False
 
     def end(self) -> None:
-        """End the turn, so that the next request can start. Idempotent, and thread-safe."""
+        """Release the thread, so that the next request can start. Idempotent, and thread-safe."""
         if self._ended:
             return
         self._ended = True
@@ -45,9 +46,9 @@ class Turn:
 
 
 class Turns:
-    """At most `at_once` turns of one queue and `total` of all queues. A queue is first in, first out. The next turn
-    goes to the waiting queue with the fewest turns, and among equals to the one whose first request has waited longest.
-    """
+    """A fair queue of requests: at most `at_once` of one tenant and `total` of all run at a time. The queue of a tenant
+    is first in, first out. The next request is from the waiting tenant with the fewest running requests, and among
+    equals from the one whose first request has waited longest."""
 
     def __init__(self, at_once: int, total: int, waiting_max: int = WAITING_MAX) -> None:
         self._at_once, self._total, self._waiting_max = at_once, total, waiting_max
@@ -55,7 +56,8 @@ class Turns:
         self._taken = self._came = 0
 
     async def begin(self, who: Hashable) -> Turn:
-        """Wait for a turn. Raises TooManyRequests if `waiting_max` requests of the queue wait already."""
+        """Wait until the request may run. Raises TooManyRequests if `waiting_max` requests of its tenant wait
+        already."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(who, _Line())
         if line.taken < self._at_once and self._taken < self._total:
@@ -76,7 +78,8 @@ class Turns:
         return Turn(self, who, loop)
 
     def ended(self, who: Hashable) -> None:
-        """Release a turn of queue `who`, and start the requests that fit now. Only from the event loop's thread."""
+        """Record that a request of queue `who` has ended, and start the waiting requests that fit now. Only from the
+        event loop's thread."""
         self._lines[who].taken -= 1
         self._taken -= 1
         while self._taken < self._total and (line := self._next()) is not None:
@@ -99,7 +102,8 @@ class Turns:
 
 
 def new_turns(threads: int, pulls_max: int) -> Turns:
-    """One tenant gets a quarter of the threads that pulls leave, so that other tenants are answered and do not compete
-    with very many threads for the interpreter. All tenants together get all of them but PROBES."""
+    """The fair queue of a server. One tenant gets a quarter of the threads that pulls leave, so that other tenants are
+    answered and do not compete with very many threads for the interpreter. All tenants together get all of them but
+    PROBES."""
     left = threads - pulls_max
     return Turns(max(1, left // 4), max(1, left - PROBES))

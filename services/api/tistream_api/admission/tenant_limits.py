@@ -26,7 +26,8 @@ class _Buckets:
 
 @dataclass(slots=True)
 class TenantLimits:
-    """Thread-safe. `limits_of` returns a tenant's limits; `pulls_max` is the limit of pulls of the whole server."""
+    """The rate limits of all tenants at this server. Thread-safe. `limits_of` returns a tenant's limits; `pulls_max` is
+    the limit of pulls of the whole server."""
 
     clock: Clock
     limits_of: Callable[[Tenant], EnforcedLimits]
@@ -63,7 +64,7 @@ class TenantLimits:
             self._pulls[tenant] += 1
 
     def end_pull(self, tenant: Tenant) -> None:
-        """A pull has ended."""
+        """Record that a pull has ended."""
         with self._lock:
             self._pulls[tenant] -= 1
             if not self._pulls[tenant]:

@@ -12,8 +12,8 @@ ROUNDING_S = 1e-12  # rounding error of sums of fractions, which must not cause 
 
 @dataclass(frozen=True, slots=True)
 class EnforcedLimits:
-    """Limits of one tenant at one API server: n servers allow n times as much. 0: unlimited; of pulls_at_once: half of
-    the server's PULLS_MAX."""
+    """The limits of one tenant at one API server; n servers together allow n times as much. 0: unlimited; of
+    pulls_at_once: half of the server's PULLS_MAX."""
 
     requests_per_second: float = 0
     pulls_at_once: int = 0
@@ -22,7 +22,7 @@ class EnforcedLimits:
 
 
 def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
-    """A tenant's own limits, with the platform's defaults for those it does not have."""
+    """A tenant's own limits. Where the tenant has none, the platform's default applies."""
     names = [limit.name for limit in fields(EnforcedLimits)]
     told = {name: value for name in names if (value := getattr(own, name)) is not None}
     return replace(defaults, **told)
@@ -30,7 +30,8 @@ def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
 
 @dataclass(slots=True)
 class Bucket:
-    """`spent` is the amount taken and not yet refilled. It refills at the rate that is passed to each call."""
+    """A token bucket. `spent` is the amount that was taken and has not been refilled yet. The rate of refilling is
+    passed to each call."""
 
     at_ms: int
     spent: float = 0.0

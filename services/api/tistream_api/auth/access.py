@@ -21,7 +21,8 @@ class Resource:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The names as grants compare them: databases and tables case-insensitively, as in TiDB."""
+        """The names in the form in which grants are compared: databases and tables without regard to case, as in
+        TiDB."""
         return self.cluster, self.tenant, _folded(self.database), _folded(self.table)
 
 
@@ -36,7 +37,7 @@ def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> boo
 
 
 def parts(grants: Iterable[Grant]) -> list[ReadablePart]:
-    """Databases and tables that grants below a tenant allow to read. `table` is null for a whole database."""
+    """The databases and tables that grants below a tenant allow to read. `table` is null for a whole database."""
     named = {about(grant) for grant in grants if "read" in grant.actions}
     found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
     names = ("cluster_id", "tenant_id", "database", "table")
@@ -52,7 +53,7 @@ def may_give(grants: Iterable[Grant], given: Iterable[Grant]) -> bool:
 
 
 def about(grant: Grant) -> Resource:
-    """The resource of a grant."""
+    """The resource that a grant is for."""
     names = [None if name == ANY else name for name in (grant.cluster, grant.tenant, grant.database, grant.table)]
     return Resource(*names)
 

@@ -34,8 +34,8 @@ EVERYBODY = Caller("everybody", (EVERYTHING,))
 
 
 class Callers:
-    """Thread-safe; run `follow` in a loop. A check makes no request, so authentication continues while no meta server
-    answers."""
+    """Authenticates requests by their Authorization header. Thread-safe; run `follow` in a loop. A check makes no
+    request, so authentication continues while no meta server answers."""
 
     def __init__(self, tokens: TokenClient, clock: Clock, jwts: JwtCallers | None) -> None:
         self._client, self._clock, self._jwts = tokens, clock, jwts
@@ -57,8 +57,8 @@ class Callers:
         return 50 if same else 0
 
     def hear(self, token_id: str) -> bool:
-        """Wait until the token list contains a token, so that its creator can use it at once. Returns False if it does
-        not within two seconds."""
+        """Wait until this server's token list contains a new token, so that its creator can use it at once. Returns
+        False if it does not within two seconds."""
         with self._told:
             for _ in range(HEARD_WAITS):
                 if token_id in (self._known or {}):
@@ -78,7 +78,7 @@ class Callers:
         return found
 
     def of(self, authorization: str | None) -> Caller:
-        """The caller that sends this Authorization header. Raises Unauthenticated if it is missing or invalid, and
+        """Authenticate the caller by the Authorization header. Raises Unauthenticated if it is missing or invalid, and
         Unavailable if the tokens or keys have not been read yet."""
         text = _bearer(authorization)
         now_ms = self._clock.now_ms()
@@ -94,7 +94,7 @@ class Callers:
         return Caller(name, grants, expires_ms)
 
     def still(self, caller: Caller) -> bool:
-        """Whether the caller would still be authenticated now."""
+        """Whether the caller's token is still valid."""
         if caller.expires_ms is not None and self._clock.now_ms() >= caller.expires_ms:
             return False
         return caller.token_id is None or self._valid(caller.token_id) is not None

@@ -28,11 +28,12 @@ _NOT_HERE: dict[str, bool] = {"verify_exp": False, "verify_nbf": False, "verify_
 
 
 class Unknown(Exception):
-    """The token is not valid. The text is for the log."""
+    """The JSON Web Token is not valid. The text is for the log."""
 
 
 class JwtCallers:
-    """Thread-safe; run `refresh` in a loop. `read_keys` reads the issuer's key set (RFC 7517)."""
+    """Authenticates JSON Web Tokens of one issuer. Thread-safe; run `refresh` in a loop. `read_keys` reads the issuer's
+    key set (RFC 7517)."""
 
     def __init__(self, settings: OidcSettings, read_keys: Callable[[], bytes], clock: Clock) -> None:
         self._settings, self._read_keys, self._clock = settings, read_keys, clock
@@ -51,7 +52,8 @@ class JwtCallers:
         self._keys = keys_of(self._read_keys())
 
     def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
-        """Name, grants and expiry (Unix ms) of a token's bearer. Raises Unknown; Unavailable before keys were read."""
+        """Verify a token; returns the name, grants and expiry (Unix ms) of its bearer. Raises Unknown; Unavailable
+        before keys were read."""
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:

@@ -118,7 +118,7 @@ def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shape(rows: Rows) -> Hashable:
-    """The properties that two sets must share to be in one batch."""
+    """The properties of a set of events that must be equal for two sets to share a batch."""
     table = rows.version.table
     columns = tuple((column.name, sql_type(column)) for column in table.visible_columns)
     return rows.version.database, table.name, table.id, columns, tuple(column.name for column in table.key_columns)
@@ -152,7 +152,7 @@ class _TableBatches:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _key(self, new: Int64s, old: Int64s) -> pa.Array:
-        """The keys of the new rows; of a delete, the key of the old row."""
+        """The key of each event: that of the new row, or of the old row in a delete."""
         deletes = new < 0
         if not deletes.any():
             return struct_of(self._new.keys, self._key_fields, new)

@@ -15,7 +15,7 @@ END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 class ArrowEncoder:
-    """Starts a new IPC stream when the schema changes."""
+    """Encodes events as Arrow IPC streams, and starts a new stream whenever the schema changes."""
 
     def __init__(self) -> None:
         self._seq = 0

@@ -87,16 +87,16 @@ class CompressedEncoder:
         self._inner, self._compressor = inner, compressor
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.events: encode the next events, which must not be empty."""
         return self._sent(self._inner.events(events))
 
     def end(self, end: End) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.end: encode the position at the end of an answer."""
         yield from self._sent(self._inner.end(end))
         yield self._compressor.pushed()
 
     def close(self) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.close: encode the end of the answer."""
         yield from self._sent(self._inner.close())
         yield self._compressor.flush()
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`resolved` at the end of a commit_ts; `continue` inside one, where there is no resolved_ts. With `between`, `end`
-    of a difference of two timestamps, which has no cursor after its last event."""
+    """The position at the end of an answer. It is `resolved` at the end of a commit_ts, and `continue` inside one,
+    where there is no resolved_ts. With `between` it is the `end` of a difference of two timestamps, which has no cursor
+    after its last event."""
 
     cursor: str | None
     resolved_ts: int | None
@@ -21,7 +22,7 @@ class End:
         return "continue" if self.resolved_ts is None else "resolved"
 
     def stamps(self) -> dict[str, int | None]:
-        """The timestamps by name, before the cursor."""
+        """The timestamps of the position, by the name of their JSON member."""
         if self.between is not None:
             return {"from": self.between[0], "to": self.between[1]}
         return {"resolved_ts": self.resolved_ts}

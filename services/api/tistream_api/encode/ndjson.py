@@ -26,7 +26,7 @@ _OPS = pa.array(["delete", "put"], pa.large_string())
 
 
 class NdjsonEncoder:
-    """Encodes lines; it has no state."""
+    """Encodes events as lines of JSON. It has no state."""
 
     def events(self, events: Events) -> Iterator[bytes]:
         """Yield the lines of the events, in pieces of about PIECE_BYTES."""
@@ -48,7 +48,7 @@ class NdjsonEncoder:
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
     def close(self) -> Iterator[bytes]:
-        """Nothing follows the last line."""
+        """Return nothing, because no bytes follow the last line."""
         return iter(())
 
 

@@ -34,7 +34,8 @@ class OneStream:
         self._in_force = in_force
 
     def begun(self, end: End) -> pa.Schema:
-        """The schema of the stream. If no row has set it yet, the one in force at `end` becomes the schema."""
+        """The schema of the stream. If no row has determined it yet, the schema in force at `end` becomes the
+        schema."""
         if self.schema is None:
             self.schema = self._in_force(end.resolved_ts)
         return self.schema

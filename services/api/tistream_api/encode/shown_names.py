@@ -41,7 +41,7 @@ class ShownNames:
     may_read: MayRead
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.events: encode the next events, which must not be empty."""
         sets = tuple(
             Ddls(tuple(shown(event, self.may_read) for event in one.events)) if isinstance(one, Ddls) else one
             for one in events.sets
@@ -49,9 +49,9 @@ class ShownNames:
         return self.inner.events(replace(events, sets=sets))
 
     def end(self, end: End) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.end: encode the position at the end of an answer."""
         return self.inner.end(end)
 
     def close(self) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.close: encode the end of the answer."""
         return self.inner.close()

@@ -1,4 +1,5 @@
-"""The table that a name means at a ts, and which of its raw keys a request asks for. Pure, but for the history."""
+"""Resolves a table's name at a ts, and the raw keys that a request asks for. Pure, except for reads of the schema
+history."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class NotComplete(AlreadyDiffers):
 
 
 def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequence[str] | None) -> Shape:
-    """How rows at `ts` are shown, with these columns (None: all visible ones). Raises InvalidRequest."""
+    """How rows are shown: the table's columns at `ts`, or only the given ones. Raises InvalidRequest."""
     visible = version.table.visible_columns
     if columns is not None:
         by_name = {column.name: column for column in visible}
@@ -75,7 +76,8 @@ def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequ
 
 
 def ranges_of(ids: Sequence[int], low: bytes = b"", high: bytes | None = None) -> list[TableRange]:
-    """The record keys of these physical ids with `low <= handle`, and `handle < high` unless that is None."""
+    """Ranges of the record keys of these physical ids with `low <= handle`, and `handle < high` unless `high` is
+    None."""
     found = []
     for one in sorted(ids):
         prefix, whole = record_prefix(one), records_of(one)
@@ -91,8 +93,8 @@ def ranges_asked(
     from_key: dict[str, Any] | None,
     to_key: dict[str, Any] | None,
 ) -> tuple[list[TableRange], str | None]:
-    """The raw keys to read, and the text of the one key to keep (None: all). Raises InvalidRequest, naming the
-    parameter."""
+    """The ranges of raw keys that a request must read. If only one row is wanted, also the text of its key, by which
+    the rows are filtered; else None. Raises InvalidRequest, naming the parameter."""
     table, ids = version.table, version.head.physical_ids
     if key is not None:
         return key_ranges(table, ids, key)
@@ -102,8 +104,8 @@ def ranges_asked(
 
 
 def key_ranges(table: Table, ids: Sequence[int], key: dict[str, Any]) -> tuple[list[TableRange], str | None]:
-    """The raw keys that a row with this key may have, and the text of the key to keep: None if each of these raw keys
-    is that of the row. Raises InvalidRequest."""
+    """The raw keys that a row with this key may have, and the text of the key by which the rows are filtered; the text
+    is None if every row with one of these raw keys has the key. Raises InvalidRequest."""
     try:
         text = key_text(table, key)
         if handle_columns(table) is None:

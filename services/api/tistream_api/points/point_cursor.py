@@ -1,4 +1,4 @@
-"""The cursor of an answer about points in time: where it ended, as opaque text. Pure.
+"""Encodes the position at which an answer about points in time ended as a cursor, which is opaque text. Pure.
 
 The sealed body (read/cursor.py) is
 
@@ -28,11 +28,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointPosition:
-    """Everything at or before it has been sent.
-
-    `low_ts` is 0 in ListRows. `phase` counts the passes over the keys. `table_id` is the physical id of ListRows and
-    DiffTable, and the logical one of a squashed pull. An empty `key` is before the table's first key.
-    """
+    """The position of an answer: everything at or before it has been sent. `low_ts` is 0 in ListRows. `phase` counts
+    the passes over the keys. `table_id` is the physical id in ListRows and DiffTable, and the logical one in a squashed
+    pull. An empty `key` is before the table's first key."""
 
     low_ts: int
     high_ts: int
@@ -42,7 +40,7 @@ class PointPosition:
 
 
 def encode(kind: Kind, scope: Scope, at: PointPosition) -> str:
-    """The cursor's text, which is valid for this kind and scope alone."""
+    """Encode a position as a cursor's text. The cursor is valid only for this kind of call and this scope."""
     return seal(_HEAD.pack(kind, scope.digest(), at.low_ts, at.high_ts, at.phase, at.table_id) + at.key)
 
 

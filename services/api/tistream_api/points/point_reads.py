@@ -42,7 +42,8 @@ Begin = Callable[[Admitted], Iterator[Piece]]
 
 @dataclass(slots=True)
 class PointReads:
-    """Reads of every tenant. Thread-safe. `working` limits those that read or render rows at the moment."""
+    """Begins the reads at a point in time of all tenants. Thread-safe. `working` limits the reads that read or render
+    rows at the moment."""
 
     objects: ObjectStore
     cache: GroupCache
@@ -88,7 +89,7 @@ class PointReads:
         return PointPosition(0, self.times.readable(view, "ts", ask.ts))
 
     def _answer(self, view: TenantView, call: str, asking: ReadCaller, coding: str | None, begin: Begin) -> Answer:
-        """Admit a read, and begin the answer that `begin` makes."""
+        """Admit a read, and begin the answer that `begin` creates."""
         admitted = self.admission.begin(view, call, asking, trace.here())
         try:
             asking.counted()

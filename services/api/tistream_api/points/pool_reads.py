@@ -1,4 +1,4 @@
-"""Reads of versions in a tenant's pool that survive compaction: where an object has gone, they plan again."""
+"""Reads versions in a tenant's pool, and plans again if compaction has deleted an object meanwhile."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class CachedReader:
         self._cache = cache
 
     def groups(self, run: RunRef) -> RunGroups:
-        """See Reader."""
+        """Implement Reader.groups: list the row groups of a run."""
         return self._store.groups(run)
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
-        """See Reader."""
+        """Implement Reader.open_run: fetch row groups of a run, to be decoded later."""
         return self._store.open_run(run, indexes)
 
     def open_segment(self, segment: SegmentRef, index: int) -> Opened:
-        """See Reader."""
+        """Implement Reader.open_segment: fetch a row group of a segment, to be decoded later."""
         return _CachedGroup(self._cache, GroupRef(segment, index))
 
 
@@ -53,14 +53,14 @@ class _CachedGroup:
     group: GroupRef
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """See Opened."""
+        """Implement Opened.read: decode these columns of run.SCHEMA, in this order."""
         return self.cache.rows(self.group).select(list(names))
 
 
 @dataclass(frozen=True, slots=True)
 class PoolReads:
-    """Reads of one tenant. `shards` returns its pool; `replan` refreshes it, and raises Gone if what is being read may
-    have been deleted."""
+    """Reads the pool of one tenant. `shards` returns its shards; `replan` refreshes them, and raises Gone if retention
+    may have deleted the versions being read."""
 
     reader: Reader
     shards: Callable[[], list[Shard]]
@@ -69,7 +69,8 @@ class PoolReads:
     def scan(
         self, window: Window, ranges: Sequence[TableRange], *, deletes: bool = False, every: bool = False
     ) -> Iterator[pa.Table]:
-        """versions.scan.read_range. Raises Gone, Unavailable, CorruptObject."""
+        """Call versions.scan.read_range, and plan again where an object has disappeared. Raises Gone, Unavailable,
+        CorruptObject."""
         rest, replans = list(ranges), 0
         while rest:
             try:
@@ -83,11 +84,11 @@ class PoolReads:
                 return
 
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
-        """versions.lookup.newest_at. Raises as `scan`."""
+        """Call versions.lookup.newest_at, and plan again where an object has disappeared. Raises as `scan`."""
         return self._repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
 
     def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
-        """versions.lookup.versions_of. Raises as `scan`."""
+        """Call versions.lookup.versions_of, and plan again where an object has disappeared. Raises as `scan`."""
         return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
     def _repeated(self, read: Callable[[], T]) -> T:
@@ -106,6 +107,6 @@ class PoolReads:
 
 
 def _after(ranges: Sequence[TableRange], key: bytes) -> list[TableRange]:
-    """The parts of `ranges`, which ascend, above `key`."""
+    """The parts of `ranges` above `key`. The ranges are in ascending order."""
     found = (one.clip(KeySpan(key + b"\0", b"")) for one in ranges)
     return [one for one in found if one is not None]

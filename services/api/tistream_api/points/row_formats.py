@@ -25,7 +25,7 @@ GROUP_BYTES = 8 << 20  # rows that a row group of a Parquet file has, in bytes
 
 
 class RowEncoder(Protocol):
-    """Encodes one answer."""
+    """Encodes the rows of one answer."""
 
     def rows(self, rows: DecodedRows) -> Iterator[Piece]:
         """Encode the next rows. Output may be held back until `end`."""
@@ -35,13 +35,13 @@ class RowEncoder(Protocol):
 
 
 class NdjsonRows:
-    """A row a line, and an `end` line."""
+    """Encodes each row as a line of JSON, and the end of the answer as a line of type `end`."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
 
     def rows(self, rows: DecodedRows) -> Iterator[Piece]:
-        """See RowEncoder."""
+        """Implement RowEncoder.rows: encode the next rows."""
         groups = [
             Group('{"type":"row","key":', key_parts(rows), brackets=True),
             Group(',"row":', object_parts(self._shape.columns, rows.columns), brackets=True),
@@ -52,7 +52,7 @@ class NdjsonRows:
             yield written.data.tobytes()
 
     def end(self, cursor: str | None) -> Iterator[Piece]:
-        """See RowEncoder."""
+        """Implement RowEncoder.end: encode the end of the answer."""
         line = {"type": "end", "ts": str(self._shape.ts), "cursor": cursor}
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -66,7 +66,8 @@ def key_parts(rows: DecodedRows) -> list[Part]:
 
 
 class ArrowRows:
-    """One IPC stream with one schema. The end is a batch without rows, in its metadata."""
+    """Encodes rows as one IPC stream with one schema. The end of the answer is in the metadata of a last batch without
+    rows."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -74,13 +75,13 @@ class ArrowRows:
         self._open = False
 
     def rows(self, rows: DecodedRows) -> Iterator[Piece]:
-        """See RowEncoder."""
+        """Implement RowEncoder.rows: encode the next rows."""
         yield from self._begin()
         for start in range(0, len(rows), BATCH_ROWS):
             yield memoryview(batch_of(rows.slice(start, BATCH_ROWS), self._schema).serialize())
 
     def end(self, cursor: str | None) -> Iterator[Piece]:
-        """See RowEncoder."""
+        """Implement RowEncoder.end: encode the end of the answer."""
         yield from self._begin()
         yield marker_batch(self._schema, end_metadata(self._shape, cursor)) + END_OF_STREAM
 
@@ -91,7 +92,7 @@ class ArrowRows:
 
 
 class ParquetRows:
-    """One Parquet file. The end is in the file's metadata."""
+    """Encodes rows as one Parquet file. The end of the answer is in the file's metadata."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -105,7 +106,7 @@ class ParquetRows:
         self._held_bytes = 0
 
     def rows(self, rows: DecodedRows) -> Iterator[Piece]:
-        """See RowEncoder."""
+        """Implement RowEncoder.rows: encode the next rows."""
         self._held.append(batch_of(rows, self._schema))
         self._held_bytes += self._held[-1].nbytes
         if self._held_bytes >= GROUP_BYTES:
@@ -113,7 +114,7 @@ class ParquetRows:
             yield self._sink.taken()
 
     def end(self, cursor: str | None) -> Iterator[Piece]:
-        """See RowEncoder."""
+        """Implement RowEncoder.end: encode the end of the answer."""
         self._flush()
         self._file.add_key_value_metadata(end_metadata(self._shape, cursor))
         self._file.close()
@@ -126,7 +127,7 @@ class ParquetRows:
 
 
 class _Sink(io.RawIOBase):
-    """A file that only grows. Bytes that were taken are no longer held."""
+    """A file that can only be appended to. Bytes that `taken` has returned are no longer held."""
 
     def __init__(self) -> None:
         super().__init__()

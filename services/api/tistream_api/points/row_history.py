@@ -35,7 +35,7 @@ _SHOWN = ("commit_ts", "start_ts", "op", "row", "old_row")
 
 @dataclass(slots=True)
 class RowHistory:
-    """One request."""
+    """One request of RowHistory."""
 
     scope: Scope
     key: dict[str, Any]
@@ -150,7 +150,7 @@ def key_or_value(table: pa.Table, name: str) -> pa.Array:
 
 
 def _of_key(rows: Rows, text: str | None, key: dict[str, Any]) -> Rows:
-    """The events of the row with this key."""
+    """The events whose row has this key."""
     if not len(rows):
         return rows
     wanted: Any = text if rows.version.table.key_columns else int(key.get(ROWID, -1))

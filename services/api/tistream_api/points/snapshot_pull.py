@@ -1,4 +1,4 @@
-"""A pull that begins with the rows as of a ts: one answer of it (docs/backfill.md).
+"""Makes one answer of a pull that begins with the rows as of a ts (docs/backfill.md).
 
 The rows come table by table, in the order of logical ids and raw keys, between `snapshot_begin` and `snapshot_end`. An
 answer that ends before that has a `continue` line. The last one ends with a `resolved` line at the snapshot's ts, whose
@@ -58,8 +58,8 @@ def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[Tabl
 
 @dataclass(slots=True)
 class SnapshotPage:
-    """One answer. `tables` are those at the snapshot's ts, by logical id; `at` is the position after which it begins:
-    high_ts is the snapshot's ts, phase 0 before its begin."""
+    """One answer. `tables` are the tables at the snapshot's ts, by logical id. `at` is the position after which the
+    answer begins: its high_ts is the snapshot's ts, and its phase is 0 before the first line."""
 
     scope: Scope
     tables: Sequence[TableVersion]

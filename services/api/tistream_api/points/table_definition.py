@@ -1,4 +1,4 @@
-"""The answer of TableDefinition: what TiDB knew about a table at a ts."""
+"""The answer of TableDefinition: the TableInfo that TiDB had for a table at a ts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tistream_api.tenant.times import Times
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """Definitions of tables. Thread-safe."""
+    """Answers requests for the definitions of tables. Thread-safe."""
 
     times: Times
 

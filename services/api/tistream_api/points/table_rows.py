@@ -1,4 +1,4 @@
-"""A table's rows as of a ts, decoded. Pure, apart from what the pool reads."""
+"""Decodes a table's rows as of a ts. Pure, except for reads of the pool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How rows are shown: the table as of a ts, and the chosen columns of `row`."""
+    """How the rows of a table are shown: the table's definition as of a ts, and the chosen columns."""
 
     version: TableVersion
     ts: int
@@ -49,7 +49,7 @@ class DecodedRows:
 
     @property
     def known_commit_ts(self) -> pa.Array:
-        """The commit_ts of each row; null of a row from a backfill that did not state it."""
+        """The commit_ts of each row; null if the row comes from a backfill that did not state it."""
         return pa.array(self.commit_ts, mask=self.commit_ts == UNKNOWN_TS)
 
     def slice(self, start: int, count: int) -> DecodedRows:
@@ -68,8 +68,8 @@ class DecodedRows:
 
 
 def decoded(shape: Shape, versions: pa.Table) -> tuple[DecodedRows, Barrier | None]:
-    """Decode puts (tistream.format.run.SCHEMA). Rows end before the first one that cannot be decoded, which the
-    barrier describes."""
+    """Decode puts (tistream.format.run.SCHEMA). The result ends before the first row that cannot be decoded; the
+    barrier describes that row."""
     table = shape.version.table
     keys = table.key_columns
     columns = [*shape.columns, *(column for column in keys if column not in shape.columns)]

@@ -29,7 +29,7 @@ LONGEST_MS = 24 * 3_600_000
 
 @dataclass(slots=True)
 class Transaction:
-    """One request. `low_ts` is the earliest ts that is kept, `high_ts` is resolved."""
+    """One request of GetTransaction. `low_ts` is the earliest ts that is kept, `high_ts` is resolved."""
 
     scope: Scope
     start_ts: int
@@ -54,8 +54,8 @@ class Transaction:
         yield from self._counted(iter([orjson.dumps(end, option=orjson.OPT_APPEND_NEWLINE)]))
 
     def events(self, commit_ts: int) -> Iterator[Events]:
-        """Yield its row events; none is empty. `commit_ts` is that of the transaction. Raises Undecodable, Unavailable,
-        Gone."""
+        """Yield the transaction's row events, in sets that are never empty. `commit_ts` is that of the transaction.
+        Raises Undecodable, Unavailable, Gone."""
         scan = Scan(self.source, self.scope, Position(commit_ts - 1), commit_ts, self.budget)
         for batch in scan.batches():
             if batch.barrier is not None:

@@ -1,4 +1,4 @@
-"""Admission of a read: its place among the pulls under way, its share of memory, and what is counted while it sends."""
+"""Admits reads: each takes a slot among the reads under way and a share of memory, and what it sends is counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from tistream.clock import Clock
 from tistream.errors import TooManyRequests
 from tistream.trace import Span
-from tistream_api.admission.memory_budget import Memory, Room
+from tistream_api.admission.memory_budget import Memory, MemoryShare
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
@@ -51,7 +51,8 @@ class Answer:
         self._first: Piece | None = None
 
     def begin(self) -> None:
-        """Make the first bytes, so that errors of the request are raised while it can still get a status."""
+        """Make the first bytes before the status is sent, so that an error in the request can still be answered by a
+        status."""
         self._first = next(self._chunks, None)
 
     def __iter__(self) -> Iterator[Piece]:
@@ -75,8 +76,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Admission:
-    """What limits reads of every tenant. Thread-safe. `slots` limits the reads under way, `limits` those of one tenant,
-    and `memory` what they hold."""
+    """The limits of reads of all tenants. Thread-safe. `slots` limits the reads under way, `limits` those of one
+    tenant, and `memory` the memory that they hold."""
 
     clock: Clock
     slots: threading.Semaphore
@@ -93,14 +94,14 @@ class Admission:
             self.limits.end_pull(tenant)
             raise TooManyRequests("as many pulls as this server answers at once are under way")
         watched = Watched(view, lambda: not asking.gone() and asking.still(), self.clock)
-        room = Room(self.memory, tenant, asking.alive)
+        room = MemoryShare(self.memory, tenant, asking.alive)
         self.metrics.pulls.labels(call).inc()
         return Admitted(self, tenant, call, asking, request, watched, room)
 
 
 @dataclass(slots=True)
 class Admitted:
-    """One read under way."""
+    """One admitted read, which holds a slot until `release`."""
 
     admission: Admission
     tenant: Tenant
@@ -108,7 +109,7 @@ class Admitted:
     asking: ReadCaller
     request: Span
     watched: Watched
-    room: Room
+    room: MemoryShare
     _totals: list[int] = field(default_factory=lambda: [0, 0, 0])
     _slowed_ms: Callable[[], int] = lambda: 0
 
@@ -122,7 +123,7 @@ class Admitted:
             self._totals[at] += more
 
     def release(self) -> None:
-        """End the read."""
+        """End the read, and release its slot and its memory share."""
         self.room.close()
         self.admission.metrics.pulls.labels(self.call).dec()
         self.admission.slots.release()

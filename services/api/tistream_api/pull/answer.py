@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tistream.clock import Clock
 from tistream.errors import Gone, RetryableError, Undecodable
-from tistream_api.admission.memory_budget import Room
+from tistream_api.admission.memory_budget import MemoryShare
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.one_stream import OneStream
@@ -31,7 +31,7 @@ IDLE_MS = 1_000  # interval of `resolved` events in a stream without other event
 
 
 class Progress(Protocol):
-    """Progress of a tenant."""
+    """What a pull needs to know of a tenant's progress."""
 
     def resolved_ts(self) -> int:
         """Everything at or below it can be read now. It never decreases."""
@@ -53,7 +53,7 @@ ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
 
 @dataclass(slots=True)
 class Pull:
-    """One request: its scope, its position and what it reads from."""
+    """One pull: its scope, its position and the source that it reads from."""
 
     scope: Scope
     params: PullParams
@@ -65,7 +65,7 @@ class Pull:
     count: Callable[[int, int, int], None]
     encoder: Encoder
     one: OneStream | None = None  # the answer is a single Arrow stream
-    room: Room | None = None  # its share of the memory budget; None: not limited
+    room: MemoryShare | None = None  # its share of the memory budget; None: not limited
     _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:
@@ -108,13 +108,13 @@ class Pull:
         return self.scan(at, high, limit)
 
     def _leave(self) -> None:
-        """Release the memory share: nothing is held now."""
+        """Release the memory share, because the pull holds no rows now."""
         if self.room is not None:
             self.room.give()
 
     def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
-        """Yield events until the service or the caller's permission ends. The next answer continues after what was
-        sent."""
+        """Yield events until the service stops or the caller loses its permission. The next answer continues after what
+        was sent."""
         for events in batches:
             yield events
             if self.progress.stopping():
@@ -141,7 +141,7 @@ class Pull:
         raise Undecodable(str(barrier), extra)
 
     def _told(self, at: Position) -> Iterator[Piece]:
-        """`resolved` at the end of a commit_ts, `continue` inside one."""
+        """The position at the end of the answer: `resolved` at the end of a commit_ts, `continue` inside one."""
         resolved_ts = at.commit_ts if at.place is Place.DONE else None
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
@@ -195,7 +195,7 @@ class Pull:
 
 
 class _Page:
-    """Counts what is sent, and cuts at the limit."""
+    """Counts the events that a page sends, and cuts the page at its limit."""
 
     def __init__(self, start: Position, limit: int | None, one: OneStream | None) -> None:
         self.at = start

@@ -1,4 +1,4 @@
-"""Which pull decodes and renders rows next.
+"""Shares the work of decoding and rendering rows fairly between the pulls of all tenants.
 
 If many pulls of one tenant worked at the same time, another tenant would get a small share of the interpreter, and each
 of its steps would wait for all of them. So only a few pulls work at a time, and only very few of one tenant beside
@@ -33,8 +33,8 @@ BESIDE_MS = 2_000  # how long a tenant counts as active after a step: a follower
 
 
 def at_once_of(cores: int, memory: int) -> int:
-    """How many steps run at a time; more than cores, since some wait for the object store. `memory`: bytes that the
-    process may use; a container may have little memory on a machine with many cores."""
+    """The number of decode slots: more than cores, because some steps wait for the object store. `memory`: bytes that
+    the process may use; a container may have little memory on a machine with many cores."""
     return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
 
 
@@ -53,8 +53,8 @@ class DecodeSlots:
         self._numbers = 0
 
     def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
-        """Yield `items`, making each only when a step is free. Calls `alive` before each and while it waits; what
-        `alive` raises ends the iteration."""
+        """Yield `items`. Each is computed only while this pull holds a decode slot. Calls `alive` before each and while
+        it waits; what `alive` raises ends the iteration."""
         while True:
             self._begin(who, alive)
             try:
@@ -119,7 +119,7 @@ class DecodeSlots:
             admitted.set()
 
     def _several(self) -> bool:
-        """Whether more than one tenant is active."""
+        """Whether several tenants have steps that run, wait, or ended a moment ago."""
         since_ms = self._clock.monotonic_ms() - BESIDE_MS
         while self._worked_ms and next(iter(self._worked_ms.values())) <= since_ms:
             del self._worked_ms[next(iter(self._worked_ms))]
@@ -137,13 +137,13 @@ class SlotEncoder:
     alive: Callable[[], None] = lambda: None
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.events: encode the next events, which must not be empty."""
         return self.working.each(self.who, self.inner.events(events), self.alive)
 
     def end(self, end: End) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.end: encode the position at the end of an answer."""
         return self.inner.end(end)
 
     def close(self) -> Iterator[Piece]:
-        """See Encoder."""
+        """Implement Encoder.close: encode the end of the answer."""
         return self.inner.close()

@@ -19,7 +19,8 @@ LOOK_MS = 500  # interval of the checks: how soon an expired or revoked token is
 
 @dataclass(slots=True)
 class Watched:
-    """Progress of a tenant for one caller, which may read as long as `still` returns True."""
+    """Progress of a tenant for one caller. The pull must end once `still` returns False, because the caller may no
+    longer read."""
 
     progress: Progress
     still: Callable[[], bool]
@@ -27,11 +28,11 @@ class Watched:
     waited_ms: int = 0  # total time spent waiting for new events
 
     def resolved_ts(self) -> int:
-        """See Progress."""
+        """Implement Progress.resolved_ts: everything at or below it can be read now."""
         return self.progress.resolved_ts()
 
     def met(self, barrier: Barrier) -> None:
-        """See Progress."""
+        """Implement Progress.met: record a row that cannot be decoded and blocks a pull."""
         self.progress.met(barrier)
 
     def stopping(self) -> bool:
@@ -39,7 +40,8 @@ class Watched:
         return self.progress.stopping() or not self.still()
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """See Progress. Waits in steps of LOOK_MS, and checks the caller between them."""
+        """Implement Progress.wait_above: wait until resolved_ts > `ts`, the time has passed, or the service stops.
+        Waits in steps of LOOK_MS, and checks the caller between them."""
         began_ms = self.clock.monotonic_ms()
         try:
             return self._wait_above(ts, began_ms + timeout_ms)
@@ -57,7 +59,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Metered:
-    """Sends an answer at no more than the tenant's byte rate."""
+    """Slows an answer down to the tenant's byte rate."""
 
     watched: Watched
     limits: TenantLimits

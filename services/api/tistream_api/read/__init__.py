@@ -1,1 +1,1 @@
-"""Reading a window of a tenant's committed rows as events, in bounded memory."""
+"""Reads a window of a tenant's committed rows as events, in bounded memory."""

@@ -1,4 +1,5 @@
-"""From which ts on every row of a table is in the pool (docs/backfill.md). Pure, but for the schema's history."""
+"""Computes the ts from which on every row of a table is in the pool (docs/backfill.md). Pure, except for reads of the
+schema history."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: I
 
 
 def known_parts(shards: Sequence[Shard], physical_ids: Iterable[int]) -> tuple[int, int]:
-    """How far the backfills of these physical ids have come: the number of spans whose rows are known, and of those
+    """The progress of the backfills of these physical ids: the number of spans whose rows are known, and of the spans
     between them whose rows are not."""
     known = missing = 0
     for one in physical_ids:

@@ -1,4 +1,4 @@
-"""Where a pull stands, and the opaque text that says so. Pure.
+"""The position of a pull, and its encoding as an opaque text, the cursor. Pure.
 
 The text is urlsafe base64 without padding of
 
@@ -30,7 +30,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
 
 
 class Place(IntEnum):
-    """How much of `commit_ts` has been sent."""
+    """How far the events of one commit_ts have been sent."""
 
     ROW = 0  # every row event up to the named one, and no ddl event
     DDL = 1  # every row event, and the first `table_id` ddl events
@@ -39,7 +39,8 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """Everything at or before it has been sent. Positions compare in the order in which events are sent.
+    """The position of a pull: everything at or before it has been sent. Positions compare in the order in which events
+    are sent.
 
     `op` is 0 for a delete and 1 for a put: of one transaction and table all deletes come first. `table_id` is the
     logical one.
@@ -60,8 +61,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is pulled: a tenant, one of its databases or one of its tables. Databases and tables are names, which may
-    mean different objects over time."""
+    """The objects that a pull reads: a tenant, one of its databases or one of its tables. Databases and tables are
+    names, which may mean different objects over time."""
 
     tenant: TenantKey
     database: str | None = None
@@ -81,13 +82,13 @@ class Scope:
 
 
 def encode(scope: Scope, at: Position) -> str:
-    """The cursor's text, which is valid for this scope alone."""
+    """Encode a position as a cursor's text. The cursor is valid only for this scope."""
     head = _HEAD.pack(VERSION, scope.digest(), at.commit_ts, at.place, at.start_ts, at.table_id, at.op)
     return seal(head + at.key)
 
 
 def seal(body: bytes) -> str:
-    """The text of a cursor with this body. `unseal` notices a changed letter."""
+    """Encode a cursor's body as text, with a digest by which `unseal` notices a changed letter."""
     return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
 
 

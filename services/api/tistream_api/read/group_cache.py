@@ -29,9 +29,9 @@ _SMALL_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """How long row groups are kept: those of a tenant with its own key for `keyed_ms`, because the key may be revoked
-    while the rows are in memory; others until they are evicted."""
+class CacheExpiry:
+    """How long row groups stay in the cache: those of a tenant with its own key for `keyed_ms`, because the key may be
+    revoked while the rows are in memory; others until they are evicted."""
 
     keys: TenantKeys
     keyed_ms: int
@@ -45,7 +45,7 @@ class Keeping:
         return self.clock.monotonic_ms() + (self.keyed_ms if read else 0)
 
     def over(self, until_ms: int | None) -> bool:
-        """Whether the expiry has passed."""
+        """Whether an expiry has passed."""
         return until_ms is not None and self.clock.monotonic_ms() >= until_ms
 
 
@@ -59,7 +59,7 @@ class GroupCache:
     """An LRU of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. `work`
     caches what pulls computed from them."""
 
-    def __init__(self, objects: ObjectStore, bytes_max: int, keeping: Keeping | None = None) -> None:
+    def __init__(self, objects: ObjectStore, bytes_max: int, keeping: CacheExpiry | None = None) -> None:
         self._objects = objects
         self._keeping = keeping
         self.work = SharedWork(bytes_max // WORK_PART, self._over)
@@ -90,7 +90,8 @@ class GroupCache:
         return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
-        """When a result computed from these row groups expires, in monotonic ms: with their first. None: never."""
+        """The time, in monotonic ms, at which a result computed from these row groups expires: when the first of them
+        does. None: never."""
         if self._keeping is None:
             return None
         found = []

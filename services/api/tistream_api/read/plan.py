@@ -1,4 +1,4 @@
-"""Which row groups to read next, so that memory stays within a budget. Pure.
+"""Chooses the row groups to read next, so that memory stays within a budget. Pure.
 
 A pull reads its window in chunks `(low, high]`. The row group bounds in the manifests give a coarse cut without I/O;
 the commit_ts columns of the groups inside it give an exact one. A commit_ts that has more rows than the budget is cut
@@ -42,7 +42,7 @@ class GroupRef:
 
     @property
     def bytes_per_row(self) -> float:
-        """The segment's average, in bytes: manifests do not record the size of a row group."""
+        """The average bytes of a row in the segment. Manifests do not record the size of a row group."""
         return self.segment.size / max(self.segment.rows, 1)
 
 
@@ -97,7 +97,7 @@ def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The chunk ends at `high`. With `crowded`, `high` is a single commit_ts with too many rows to hold at once."""
+    """The end of a chunk. With `crowded`, `high` is a single commit_ts with too many rows to be held at once."""
 
     high: int
     rows: int
@@ -121,7 +121,7 @@ def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_m
 
 
 def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> int:
-    """The row budget, reduced if rows are so long that it would exceed `budget_bytes` of compressed data."""
+    """The row budget. It is reduced if rows are so long that they would exceed `budget_bytes` of compressed data."""
     longest = max((ref.bytes_per_row for ref in groups), default=0.0)
     return max(1, min(budget, int(budget_bytes / longest))) if longest else budget
 
@@ -171,7 +171,7 @@ class Piece:
         ]
 
     def over_before(self, at: Position) -> bool:
-        """Whether all its events lie at or before a position inside the same commit_ts."""
+        """Whether all events of the piece lie at or before a position inside the same commit_ts."""
         if at.place is not Place.ROW:
             return True
         mine, there = self.runs[-1].transaction, (at.start_ts, at.table_id)
@@ -185,7 +185,7 @@ def _meets(run: Run, low: bytes, high: bytes | None) -> bool:
 
 
 def strips(begin: int, end: int, budget: int) -> range:
-    """Where to cut the rows `begin` to `end`, all of one run, into runs that are short enough."""
+    """The row numbers at which to cut the rows `begin` to `end`, all of one run, so that each part is short enough."""
     return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 

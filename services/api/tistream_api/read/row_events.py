@@ -33,12 +33,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """The schema history of one chunk's rows.
-
-    `intervals` has an entry for each physical id that is shown. `unknown` are ids that no schema ever contained. Events
-    with a commit_ts above `version_ts[i]` have schema version `versions[i]`; `version_ts` ascends and begins below
-    every row.
-    """
+    """The table versions that show one chunk's rows. `intervals` has an entry for each physical id that is shown.
+    `unknown` are ids that no schema ever contained. Events with a commit_ts above `version_ts[i]` have schema version
+    `versions[i]`; `version_ts` ascends and begins below every row."""
 
     intervals: Mapping[int, Sequence[Interval]]
     unknown: frozenset[int]
@@ -175,7 +172,7 @@ class _Part:
 
 
 def _taken(values: pa.Array, rows: Int64s) -> pa.Array:
-    """`values` at distinct `rows`; not copied if these are all of them in order."""
+    """The elements of `values` at distinct `rows`. They are not copied if these are all of them in order."""
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values
     return values.take(pa.array(rows))

@@ -35,8 +35,8 @@ IMAGES = 2  # images of a row: new and old
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of what is held at once: rows of a chunk, their compressed bytes, and rows of which only ids and ts are
-    read.
+    """Limits of the rows that a scan holds in memory at once: rows of a chunk, their compressed bytes, and rows of
+    which only ids and ts are read.
 
     `first_rows` is the size of the first chunk: small, so that the first byte is sent soon; chunks then grow.
     `decoded_bytes` bounds a chunk's rows in memory, whatever their compression; its events take a few times more.
@@ -60,7 +60,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Rows of one row group that a chunk may take. `begins` is the lowest commit_ts that they may have."""
+    """Rows of one row group that a chunk may contain. `begins` is the lowest commit_ts that they may have."""
 
     begins: int
     rows: GroupRows
@@ -70,8 +70,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A chunk: its cut, its rows by row group, the same rows in memory (only some of them if the cut is crowded), and
-    the highest number of rows that may be held at once."""
+    """A chunk that was read: its cut, its rows by row group, the same rows in memory (only some of them if the cut is
+    crowded), and the highest number of rows that may be held at once."""
 
     cut: Cut
     parts: list[GroupRows]
@@ -81,7 +81,8 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The end of a chunk and its events, independent of where in its first commit_ts a reader stands; or a crowd."""
+    """The events of a chunk and the chunk's end, which are the same for every reader; or the announcement of a
+    commit_ts that is too large to hold."""
 
     high: int
     batch: Batch | None
@@ -96,7 +97,7 @@ class _Weights:
         self._known: dict[int, int] = {}  # bytes of a row, by physical id
 
     def of(self, rows: pa.Table) -> int:
-        """Bytes of all these rows."""
+        """Bytes that all these rows take."""
         ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
         images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
         weights: Int64s = np.array(self._each(ids), np.int64)
@@ -118,7 +119,7 @@ class _Weights:
 
 
 class Scan:
-    """The events of one scope after `start` with commit_ts <= `high`."""
+    """Reads the events of one scope after `start` with commit_ts <= `high`."""
 
     def __init__(self, source: Source, scope: Scope, start: Position, high: int, budget: Budget) -> None:
         self._source = source
@@ -180,11 +181,9 @@ class Scan:
         return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None) -> tuple[int, list[_Found]]:
-        """The rows of the row groups that the window and the scope may select. The returned high end is lower than the
-        window's if the look-up costs too much.
-
-        `near` is ordered by lowest commit_ts: what begins above the new high end need not be read.
-        """
+        """Find the rows of the row groups that the window and the scope may select. The returned high end is lower than
+        the window's if the look-up costs too much. `near` is ordered by lowest commit_ts, so row groups that begin
+        above the new high end need not be read."""
         found: list[_Found] = []
         high, decoded = window.high, 0
         for ref in near:
@@ -249,8 +248,8 @@ class Scan:
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
 
     def _rest(self, batch: Batch) -> Batch:
-        """The part of a batch that follows the start. Only the first batch, which begins where the start's commit_ts
-        does, is cut."""
+        """The events of a batch that follow the start of the scan. Only the first batch, which begins where the start's
+        commit_ts does, is cut."""
         if self._start.place is Place.DONE or self._low > self._start.low_ts:
             return batch
         return replace(batch, events=batch.events.after(self._start))

@@ -19,8 +19,8 @@ _PART_MAX = 4  # one entry takes at most 1/4 of the room, because it would evict
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A result. `value` is valid for every caller with the same key. `size` is its approximate size in bytes; None: it
-    is not shared. `until_ms` is its expiry, monotonic; None: never."""
+    """A computed result. `value` is valid for every caller with the same key. `size` is its approximate size in bytes;
+    None: it is not shared. `until_ms` is its expiry, monotonic; None: it never expires."""
 
     value: Any
     size: int | None
@@ -34,7 +34,7 @@ class _Making:
 
 
 class SharedWork:
-    """An LRU bounded by bytes. Thread-safe. `over` returns whether an expiry has passed."""
+    """An LRU cache of results, bounded by bytes. Thread-safe. `over` returns whether an expiry has passed."""
 
     def __init__(self, bytes_max: int, over: Callable[[int | None], bool]) -> None:
         self._bytes_max, self._over = bytes_max, over

@@ -32,7 +32,8 @@ def not_kept(ts: int, earliest_ts: int) -> Gone:
 
 
 class TenantSource:
-    """source_contract.Source of one tenant. `lock` guards history and segments; row groups are read without it."""
+    """The Source of one tenant (source_contract.py). `lock` guards history and segments; row groups are read without
+    it."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class TenantSource:
         return cast(T, self._cache.work.get((mine, key), made))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
-        """Whether any object has the scope's name at any time from `low` to `high`, both inclusive."""
+        """Whether any object has the scope's name at some time from `low` to `high`, both inclusive."""
         if scope.database is None:
             return True
         until = min(high + 1, MAX_TS)  # history answers what is valid strictly before a ts

@@ -1,4 +1,4 @@
-"""The input and output of a scan: what it needs of a tenant, and the batches that it yields."""
+"""The interface between a scan and the tenant that it reads, and the batches that a scan yields."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Worked(Generic[T]):
-    """A result made of these row groups, equal for every reader. `size` is its approximate size in bytes; None: it is
-    not shared."""
+    """A result computed from these row groups, which is the same for every reader. `size` is its approximate size in
+    bytes; None: it is not shared."""
 
     value: T
     size: int | None
@@ -60,13 +60,13 @@ class Source(Protocol):
         """The table id in events of this physical id's rows; the physical one if no table is shown."""
 
     def ddl_events(self, scope: Scope, window: Window) -> Ddls:
-        """The scope's ddl events."""
+        """The ddl events of the scope in the window."""
 
     def rows(self, group: GroupRef) -> pa.Table:
         """One row group (tistream.format.segment.SCHEMA)."""
 
     def index(self, group: GroupRef) -> GroupIndex:
-        """The index of a row group."""
+        """The table_id and commit_ts of the rows of a row group."""
 
     def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
         """The result of `make`, which depends on what is known up to `high`; or the result that another pull made with

@@ -27,6 +27,6 @@ def wanted(kind: str, source: Source, scope: Scope, start: Position, high: int, 
 
 
 def _rows(batch: Batch) -> Batch:
-    """The batch without DDL events; `through` shows that they were passed."""
+    """The batch without DDL events. Its `through` stays, so that the reader knows that they were passed."""
     rows = batch.events.place == int(Place.ROW)
     return batch if rows.all() else replace(batch, events=batch.events.chosen(np.flatnonzero(rows)))

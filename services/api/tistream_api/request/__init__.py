@@ -1,1 +1,1 @@
-"""What a request says: path, parameters, body. No decision about who may ask."""
+"""Parses requests: path, parameters, body. It does not decide which callers may make them."""

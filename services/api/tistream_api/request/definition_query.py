@@ -8,12 +8,12 @@ from tistream_api.request.point_queries import NOW, When, given_in, when
 
 
 class DefinitionQuery(BaseModel):
-    """TableDefinition."""
+    """The query parameters of TableDefinition."""
 
     model_config = ConfigDict(frozen=True)
 
     ts: str | None = Field(default=None, description="as of this time: a TSO, an RFC 3339 time, or now; now")
 
     def asked(self, raw: bytes) -> When:
-        """The ts in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`; returns the ts. Raises InvalidRequest, naming the parameter."""
         return when("ts", given_in(raw, DefinitionQuery).get("ts", NOW))

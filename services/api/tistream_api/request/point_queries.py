@@ -39,7 +39,7 @@ class _Query(BaseModel):
 
 
 class RowsQuery(_Query):
-    """ListRows."""
+    """The query parameters of ListRows, as text."""
 
     ts: str | None = Field(default=None, description=f"read as of this time: {_TS_TEXT}; either this or cursor")
     cursor: str | None = Field(default=None, description="where an answer ended; either this or ts")
@@ -53,12 +53,12 @@ class RowsQuery(_Query):
     )
 
     def asked(self, raw: bytes) -> RowsAsk:
-        """The parameters in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
         return rows_ask(raw)
 
 
 class HistoryQuery(_Query):
-    """RowHistory."""
+    """The query parameters of RowHistory, as text."""
 
     key: str | None = Field(default=None, description='the key of one row, as in events: {"id":"1"}')
     from_: str | None = Field(default=None, alias="from", description=f"exclusive: {_TS_TEXT}; the earliest one kept")
@@ -68,12 +68,12 @@ class HistoryQuery(_Query):
     )
 
     def asked(self, raw: bytes) -> HistoryAsk:
-        """The parameters in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
         return history_ask(raw)
 
 
 class DiffQuery(_Query):
-    """DiffTable."""
+    """The query parameters of DiffTable, as text."""
 
     from_: str | None = Field(default=None, alias="from", description=f"exclusive: {_TS_TEXT}; or cursor")
     to: str | None = Field(default=None, description=f"inclusive: {_TS_TEXT}; now")
@@ -82,13 +82,13 @@ class DiffQuery(_Query):
     format: str | None = Field(default=None, description="ndjson, arrow or parquet, as of pulls")
 
     def asked(self, raw: bytes) -> DiffAsk:
-        """The parameters in the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
         return diff_ask(raw)
 
 
 @dataclass(frozen=True, slots=True)
 class RowsAsk:
-    """The parameters of ListRows. Exactly one of `ts` and `cursor` is set."""
+    """The parsed parameters of ListRows. Exactly one of `ts` and `cursor` is set."""
 
     ts: When | None
     cursor: str | None
@@ -102,7 +102,7 @@ class RowsAsk:
 
 @dataclass(frozen=True, slots=True)
 class HistoryAsk:
-    """The parameters of RowHistory."""
+    """The parsed parameters of RowHistory."""
 
     key: dict[str, Any]
     low: When | None
@@ -112,7 +112,7 @@ class HistoryAsk:
 
 @dataclass(frozen=True, slots=True)
 class DiffAsk:
-    """The parameters of DiffTable, or of a squashed pull. Exactly one of `low` and `cursor` is set."""
+    """The parsed parameters of DiffTable, or of a squashed pull. Exactly one of `low` and `cursor` is set."""
 
     low: When | None
     high: When
@@ -123,7 +123,7 @@ class DiffAsk:
 
 
 def rows_ask(query: bytes) -> RowsAsk:
-    """The parameters of ListRows. Raises InvalidRequest, naming the parameter."""
+    """Parse the parameters of ListRows. Raises InvalidRequest, naming the parameter."""
     given = given_in(query, RowsQuery)
     if ("ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either ts or cursor, and not both", {"parameter": "ts"})
@@ -146,7 +146,7 @@ def rows_ask(query: bytes) -> RowsAsk:
 
 
 def history_ask(query: bytes) -> HistoryAsk:
-    """The parameters of RowHistory. Raises InvalidRequest, naming the parameter."""
+    """Parse the parameters of RowHistory. Raises InvalidRequest, naming the parameter."""
     given = given_in(query, HistoryQuery)
     key = _key(given, "key")
     if key is None:
@@ -158,13 +158,13 @@ def history_ask(query: bytes) -> HistoryAsk:
 
 
 def diff_ask(query: bytes) -> DiffAsk:
-    """The parameters of DiffTable. Raises InvalidRequest, naming the parameter."""
+    """Parse the parameters of DiffTable. Raises InvalidRequest, naming the parameter."""
     given = given_in(query, DiffQuery)
     return _between(given, "from", "to")
 
 
 def squash_ask(query: bytes) -> DiffAsk:
-    """The parameters of a pull with squash=true. Raises InvalidRequest."""
+    """Parse the parameters of a pull with squash=true. Raises InvalidRequest."""
     given = _taken(query, (*SQUASH_PARAMETERS, *PLAIN_PULL_PARAMETERS))
     for name in PLAIN_PULL_PARAMETERS:
         if name in given:
@@ -176,7 +176,8 @@ def squash_ask(query: bytes) -> DiffAsk:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAsk:
-    """The parameters of a pull that begins with a snapshot; `cursor` is where an earlier answer ended."""
+    """The parsed parameters of a pull that begins with a snapshot. `cursor` is the cursor of an earlier answer of
+    it."""
 
     ts: When
     cursor: str | None
@@ -229,7 +230,8 @@ def _check_order(low: When | None, high: When, high_name: str, low_name: str) ->
 
 
 def when(name: str, text: str) -> When:
-    """A time: decimal digits are a TSO, an RFC 3339 time is the first ts of its millisecond. Raises InvalidRequest."""
+    """Parse a time: decimal digits are a TSO, an RFC 3339 time is the first ts of its millisecond. Raises
+    InvalidRequest."""
     if text == NOW:
         return NOW
     if text.isascii() and _DIGITS.fullmatch(text):
@@ -285,7 +287,7 @@ def _format(given: dict[str, str]) -> str:
 
 
 def given_in(query: bytes, model: type[BaseModel]) -> dict[str, str]:
-    """The parameters of a model in a query. Raises InvalidRequest, naming the parameter."""
+    """The parameters of a query that belong to a model, as text. Raises InvalidRequest, naming the parameter."""
     return _taken(query, [field.alias or name for name, field in model.model_fields.items()])
 
 

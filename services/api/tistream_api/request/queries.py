@@ -50,13 +50,14 @@ WallMs = Annotated[int | None, Decimal(0, WALL_MS_MAX, "^[0-9]{1,16}$")]
 
 
 class QueryModel(BaseModel):
-    """Base of the models. Values are strings from the query; nothing is converted beyond what a type says."""
+    """Base of the query models. Values are strings from the query, and are converted only as the type of the field
+    says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PullQuery(QueryModel):
-    """PullDB and PullTenant. Exactly one of `start_ts` and `cursor`."""
+    """The query parameters of PullDB and PullTenant. Exactly one of `start_ts` and `cursor` is given."""
 
     one_table: ClassVar[bool] = False
 
@@ -123,8 +124,8 @@ class PullQuery(QueryModel):
                 raise WrongQuery(reason, name)
 
     def _check_one_stream(self) -> None:
-        """A reader may take the first of several IPC streams for the whole answer, so with format=arrow a client must
-        ask explicitly for several."""
+        """Check that a client with format=arrow asks explicitly for several IPC streams, because a reader may take the
+        first of them for the whole answer."""
         if self.events is None:
             raise WrongQuery(
                 "events is wanted with format=arrow: events=rows (one table's rows, one IPC stream of one schema), "
@@ -139,7 +140,7 @@ class PullQuery(QueryModel):
             )
 
     def asked(self, coding: str | None = None) -> PullParams:
-        """The parameters as the pull takes them. `coding`: the Content-Encoding of the answer."""
+        """Convert the query to the parameters of a pull. `coding`: the Content-Encoding of the answer."""
         events = ALL if self.events is None else self.events
         assert not isinstance(self.start_ts, str)
         assert not isinstance(self.end_ts, str)
@@ -149,19 +150,19 @@ class PullQuery(QueryModel):
 
 
 class TablePullQuery(PullQuery):
-    """PullTable."""
+    """The query parameters of PullTable."""
 
     one_table: ClassVar[bool] = True
 
 
 class AtQuery(QueryModel):
-    """ListDBs, ListTables and TableSchema."""
+    """The query parameters of ListDBs, ListTables and TableSchema."""
 
     ts: OptionalTs = Field(default=None, description="as of this time; default: the newest")
 
 
 class CoverageQuery(QueryModel):
-    """Coverage: the key range `[start_key, end_key)`; an empty end is unbounded."""
+    """The query parameters of Coverage: the key range `[start_key, end_key)`; an empty end is unbounded."""
 
     start_key: HexKey = Field(default=b"", description="hexadecimal, inclusive; empty: from the first key")
     end_key: HexKey = Field(default=b"", description="hexadecimal, exclusive; empty: to the last key")
@@ -174,13 +175,13 @@ class CoverageQuery(QueryModel):
 
 
 class LagQuery(QueryModel):
-    """TenantLag."""
+    """The query parameters of TenantLag."""
 
     minutes: Annotated[int, Decimal(1, LAG_MINUTES_MAX)] = Field(default=LAG_MINUTES_MAX, description="how far back")
 
 
 class DdlQuery(QueryModel):
-    """DdlHistory."""
+    """The query parameters of DdlHistory."""
 
     before_ts: Annotated[int | None, Decimal(1, MAX_TS, TS_PATTERN)] = Field(
         default=None, description="exclusive; default: the newest"
@@ -199,7 +200,7 @@ class ForwardedQuery(QueryModel):
 
 
 class UsageQuery(ForwardedQuery):
-    """TenantUsage."""
+    """The query parameters of TenantUsage."""
 
     from_ms: WallMs = Field(
         default=None,
@@ -214,7 +215,7 @@ class UsageQuery(ForwardedQuery):
 
 
 class AuditQuery(ForwardedQuery):
-    """AuditLog."""
+    """The query parameters of AuditLog."""
 
     after: Annotated[int | None, Decimal(0, MAX_SEQ)] = Field(
         default=None, description="the entries above this seq; default: the newest ones"

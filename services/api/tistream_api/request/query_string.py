@@ -1,4 +1,5 @@
-"""Strictness about query strings that typed models do not give, for every route behind the gate.
+"""Rejects query strings with unknown, repeated or malformed parameters, which typed models would accept, for every
+route behind the gate.
 
 Nothing is guessed: an unknown, repeated or malformed parameter is a 400 that names it. The models in queries.py check
 the values.
@@ -23,7 +24,7 @@ NAME_MAX = 80  # characters of an unknown parameter's name that an answer repeat
 
 
 class WrongQuery(ValueError):
-    """A rule about a parameter that concerns the others too. Raised by the models' own validators."""
+    """A parameter breaks a rule that involves other parameters. The validators of the models raise it."""
 
     def __init__(self, text: str, parameter: str) -> None:
         super().__init__(text)
@@ -31,7 +32,7 @@ class WrongQuery(ValueError):
 
 
 async def strict_query(request: Request) -> None:
-    """A dependency of every route, after the gate. Raises InvalidRequest, naming the parameter."""
+    """A FastAPI dependency of every route, after the gate. Raises InvalidRequest, naming the parameter."""
     check(request.scope["query_string"], names_of(request.scope["route"]))
 
 

@@ -31,7 +31,7 @@ class Decimal:
     pattern: str | None = None
 
     def parse(self, text: object) -> int:
-        """Raises ValueError."""
+        """Parse decimal digits as an int. Raises ValueError."""
         if not isinstance(text, str) or not _DECIMAL.fullmatch(text) or not text.isascii():
             raise ValueError(f"{str(text)[:SHOWN_MAX]!r} is not a decimal number from {self.low} to {self.high}")
         number = int(text)
@@ -52,7 +52,8 @@ class TsOrText(Decimal):
     """Decimal digits as an int; any other text as it is, for a call that reads times as well."""
 
     def parse(self, text: object) -> int:
-        """Raises ValueError for a number that is not in range."""
+        """Parse decimal digits as an int, and return any other text unchanged. Raises ValueError for a number that is
+        not in range."""
         if isinstance(text, str) and text and not _DECIMAL.fullmatch(text):
             return text  # type: ignore[return-value]
         return Decimal.parse(self, text)

@@ -88,8 +88,8 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class UndoAsk:
-    """What to undo: the transactions with these start_ts, or every commit in (window[0], window[1]]; one of the two is
-    set. `dialect` None: the plan without statements. `where`: values by column, in the form of events;
+    """The parsed body of an undo: the transactions with these start_ts, or every commit in (window[0], window[1]]; one
+    of the two is set. `dialect` None: the plan without statements. `where`: values by column, in the form of events;
     None: every row."""
 
     start_ts: tuple[int, ...]

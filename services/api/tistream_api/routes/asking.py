@@ -1,4 +1,5 @@
-"""The caller of a read, for its admission: what it may see, whether it may still read, whether it is still there."""
+"""Describes the caller of a read for its admission: what the caller may see, whether it may still read, and whether it
+is still connected."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ async def watched(request: Request) -> AsyncIterator[None]:
 
 
 def asking_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
-    """The caller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
+    """The ReadCaller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
     caller = caller_of(request)
     counted, gone = turn_of(request).end, request.state.gone.is_set
     may_read = readable(caller.grants, view)

@@ -20,8 +20,8 @@ _TASK = re.compile(r"[0-9]{1,19}")
 
 
 def _safe(form: re.Pattern[str], segment: str) -> str:
-    """A name for a path at the meta server. Raises UnknownName for one of another form, which could lead to another
-    path: `..`, for example."""
+    """Check a name that becomes part of a path at the meta server. Raises UnknownName for a name of another form, which
+    could lead to another path: `..`, for example."""
     name = name_of(segment)
     if not form.fullmatch(name):
         raise UnknownName(f"nothing has a name that is not of the form {form.pattern}")

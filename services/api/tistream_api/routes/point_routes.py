@@ -127,7 +127,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
 
 
 def streamed(request: Request, found: Answer, coding: str | None, media_type: str) -> Response:
-    """The response; of a HEAD request, its headers."""
+    """Convert an answer to a streaming response; for a HEAD request, to its headers alone."""
     headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": coding} if coding else {})
     if is_head(request.scope):
         found.close()

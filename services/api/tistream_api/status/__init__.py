@@ -1,1 +1,1 @@
-"""Why a tenant is late, and who holds what of it."""
+"""Explains why a tenant is late, and which nodes hold its tasks and stores."""

@@ -29,13 +29,14 @@ BACKFILLS_MAX = 64  # whose counts are kept
 
 
 def summary(row: BackfillRow) -> BackfillSummary:
-    """A backfill without its tables."""
+    """Convert a backfill to its wire form without the list of tables."""
     return BackfillSummary(**_members(row))
 
 
 @dataclass(slots=True)
 class BackfillProgress:
-    """Thread-safe. `executor` reads the footers of chunks, of which only the number of rows is kept."""
+    """Reads the progress of backfills. Thread-safe. `executor` reads the footers of chunks, of which only the number of
+    rows is kept."""
 
     objects: ObjectStore
     executor: Executor
@@ -76,7 +77,8 @@ class BackfillProgress:
         return Chunks(sizes, self._counted(tenant, backfill_id, [one for one in sizes if one not in refused]), refused)
 
     def _counted(self, tenant: TenantKey, backfill_id: str, numbers: list[int]) -> dict[int, int]:
-        """The rows of chunks, by number: of those that were counted before, and of FOOTERS_MAX more."""
+        """Count the rows of chunks. Returns rows by chunk number: those counted before, and those of FOOTERS_MAX
+        more."""
         with self._lock:
             known = dict(self._rows.get((tenant, backfill_id), {}))
         missing = [number for number in numbers if number not in known][:FOOTERS_MAX]
@@ -119,7 +121,7 @@ def _without_plan(row: BackfillRow) -> str:
 
 
 def _tables_then(view: TenantView, plan: ChunkPlan) -> list[TableVersion]:
-    """The tables at the plan's min_ts; none if that is not kept any more."""
+    """The tables at the plan's min_ts; empty if that part of the history is no longer kept."""
     try:
         view.check_retained(plan.min_ts)
         return view.source.tables_at(min(plan.min_ts, view.resolved_ts()), Scope(view.tenant))

@@ -1,4 +1,4 @@
-"""How far each table of a backfill has come: its plan, its chunks, and the bases in the pool. Pure."""
+"""Computes the progress of each table of a backfill from its plan, its chunks, and the bases in the pool. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ UNKNOWN = "no table has this physical id"
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The chunks of a backfill by number. sizes: the bytes of those that exist. rows: their rows, as far as they were
-    counted. refused: the reasons of those that are never taken."""
+    """The known chunks of a backfill, by number. sizes: the bytes of those that exist. rows: their numbers of rows, as
+    far as they were counted. refused: why some are never accepted."""
 
     sizes: Mapping[int, int]
     rows: Mapping[int, int]
@@ -67,7 +67,7 @@ def backfilled_tables(
 
 
 def _held_by(mine: Sequence[int], chunks: Chunks, known: int | Hole) -> str | None:
-    """Why a table is not complete; None if it is."""
+    """The reason why a table is not complete; None if it is complete."""
     if not isinstance(known, Hole):
         return None
     refused = [number for number in mine if number in chunks.refused]

@@ -16,7 +16,7 @@ from tistream_api.status.stage_lags import STAGES, UNKNOWN
 
 
 class LagHistory:
-    """The last `size` samples: 20 bytes each for each tenant."""
+    """A ring with the last `size` samples of lag. It takes 20 bytes for each sample of each tenant."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -39,10 +39,8 @@ class LagHistory:
             self._next = (self._next + 1) % self._size
 
     def of(self, tenant: TenantKey, since_ms: int) -> LagSamples:
-        """`at_ms` and, for each stage, seconds behind the wall clock, oldest first; null if unknown.
-
-        Samples from before the tenant's first one are left out.
-        """
+        """The lag of a tenant over time: `at_ms` and, for each stage, seconds behind the wall clock, oldest first; null
+        if unknown. Samples from before the tenant's first one are left out."""
         with self._lock:
             ring = self._rings.get(tenant)
             times = np.array(self._times, np.int64)

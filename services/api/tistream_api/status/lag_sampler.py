@@ -51,7 +51,7 @@ class LagSampler:
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 
     def unheard(self) -> list[Hold]:
-        """Dispatchers that did not report their stores in the last sample."""
+        """Holds for the dispatchers that did not answer in the last sample."""
         return self._unheard
 
     def _ask(self) -> tuple[dict[TenantKey, list[StoreList]], list[Hold]]:

@@ -1,4 +1,4 @@
-"""Why a tenant is late: one answer from the reports of all services. Pure. (design.md 6, `held_by`)"""
+"""Finds the reason why a tenant is late from the reports of all services. Pure. (design.md 6, `held_by`)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is known of a tenant at one moment. `unreachable`: the peers that did not answer, as holds with the
+    """The reports about a tenant at one moment. `unreachable`: the peers that did not answer, as holds with the
     reason."""
 
     now_ms: int
@@ -40,7 +40,7 @@ class Picture:
 
 
 def held_by(picture: Picture) -> Hold | None:
-    """The hold to look at first; None if the tenant is on time and nothing blocks it.
+    """The most urgent hold; None if the tenant is on time and nothing blocks it.
 
     A quarantined store, a gap in a store's files and a row that cannot be decoded are shown at once. Other holds are
     shown only once the tenant is late, because short waits are normal (a log range that another store's next file will
@@ -70,7 +70,7 @@ def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
 
 
 def _lasting(picture: Picture) -> list[Hold]:
-    """Holds that do not resolve themselves."""
+    """Holds that do not resolve themselves: they are shown at once."""
     holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
         if store.hold is not None:
@@ -81,7 +81,7 @@ def _lasting(picture: Picture) -> list[Hold]:
 
 
 def _waits(picture: Picture) -> list[Hold]:
-    """Holds that matter only if they last."""
+    """Holds that are shown only if they last, because short waits are normal."""
     holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
     for status in picture.statuses.values():
         holds.extend(status.holds)
@@ -100,7 +100,7 @@ def _of_route(picture: Picture) -> Hold:
 
 
 def _suspect(picture: Picture) -> Hold:
-    """No service reported a hold: find the stage that is behind."""
+    """The hold of the stage that is behind, when no service has reported a hold."""
     if picture.unreachable:
         return picture.unreachable[0]
     unserved = sorted(set(picture.task_ids) - set(picture.statuses))
@@ -117,7 +117,8 @@ def _suspect(picture: Picture) -> Hold:
 
 
 def _slow(picture: Picture, progress: int) -> Hold:
-    """All services report: find the store that has stopped pushing, or the stage that its newest file has reached."""
+    """The hold of the store that has stopped pushing, or of the stage that its newest file has reached, when all
+    services report."""
     for store in picture.stores:
         if not store.read:
             reason = "the store is not read yet: its dispatcher does not know what the tasks have received of it"

@@ -1,4 +1,4 @@
-"""Which node holds which part of a tenant, and what each part waits for: the long form of `status`. Pure."""
+"""Makes the answer of TenantPlacement: the node of each task and store of a tenant, and what each waits for. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _task(picture: Picture, task: TaskRoute) -> TaskPlace:
 
 
 def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
-    """The first reason that applies."""
+    """The first reason that applies for a task to wait; None if it does not wait."""
     status = picture.statuses.get(task.task_id)
     if task.sorter_node is None:
         return "no sorter has it: none is alive"

@@ -15,13 +15,15 @@ from tistream_api.tenant.tenants import Tenants
 
 @dataclass(frozen=True, slots=True)
 class SourceReports:
-    """Thread-safe. A process that does not answer is left out: its sources are reported as `starting`."""
+    """Collects the statuses of sources from all ingest processes. Thread-safe. A process that does not answer is left
+    out: its sources are reported as `starting`."""
 
     http: HttpClient
     tenants: Tenants
 
     def of(self, key: TenantKey) -> Sequence[SourceStatus]:
-        """The statuses of a tenant's sources; while a source moves between processes, any of them."""
+        """The statuses of a tenant's sources. While a source moves between processes, the status of either is
+        returned."""
         query = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
         found: dict[str, SourceStatus] = {}
         for url in self.tenants.services("ingest"):
@@ -33,5 +35,5 @@ class SourceReports:
         return [found[name] for name in sorted(found)]
 
     def holds(self, key: TenantKey) -> list[Hold]:
-        """Why the tenant's sources make no progress, or how late they are by nature."""
+        """Why the tenant's sources make no progress, or why they are late although they work."""
         return [one.hold for one in self.of(key) if one.hold is not None]

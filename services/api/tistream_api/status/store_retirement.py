@@ -10,8 +10,9 @@ from tistream.wire.sorter import Chain, StoreNeed
 
 
 def taken_ts(store_id: int, needs: Mapping[int, StoreNeed]) -> int:
-    """The ts up to which every task has the store's files in manifests; 0 if none was ever received. `needs` maps each
-    task of the tenant to what it needs of the store. Raises InvalidRequest if a task still needs it."""
+    """The ts up to which the manifests of every task contain the store's files; 0 if none was ever received. `needs`
+    maps each task of the tenant to what it needs of the store. Raises InvalidRequest if a task still needs the
+    store."""
     for task_id, need in sorted(needs.items()):
         if (reason := _reason(task_id, need)) is not None:
             raise InvalidRequest(f"store {store_id} cannot be retired: {reason}")

@@ -23,7 +23,7 @@ def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus
 
 
 def unread(route: TenantRoute, answers: Sequence[StoreList]) -> list[Hold]:
-    """A hold, with its reason, for each store of the route that no dispatcher reports."""
+    """Holds for the stores of the route that no dispatcher reports, each with its reason."""
     told = {store.store_id for answer in answers for store in answer.stores}
     there = {answer.node_id for answer in answers}
     return [

@@ -26,7 +26,7 @@ from tistream_api.tenant.tenants import Tenants
 
 @dataclass(slots=True)
 class TenantStatus:
-    """Asks the services. Thread-safe."""
+    """Asks all services about one tenant, and answers the status calls. Thread-safe."""
 
     http: HttpClient
     tenants: Tenants
@@ -34,7 +34,7 @@ class TenantStatus:
 
     @property
     def sources(self) -> SourceReports:
-        """What the ingest processes report."""
+        """The statuses of the tenant's sources, from the ingest processes."""
         return SourceReports(self.http, self.tenants)
 
     def status(self, view: TenantView) -> TenantProgress:
@@ -83,8 +83,8 @@ class TenantStatus:
         return self._of(view, self.clock.now_ms(), stores, holds, unreachable)
 
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
-        """A Picture from what is known already, without requests, as of the tenant's last refresh. `stores`, and the
-        dispatchers that did not report, are from the last sample."""
+        """A Picture of what this process knows already, as of the tenant's last refresh; it makes no requests.
+        `stores`, and the dispatchers that did not report, are from the last sample."""
         at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
         return self._of(view, at_ms, stores, [], unreachable)
 

@@ -1,1 +1,1 @@
-"""What this server knows of each tenant: its tasks' logs, its schema, its progress."""
+"""The state of each tenant that this server serves: its tasks' logs, its schema, its progress."""

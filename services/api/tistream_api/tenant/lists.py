@@ -21,7 +21,7 @@ from tistream_api.tenant.tenant_view import TenantView
 
 @dataclass(slots=True)
 class Lists:
-    """Lists of every tenant. A `ts` that is not resolved yet is waited for, at most `wait_ms`."""
+    """Answers the list calls for every tenant. If `ts` is not resolved yet, a call waits for it, at most `wait_ms`."""
 
     clock: Clock
     wait_ms: int

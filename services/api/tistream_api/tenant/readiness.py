@@ -1,4 +1,4 @@
-"""Whether pulls can work: every service that they depend on is ready."""
+"""Checks that pulls can work: every service that they depend on is ready."""
 
 from __future__ import annotations
 

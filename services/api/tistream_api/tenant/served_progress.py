@@ -30,9 +30,8 @@ class ServedProgress:
         self._known_ts = 0  # the object has at least this
 
     def record(self, snapshot_ts: int, resolved_ts: int, flushed_ts: int) -> None:
-        """Write `resolved_ts`, at most once in EVERY_MS and by one API server, if no manifest says as much. A failed
-        write is logged: it is tried again with the next one.
-        """
+        """Write `resolved_ts` to the served object, unless a manifest guarantees as much; at most once in EVERY_MS, and
+        by one API server. A failed write is logged, and tried again with the next one."""
         now_ms = self._clock.monotonic_ms()
         if resolved_ts <= max(flushed_ts, self._known_ts) or now_ms - self._tried_ms < EVERY_MS:
             return

@@ -1,4 +1,5 @@
-"""The ids that a tenant's tables had at its snapshot, from `schema_snap`: rows of these may be older than the pool."""
+"""The ids that a tenant's tables had at its snapshot, from `schema_snap`. Rows under these ids may be older than the
+pool."""
 
 from __future__ import annotations
 

@@ -113,13 +113,13 @@ class TenantView:
             return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
 
     def check_retained(self, ts: int) -> None:
-        """Raises Gone if changes above `ts` may have been deleted."""
+        """Check that changes above `ts` are kept. Raises Gone if some may have been deleted."""
         earliest_ts = self.earliest_ts()
         if ts < earliest_ts:
             raise not_kept(ts, earliest_ts)
 
     def check_known(self) -> None:
-        """Raises Unavailable while nothing can be read yet."""
+        """Check that something can be read. Raises Unavailable while nothing can be read yet."""
         self.earliest_ts()
         if self.resolved_ts() == 0:
             # Clients must not see the addresses of services.
@@ -210,7 +210,7 @@ class TenantView:
                 self._moved.wait(min(left_ms, LOOK_MS) / 1000)
 
     def refresh(self) -> None:
-        """Refresh now."""
+        """Refresh progress, logs and schema now."""
         with self._refreshing:
             self._refresh()
 
@@ -220,7 +220,7 @@ class TenantView:
             self._served.record(self.route.snapshot_ts, self.resolved_ts(), self.flushed_ts())
 
     def replan(self) -> None:
-        """Refresh now from the manifests themselves. A segment has disappeared, and a sorter that has lost its task
+        """Refresh now from the manifests themselves, because a segment has disappeared. A sorter that has lost its task
         without noticing would report no newer manifest."""
         with self._refreshing:
             self._refresh(ask_store=True)

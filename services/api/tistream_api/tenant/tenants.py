@@ -101,8 +101,8 @@ class Tenants:
             return dict(self._views)
 
     def excused_ms(self, view: TenantView) -> int:
-        """Age of a view's resolved_ts, in ms, that is due to the refresh interval; a refresh that is overdue does not
-        count more than its interval."""
+        """The part of the age of a view's resolved_ts, in ms, that the refresh interval explains. A refresh that is
+        overdue does not count more than its interval."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
         return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
 

@@ -13,7 +13,7 @@ from tistream_api.tenant.tenant_view import TenantView
 
 @dataclass(slots=True)
 class Times:
-    """Waits at most `wait_ms` for a ts that is not resolved yet."""
+    """Checks that a ts can be read. Waits at most `wait_ms` for one that is not resolved yet."""
 
     clock: Clock
     wait_ms: int

@@ -26,8 +26,8 @@ Place = tuple[int, str]
 
 @dataclass(slots=True)
 class ChangedRow:
-    """One changed row: the versions of the table that its events had, its raw keys in the order of its events, and its
-    key by column id."""
+    """One row that the chosen transactions changed: the table versions of its events, its raw keys in the order of its
+    events, and its key by column id."""
 
     version: TableVersion
     key: Mapping[int, Any]
@@ -36,7 +36,8 @@ class ChangedRow:
 
 @dataclass(slots=True)
 class ChangedRows:
-    """All changes, and what was changed. `where`: values by column, in the form of events; None: every row."""
+    """Collects the changes of the chosen transactions, and the rows that they changed. `where`: values by column, in
+    the form of events; None: every row."""
 
     where: Mapping[str, Any] | None = None
     changes: list[Change] = field(default_factory=list)

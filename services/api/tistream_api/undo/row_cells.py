@@ -1,4 +1,5 @@
-"""Values of rows by column id, as tistream.restore.undo_plan compares them, and back to the form of events. Pure.
+"""Converts rows from the form of events to values by column id, which tistream.restore.undo_plan compares, and back.
+Pure.
 
 Values keep the form of events, except integers: those of BIGINT columns are strings in events, and a column may have
 become a BIGINT since. Here every integer is an int.
@@ -25,7 +26,7 @@ def cells_of(columns: Sequence[Column], row: Mapping[str, Any]) -> dict[int, Any
 
 
 def shown_row(cells: Cells | None, columns: Mapping[int, Column]) -> dict[str, Any] | None:
-    """The cells as `row` of an event, by the columns' names in `columns`."""
+    """The cells as the member `row` of an event, by the columns' names in `columns`."""
     if cells is None:
         return None
     return {columns[one].name: _shown(columns[one], value) for one, value in cells.items()}
@@ -44,7 +45,7 @@ def key_cells(table: Table, key: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def shown_key(table: Table, cells: Cells) -> dict[str, Any]:
-    """The way back of key_cells. Raises KeyError if the table's key has other columns."""
+    """The key in the form of events: the inverse of key_cells. Raises KeyError if the table's key has other columns."""
     if not table.key_columns:
         return {ROWID: str(cells[ROWID_COLUMN])}
     return {column.name: _shown(column, cells[column.id]) for column in table.key_columns}

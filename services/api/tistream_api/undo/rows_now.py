@@ -1,5 +1,5 @@
-"""The rows that an undo is about, as they are at a ts: looked up by their raw keys, and by their keys where rows have
-got other raw keys since."""
+"""Reads the present state of the rows that an undo concerns: by their raw keys, and by their visible keys where rows
+have got other raw keys since."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tistream.format.segment import OP_PUT
 from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES
 from tistream.pool.versions.plan import record_prefix
-from tistream.restore.undo_plan import Standing
+from tistream.restore.undo_plan import CurrentRow
 from tistream.schema.visible import TableVersion
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.named_table import key_ranges, ranges_of
@@ -32,17 +32,17 @@ PREFIX_BYTES = len(record_prefix(0))
 
 @dataclass(slots=True)
 class RowsNow:
-    """The rows of one table at `ts`. `version` is the table as of then."""
+    """Reads rows of one table as of `ts`. `version` is the table's definition at `ts`."""
 
     version: TableVersion
     ts: int
     reads: PoolReads
-    _alive: dict[str, Standing] = field(default_factory=dict)  # by identity
+    _alive: dict[str, CurrentRow] = field(default_factory=dict)  # by identity
     _identity: dict[bytes, str] = field(default_factory=dict)  # by raw key
-    _deleted: dict[bytes, Standing] = field(default_factory=dict)  # by raw key
+    _deleted: dict[bytes, CurrentRow] = field(default_factory=dict)  # by raw key
 
-    def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, Standing]:
-        """The state of each row, by identity. Raises Undecodable, Unavailable, Gone."""
+    def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, CurrentRow]:
+        """The present state of each row, by identity. Raises Undecodable, Unavailable, Gone."""
         self._look_up({raw for row in rows.values() for raw in row.raw})
         missing = {name: row for name, row in rows.items() if self._found(name, row) is None}
         elsewhere = self._elsewhere(missing)
@@ -50,7 +50,7 @@ class RowsNow:
             self._look_up(elsewhere)
         return {name: self._found(name, row) or self._absent(row) for name, row in rows.items()}
 
-    def _found(self, name: str, row: ChangedRow) -> Standing | None:
+    def _found(self, name: str, row: ChangedRow) -> CurrentRow | None:
         if name in self._alive:
             return self._alive[name]
         if row_cells.same_key_columns((row.version.table, self.version.table)):
@@ -59,13 +59,13 @@ class RowsNow:
         alive = [self._identity[raw] for raw in row.raw if raw in self._identity]
         return self._alive[alive[-1]] if alive else None
 
-    def _absent(self, row: ChangedRow) -> Standing:
-        """The newest deletion of the row."""
+    def _absent(self, row: ChangedRow) -> CurrentRow:
+        """The state of a row that does not exist, with the timestamps of its newest deletion."""
         found = [self._deleted[raw] for raw in row.raw if raw in self._deleted]
-        return max(found, key=lambda one: one.commit_ts, default=Standing(None))
+        return max(found, key=lambda one: one.commit_ts, default=CurrentRow(None))
 
     def _elsewhere(self, missing: Mapping[str, ChangedRow]) -> set[bytes]:
-        """Other raw keys under which these rows may be."""
+        """Further raw keys under which these rows may be stored now."""
         table, ids = self.version.table, self.version.head.physical_ids
         keys = [
             row_cells.shown_key(table, row.key)
@@ -107,7 +107,7 @@ class RowsNow:
         versions = newest.filter(pc.is_valid(newest.column("commit_ts")))
         put = pc.equal(versions.column("op"), OP_PUT)
         gone = versions.filter(pc.invert(put)).select(["key", "commit_ts", "start_ts"]).to_pylist()
-        self._deleted.update((one["key"], Standing(None, one["commit_ts"], one["start_ts"])) for one in gone)
+        self._deleted.update((one["key"], CurrentRow(None, one["commit_ts"], one["start_ts"])) for one in gone)
         puts = versions.filter(put)
         if not len(puts):
             return
@@ -127,7 +127,7 @@ class RowsNow:
         name = row_cells.identity(table, line["key"])
         cells = row_cells.cells_of(table.visible_columns, line["row"])
         self._identity[raw] = name
-        self._alive[name] = Standing(cells, int(line["commit_ts"]), start_ts)
+        self._alive[name] = CurrentRow(cells, int(line["commit_ts"]), start_ts)
 
     def _shape(self, columns: Any) -> Shape:
         return Shape(self.version, self.ts, 0, columns)

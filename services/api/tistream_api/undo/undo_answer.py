@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.errors import InvalidRequest
-from tistream.restore.undo_plan import Conflict, Reversal, Standing, UndoPlan, plan_undo
+from tistream.restore.undo_plan import Conflict, CurrentRow, Reversal, UndoPlan, plan_undo
 from tistream.restore.undo_sql import Target, statement
 from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.table import Column
@@ -18,12 +18,13 @@ from tistream_api.undo.changed_rows import ChangedRows, Place
 
 @dataclass(frozen=True, slots=True)
 class UndoAnswer:
-    """What is known at `ts`: the changes, the tables that still exist, by id, and the rows of these as they are."""
+    """The input of the answer, as of `ts`: the changes, the tables that still exist, by id, and the present state of
+    the changed rows."""
 
     ts: int
     changed: ChangedRows
     tables: Mapping[int, TableVersion]
-    standing: Mapping[Place, Standing]
+    standing: Mapping[Place, CurrentRow]
 
     def answer(self, dialect: Dialect | None, into_database: str | None) -> dict[str, Any]:
         """The answer as JSON. `dialect` None: without statements. Raises InvalidRequest if `into_database` would hold
@@ -90,7 +91,8 @@ class UndoAnswer:
         return {**self.changed.columns[table_id], **newest}
 
     def _named(self, one: Reversal | Conflict) -> dict[str, Any]:
-        """The row by the names that it has now; by those of its newest event if the table or its key has changed."""
+        """The row's values by the present names of its columns; by those of its newest event if the table or its key
+        has changed."""
         row = self.changed.rows[one.table_id, one.row]
         version = self.tables.get(one.table_id, row.version)
         same = row_cells.same_key_columns((row.version.table, version.table))

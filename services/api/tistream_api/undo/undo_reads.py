@@ -25,7 +25,7 @@ from tistream_api.undo.undo_state import undo_at
 
 @dataclass(frozen=True, slots=True)
 class Undos:
-    """Undos of every tenant. Thread-safe. They are reads, under the limits of reads at a point in time."""
+    """Answers the undos of every tenant. Thread-safe. They are reads, under the limits of reads at a point in time."""
 
     points: PointReads
 
@@ -51,7 +51,7 @@ class Undos:
 
 @dataclass(slots=True)
 class _Undo:
-    """One request."""
+    """One request of UndoTransactions."""
 
     points: PointReads
     view: TenantView
@@ -70,7 +70,7 @@ class _Undo:
         return found.answer(self.ask.dialect, self.ask.into_database)
 
     def _scopes(self) -> Iterator[Scope]:
-        """What the names mean. Raises UnknownName for one that nothing ever had."""
+        """Resolve the names in the request to scopes. Raises UnknownName for a name that no object ever had."""
         low, high = self.view.earliest_ts(), self.view.resolved_ts()
         for name in self.ask.names:
             scope = Scope(self.view.tenant, name.database, name.table)

@@ -1,4 +1,4 @@
-"""What an undo plans with: the changed tables that still exist, and their rows, at one ts."""
+"""Reads the input of an undo's plan: the changed tables that still exist, and their rows, all at one ts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.decode.keys import table_ids
-from tistream.restore.undo_plan import Standing
+from tistream.restore.undo_plan import CurrentRow
 from tistream.schema.visible import TableVersion
 from tistream_api.points.pool_reads import PoolReads
 from tistream_api.read.source import TenantSource
@@ -21,7 +21,7 @@ def undo_at(source: TenantSource, reads: PoolReads, changed: ChangedRows, ts: in
     """The undo of these changes as of `ts`, which must be at or above all of them. Raises Undecodable, Unavailable,
     Gone."""
     tables: dict[int, TableVersion] = {}
-    standing: dict[Place, Standing] = {}
+    standing: dict[Place, CurrentRow] = {}
     for table_id, rows in changed.by_table().items():
         version = _table(source, table_id, rows, ts)
         if version is not None:

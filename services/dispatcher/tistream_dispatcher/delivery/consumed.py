@@ -1,4 +1,4 @@
-"""Which change files of a store no recovery can need any more (docs/adr/0009, invariant 12). Pure.
+"""Finds the change files of a store that no recovery can need any more (docs/adr/0009, invariant 12). Pure.
 
 What the newest manifest of a task does not need, no later manifest of it or of its heirs needs: positions and
 flushed_ts only rise, heirs of several tasks take the lowest, and a pending row points into files that its task pointed
@@ -27,9 +27,8 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a task recovers from: flushed_ts and positions of its newest manifest, and by store the oldest file that it
-    points into. `received`: positions of what its sorter has, in manifests or not.
-    """
+    """The change files that a task would recover from: flushed_ts and positions of its newest manifest, and by store
+    the oldest file that it points into. `received`: positions of what its sorter has, in manifests or not."""
 
     flushed_ts: int
     durable: Chains
@@ -39,7 +38,8 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedMark:
-    """No task needs a file of the store with ts <= `through`. All chains before `chain_ts` are closed."""
+    """The files of a store that may be deleted: no task needs a file with ts <= `through`. All chains before `chain_ts`
+    are closed."""
 
     chain_ts: int
     through: int
@@ -67,7 +67,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | Non
 
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
-    """First files of all chains that tasks know, also of closed ones."""
+    """The first files of all chains that tasks know, closed chains included."""
     told = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in told for chain in positions.get(store_id, ())}
 
@@ -77,9 +77,8 @@ def _places(positions: Chains, store_id: int) -> dict[int, int]:
 
 
 def _under_way(task: Needs, durable: Mapping[int, int], store_id: int) -> int:
-    """The highest ts below the files that a sorter has received and that are in no manifest. A tick may read them, also
-    those of chains that were closed meanwhile.
-    """
+    """The highest ts below the files that a sorter has received and that no manifest covers yet. A tick may read these
+    files, even if their chain was closed meanwhile."""
     begins = [
         durable.get(first_ts, first_ts - 1)
         for first_ts, at_ts in _places(task.received, store_id).items()

@@ -34,7 +34,7 @@ class Resync:
 
 
 class Delivery:
-    """Owned by the tenant's thread."""
+    """Sends the files of one tenant, and stores what each task has received. Only the tenant's thread may use it."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class Delivery:
         self._links: dict[str, SorterLink] = {}
 
     def set_tasks(self, version: int, served: Mapping[int, tuple[str | None, int]]) -> None:
-        """Set the sorter and the epoch of each task. What a task had received under another epoch is unknown again."""
+        """Set the sorter and the epoch of each task. The positions of a task whose epoch has changed become unknown
+        again."""
         unchanged = [task for task, by in served.items() if self._served.get(task) == by]
         self._receivers.keep_only(unchanged)
         self._version, self._served = version, dict(served)
@@ -73,14 +74,13 @@ class Delivery:
         self._links = links
 
     def ask_all(self) -> None:
-        """Request the positions from every sorter at the next `sync`, so that a store can begin where its tasks are
-        now.
-        """
+        """Let the next `sync` request the positions from every sorter, so that a store can begin where its tasks are
+        now."""
         for link in self._links.values():
             link.sync_ms = 0
 
     def leave(self, store_id: int) -> None:
-        """Forget a store, which another dispatcher reads now."""
+        """Forget a store that another dispatcher reads from now on."""
         for link in self._links.values():
             link.went_on(store_id)
 
@@ -174,7 +174,7 @@ class Delivery:
         return min(due, default=None)
 
     def holds(self) -> list[Hold]:
-        """A hold for each sorter that fails."""
+        """The holds of the sorters that fail, one for each."""
         return [
             Hold(stage="sort" if link.busy else "node", reason=f"sorter at {link.url}: {link.problem}")
             for link in self._links.values()
@@ -183,6 +183,6 @@ class Delivery:
 
 
 def _settled(status: TaskStatus) -> bool:
-    """Whether everything that the task has received is durable, and no older chain waits to be closed."""
+    """Whether the task's manifests cover everything that it has received, and no older chain waits to be closed."""
     newer = [chain for chains in status.received.values() for chain in chains[1:]]
     return status.received == status.durable and all(chain.first_ts <= status.flushed_ts for chain in newer)

@@ -1,4 +1,4 @@
-"""What each task of a tenant has received, and so which files it lacks. Pure.
+"""Records the files that each task of a tenant has received, and so which ones it lacks. Pure.
 
 A task's positions come from its sorter: complete from `GET /v1/tasks`, and from the receipts of `POST /v1/files`. They
 may go back: a sorter that restarted, or that found a file damaged, requests it again.
@@ -18,7 +18,7 @@ Positions = Mapping[int, tuple[ChainPosition, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """The place of a file: its store, its chain, and its own ts."""
+    """Identifies a file by its store, its chain (the ts of the chain's first file), and its own ts."""
 
     store_id: int
     chain_ts: int
@@ -44,7 +44,7 @@ class Durable:
 
 @dataclass(slots=True)
 class Receivers:
-    """The known tasks of one tenant. A task whose positions are not known yet receives nothing."""
+    """The positions of all known tasks of one tenant. A task whose positions are not known yet is sent nothing."""
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
@@ -52,14 +52,13 @@ class Receivers:
     newest_ts: int = 0  # of all files that any task has ever reported, whichever dispatcher sent them
 
     def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
-        """Set a task's positions, completely."""
+        """Replace the positions of a task."""
         self.received[task_id] = positions_of(received)
         self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
 
     def told(self, status: TaskStatus, epoch: int) -> None:
-        """Store a sorter's status of a task. What is durable is stored only if the sorter holds the task
-        under `epoch`.
-        """
+        """Store a sorter's status of a task. What its manifests cover is stored only if the sorter holds the task under
+        `epoch`."""
         task_id = status.task_id
         self.tell(task_id, status.received)
         self.flushed[task_id] = status.flushed_ts
@@ -82,7 +81,7 @@ class Receivers:
         self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
 
     def needs(self, task_ids: Iterable[int]) -> list[Needs | None]:
-        """What each task recovers from; None for a task of which that is not known."""
+        """The files that each task would recover from; None for a task of which that is not known."""
         return [self._needs(task_id) for task_id in task_ids]
 
     def _needs(self, task_id: int) -> Needs | None:
@@ -120,17 +119,16 @@ class Receivers:
         return at_ts < place.ts
 
     def outlived(self, task_id: int, store_id: int, chain_ts: int) -> bool:
-        """Whether the task needs no file of a chain in which it has no position: it has a later chain, and has flushed
-        through that one's beginning. A task drops such chains, and accepts no file of them any more.
-        """
+        """Whether a chain in which the task has no position is closed for it: the task has a later chain, and has
+        flushed through the beginning of that one. A task drops such chains, and accepts no file of them any more."""
         flushed_ts = self.flushed.get(task_id, 0)
         return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
 
     def common(self, store_id: int) -> tuple[ChainPosition, ...]:
-        """The positions from which some known task lacks files: per chain the lowest. A chain that some task has
-        neither begun nor outlived is left out, so that it is read again from its first file. So are chains older than
-        one that began at or below the lowest flushed_ts, because no task rests on them any more.
-        """
+        """For each chain, the lowest position of the known tasks: reading must begin there so that no task lacks a
+        file. A chain that some task has neither begun nor outlived is left out, so that it is read again from its first
+        file. So are chains older than one that began at or below the lowest flushed_ts, because no task needs them any
+        more."""
         firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
         flushed_ts = self.flushed_ts()
         while len(firsts) > 1 and firsts[1] <= flushed_ts:

@@ -1,4 +1,4 @@
-"""Which tasks a file concerns: its row groups by key statistics, its watermarks clipped to each task's span. Pure.
+"""Routes a file to tasks: its row groups by their key statistics, its watermarks clipped to each task's span. Pure.
 
 A tenant's tasks are sorted and cover the key space without overlap, so a key interval meets a run of neighbours;
 runs are found for all watermark rows at once, one comparison of a whole column per boundary between tasks.
@@ -74,8 +74,8 @@ class Router:
         return self.task_ids[first : last + 1]
 
     def watermarks(self, rows: pa.Table) -> pa.Table:
-        """Watermark rows (change_rows.WATERMARKS) as file_batch.WATERMARKS without `file`: one row per task that the
-        row's span overlaps, in the rows' order, clipped to the task."""
+        """Route watermark rows (change_rows.WATERMARKS). Returns file_batch.WATERMARKS without the column `file`: for
+        each row one copy per task that its span overlaps, clipped to the task, in the order of the input."""
         first, last = self._runs(rows)
         if np.array_equal(first, last):  # nothing to clip, nothing to copy
             return rows.append_column(_ROUTED.field("task_id"), pa.array(self._ids[first])).select(_ROUTED.names)
@@ -93,7 +93,7 @@ class Router:
         return pa.table([columns[name] for name in _ROUTED.names], schema=_ROUTED)
 
     def _runs(self, rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Per row the first and the last task (as positions) that its span overlaps."""
+        """For each row, the positions of the first and the last task that its span overlaps."""
         count = rows.num_rows
         first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
         start, end = rows["start_key"], rows["end_key"]

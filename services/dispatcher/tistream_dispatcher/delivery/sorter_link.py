@@ -10,9 +10,8 @@ PAUSE_MAX_MS = 2_000
 
 @dataclass(slots=True)
 class SorterLink:
-    """Times are monotonic milliseconds. `tasks` are in key order. `stalled`: stores whose files the sorter did not
-    accept lately.
-    """
+    """The connection to one sorter. Times are monotonic milliseconds. `tasks` are in key order. `stalled`: stores whose
+    files the sorter did not accept lately."""
 
     url: str
     tasks: tuple[int, ...]
@@ -25,9 +24,8 @@ class SorterLink:
     stalled: dict[int, tuple[int, int]] = field(default_factory=dict)  # store -> (until, pause)
 
     def failed(self, problem: str, now_ms: int, *, busy: bool) -> None:
-        """Record a failed call: wait, longer each time. Unless the sorter is only busy, its positions are requested
-        again.
-        """
+        """Record a failed call. The pause before the next call grows with each failure. Unless the sorter was only
+        busy, its positions are requested again."""
         self.problem, self.busy = problem, busy
         self.send_ms = now_ms + self.pause_ms
         if not busy:
@@ -35,29 +33,27 @@ class SorterLink:
         self.pause_ms = min(self.pause_ms * 2, PAUSE_MAX_MS)
 
     def synced(self, pause_ms: int, idle_ms: int, *, settled: bool) -> int:
-        """Record that it has reported its positions; returns the pause until the next request. `settled`: they cannot
-        change by themselves.
-        """
+        """Record that the sorter has reported its positions; returns the pause until the next request. `settled`: the
+        positions cannot change by themselves."""
         self.calm_ms = min(max(pause_ms, self.calm_ms * 2), max(pause_ms, idle_ms)) if settled else pause_ms
         return self.calm_ms
 
     def worked(self) -> None:
-        """Record that it took a batch, or lacks no file."""
+        """Record that the sorter accepted a batch, or that it lacks no file."""
         self.problem, self.busy = None, False
         self.pause_ms = PAUSE_MS
 
     def stall(self, store_id: int, now_ms: int) -> None:
-        """Record that it did not accept the store's next file, perhaps because it waits for a damaged one. Wait, longer
-        each time.
-        """
+        """Record that the sorter did not accept the store's next file, perhaps because it waits for a damaged one. The
+        pause before the store's files are sent again grows each time."""
         _, pause_ms = self.stalled.get(store_id, (0, PAUSE_MS // 2))
         pause_ms = min(pause_ms * 2, PAUSE_MAX_MS)
         self.stalled[store_id] = (now_ms + pause_ms, pause_ms)
 
     def went_on(self, store_id: int) -> None:
-        """Record that it took files of the store."""
+        """Record that the sorter accepted files of the store again."""
         self.stalled.pop(store_id, None)
 
     def stalled_now(self, now_ms: int) -> set[int]:
-        """Stores to leave out at present."""
+        """The stores whose files are not sent at present."""
         return {store for store, (until_ms, _) in self.stalled.items() if now_ms < until_ms}

@@ -1,4 +1,4 @@
-"""Files that were routed and that some task has not received yet, in the order in which they were taken. Pure.
+"""Holds the routed files that some task has not received yet, in the order in which they were read. Pure.
 
 Bounded: while the window is full, no more files are read. So the slowest task of a tenant delays this tenant's reading,
 and not that of others.
@@ -69,7 +69,7 @@ class Window:
         self._keep([file for file in self._files if file.ref.store_id != store_id])
 
     def drop_closed(self, store_id: int, open_chains: Iterable[ChainPosition]) -> None:
-        """Drop the store's files of all chains except the open ones."""
+        """Drop the store's files of closed chains: all but those of the open ones."""
         still = {chain.first_ts for chain in open_chains}
         self._keep([file for file in self._files if file.ref.store_id != store_id or file.ref.chain_ts in still])
 
@@ -97,9 +97,8 @@ class Window:
         return tuple(out)
 
     def behind(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
-        """Whether some task lacks a file of the store that was taken (`taken`: the positions reached) and is not in the
-        window. Then the task has lost a file that it had received, and the store must be read again.
-        """
+        """Whether some task lacks a file of the store that was read (`taken`: the positions reached) and is no longer
+        in the window. Then the task has lost a file that it had received, and the store must be read again."""
         first_prev: dict[int, int] = {}
         for file in self._files:
             if file.ref.store_id == store_id:

@@ -1,4 +1,4 @@
-"""Announced files of a tenant that wait to be looked for. Pure.
+"""The announced files of a tenant that were not read yet. Pure.
 
 Any caller that may push may announce any file, faster than files can be looked for. So the number of kept announcements
 is limited.
@@ -11,7 +11,7 @@ KEPT_STAMPS = 256  # retried per store after a failure; LIST finds the others
 
 
 class Announced:
-    """Announcements by store. Not thread-safe: the owner's lock guards it."""
+    """Announcements by store. Not thread-safe: callers hold the owner's lock."""
 
     def __init__(self) -> None:
         self._stamps: dict[int, set[int]] = {}
@@ -26,10 +26,10 @@ class Announced:
         return True
 
     def again(self, store_id: int, stamps: set[int]) -> None:
-        """Keep the newest of these files for the next time, because they could not be looked for."""
+        """Keep the newest of these files for another attempt, because the object store did not answer for them."""
         self._stamps.setdefault(store_id, set()).update(sorted(stamps)[-KEPT_STAMPS:])
 
     def take(self) -> dict[int, set[int]]:
-        """Remove and return all."""
+        """Remove and return all announcements."""
         found, self._stamps, self._count = self._stamps, {}, 0
         return found

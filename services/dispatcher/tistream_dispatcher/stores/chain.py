@@ -50,7 +50,7 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The file to take now, and the first file of its chain."""
+    """The next file of a chain, and the first file of that chain."""
 
     file: SeenFile
     chain_ts: int
@@ -58,7 +58,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class ChainHold:
-    """The file `ts` that a store waits for: it is missing or damaged, or breaks the chain."""
+    """A hold of a store: the file `ts` that it waits for, which is missing or damaged, or breaks the chain."""
 
     stage: str
     ts: int
@@ -71,9 +71,8 @@ class ChainHold:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Files of a store that are not looked for any more, as of one moment: `ts in read`. They stay so unless the store
-    is read again from an earlier position.
-    """
+    """The files of a store that need not be read again, as of one moment: `ts in read`. They stay so unless the store
+    is read again from an earlier position."""
 
     through: int
     since: int  # files taken up to here are not remembered one by one
@@ -105,7 +104,7 @@ class StoreChains:
     """State of a store: the open chains, and the files seen that cannot be taken yet."""
 
     def __init__(self, positions: Iterable[ChainPosition] = (), chains_max: int = CHAINS_MAX) -> None:
-        """Begin at the positions that every receiver has reached."""
+        """Begin at the positions that every task has reached."""
         self._chains_max = chains_max
         self._held_open: frozenset[int] = frozenset()  # chains that some receiver has open
         ordered = sorted(positions, key=lambda position: position.first_ts)
@@ -141,7 +140,7 @@ class StoreChains:
         return len(self._waiting), self._waiting.keys()[-1] if self._waiting else 0
 
     def see(self, file: SeenFile) -> None:
-        """Record a file that was read, for the first time or after it had been damaged."""
+        """Record a file that was read successfully, perhaps after it had been damaged."""
         self.forget(file.ts)
         if self.wants(file.ts):
             self._waiting[file.ts] = file
@@ -176,7 +175,8 @@ class StoreChains:
             self._ignore_below(self._chains[0].first_ts)
 
     def held_open(self, chains: Iterable[int]) -> None:
-        """Set the chains, by first file, that receivers have open. Chains that were given up here may be among them."""
+        """Set the chains, by first file, that tasks still have open. Chains that were abandoned here may be among
+        them."""
         self._held_open = frozenset(chains)
 
     # -- what to do ----------------------------------------------------------------------------------------------
@@ -203,7 +203,8 @@ class StoreChains:
         self._settle()
 
     def hold(self) -> ChainHold | None:
-        """The first that applies of: a quarantine, a chain for which there is no room, the oldest missing file."""
+        """The reason why the store waits. The first of these that applies: a quarantine, a chain for which there is no
+        room, the oldest missing file."""
         newest = len(self._chains) - 1
         trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
         return trouble or self._crowded() or next(self._missing(), None)
@@ -217,7 +218,7 @@ class StoreChains:
         return self._chains[-1].at_ts if self._chains else 0
 
     def list_after(self) -> int:
-        """LIST after this ts: a little before the position of the oldest open chain."""
+        """The ts after which LIST looks for files: a little before the position of the oldest open chain."""
         return self._chains[0].taken[0] if self._chains else 0
 
     def may_begin_older(self) -> bool:
@@ -225,13 +226,10 @@ class StoreChains:
         return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
 
     def read(self, chain_ts: int, through: int) -> Read | None:
-        """The files up to `through` that are read, if `chain_ts` is the oldest open chain and no older one can begin;
-        else None.
-
-        Files that wait here or are damaged are not included, nor is an unknown file between taken ones, because it must
-        be noticed. The chain's newest file is not included either: it is its writer's durable position, and keeps other
-        writers from continuing the chain.
-        """
+        """The files up to `through` that were read, if `chain_ts` is the oldest open chain and no older one can begin;
+        else None. It excludes files that wait here or are damaged, and unknown files between those taken, because they
+        must be noticed. It also excludes the chain's newest file, which is its writer's durable position and keeps
+        other writers from continuing the chain."""
         if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
             return None
         chain = self._chains[0]
@@ -239,9 +237,8 @@ class StoreChains:
         return Read(min(through, chain.at_ts - 1), chain.taken[0], frozenset(chain.taken), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
-        """Whether another dispatcher has fed tasks at `positions` beyond this state: in a chain that is known here, or
-        in a newer one.
-        """
+        """Whether tasks at `positions` were sent files beyond this state by another dispatcher, in a known chain or in
+        a newer one."""
         at = {chain.first_ts: chain.at_ts for chain in self._chains}
         newest = max(at, default=0)
         return any(
@@ -252,7 +249,8 @@ class StoreChains:
     # -- rules ---------------------------------------------------------------------------------------------------
 
     def _territory(self, ts: int) -> int | None:
-        """Index of the chain in whose territory `ts` lies; None before the first."""
+        """The index of the chain whose files begin at or below `ts` and end before the next chain; None before the
+        first chain."""
         for place in range(len(self._chains) - 1, -1, -1):
             if self._chains[place].first_ts <= ts:
                 return place
@@ -272,7 +270,7 @@ class StoreChains:
         return found[0] if self._first_damaged(chain.at_ts, found[0].ts) is None else None
 
     def _may_start(self, file: SeenFile) -> bool:
-        """Whether a file with prev_ts 0 begins a chain here."""
+        """Whether a file with prev_ts 0 may begin a chain here."""
         place = self._territory(file.ts)
         if place is not None:
             return file.fresh and file.ts > self._chains[place].at_ts
@@ -287,7 +285,7 @@ class StoreChains:
         return {*(chain.first_ts for chain in self._chains), *self._held_open}
 
     def _has_room(self, start: SeenFile) -> bool:
-        """Whether the chain is open already, or one more may be."""
+        """Whether the chain is open already, or one more may be opened."""
         return len(self._chains) + len(self._held_open) < self._chains_max or (
             len(self._open() - {start.ts}) < self._chains_max
         )
@@ -307,7 +305,7 @@ class StoreChains:
         return ChainHold(STAGE_MISSING, start.ts, reason)
 
     def _trouble(self, place: int) -> ChainHold | None:
-        """What quarantines the chain; None if nothing does."""
+        """The reason why the chain is in quarantine; None if it is not."""
         return self._broken(place) or self._first_damaged(self._chains[place].at_ts, self._end(place))
 
     def _first_damaged(self, above: int, below: int) -> ChainHold | None:
@@ -339,9 +337,8 @@ class StoreChains:
                 break
 
     def _settle(self) -> None:
-        """Give up older chains that are damaged or broken, and all files before the first chain if one of them is
-        damaged.
-        """
+        """Abandon older chains that are damaged or broken, and all files before the first chain if one of them is
+        damaged."""
         for place in range(len(self._chains) - 2, -1, -1):
             if self._trouble(place) is not None:
                 self._ignore_below(self._chains[place + 1].first_ts)

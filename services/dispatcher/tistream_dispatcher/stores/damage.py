@@ -1,4 +1,4 @@
-"""Files that could not be read: how long they have been unchanged, and when to try again. Pure."""
+"""Tracks files that could not be read: how long they have been unchanged, and when to read them again. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PAUSE_MAX_MS = 4_000  # a repair is noticed within it: lag must return under 5 s
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A version of a change file that failed its checks: why, since when, when to read it again, and the pause between
-    two reads. `*_ms`: monotonic milliseconds."""
+    """A version of a change file that failed its checks: the reason, since when it is unchanged, when to read it again,
+    and the pause between two reads. `*_ms`: monotonic milliseconds."""
 
     ts: int
     version: str
@@ -22,7 +22,7 @@ class Suspect:
 
 
 class Suspects:
-    """The unreadable files of one store. None is given up, because an operator may repair it in place."""
+    """The unreadable files of one store. They are retried for ever, because an operator may repair them in place."""
 
     def __init__(self) -> None:
         self._by_ts: dict[int, Suspect] = {}
@@ -46,7 +46,7 @@ class Suspects:
         self._by_ts.pop(ts, None)
 
     def due(self, now_ms: int) -> list[int]:
-        """Files to be tried again now, in order."""
+        """The files to be read again now, in order."""
         return sorted(ts for ts, suspect in self._by_ts.items() if suspect.retry_ms <= now_ms)
 
     def next_ms(self) -> int | None:

@@ -11,7 +11,7 @@ FIRST_MS = 10_000  # before, the load is not known
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """An exponentially weighted mean of the bytes per second. Monotonic milliseconds."""
+    """The load of a store as an exponentially weighted mean of bytes per second. Times are monotonic milliseconds."""
 
     since_ms: int
     at_ms: int
@@ -19,7 +19,7 @@ class Load:
 
     @classmethod
     def begun(cls, now_ms: int) -> Load:
-        """A load that begins now, without any work."""
+        """A new load that starts now at zero."""
         return cls(now_ms, now_ms)
 
     def added(self, now_ms: int, size: int) -> Load:

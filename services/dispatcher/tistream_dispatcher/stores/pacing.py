@@ -1,4 +1,4 @@
-"""When to LIST. Pure.
+"""Decides when to LIST a tenant's stores and files. Pure.
 
 A LIST costs money, so its pause grows while it finds nothing: either nothing comes, or announcements bring all that
 comes. The first file that only a LIST finds makes LISTs frequent again.
@@ -34,7 +34,7 @@ class PollSettings:
 
 
 class Pace:
-    """The polling of one tenant, used by its thread. Monotonic milliseconds."""
+    """Decides when one tenant is LISTed. Used by the tenant's thread. Times are monotonic milliseconds."""
 
     def __init__(self, settings: PollSettings, now_ms: int) -> None:
         self._settings = settings
@@ -76,12 +76,13 @@ class Pace:
         self._soon(now_ms)
 
     def promised(self, now_ms: int) -> None:
-        """Record the announcement of a file that does not exist yet: files come again."""
+        """Record the announcement of a file that does not exist yet. It shows that files are coming again."""
         self._news_ms = now_ms
         self._soon(now_ms)
 
     def elsewhere(self, now_ms: int) -> None:
-        """Record that files come to other stores of the tenant, which other dispatchers read: it is not silent."""
+        """Record that stores of the tenant which other dispatchers read get files, so that the tenant does not count as
+        silent."""
         self._news_ms = now_ms
         self._soon(now_ms)
 
@@ -92,12 +93,12 @@ class Pace:
         self._expecting = expecting
 
     def deaf(self) -> None:
-        """Announcements do not arrive at present."""
+        """Record that announcements do not arrive at present."""
         self._announced = False
         self.hurry()
 
     def hurry(self) -> None:
-        """Let the next call LIST everything."""
+        """Let the next step LIST everything."""
         self._poll_ms = self._discover_ms = 0
 
     def next_ms(self) -> int:
@@ -105,7 +106,7 @@ class Pace:
         return min(max(self._poll_ms, self._rested_ms), self._discover_ms)
 
     def _soon(self, now_ms: int) -> None:
-        """The tenant is not idle: shorten the present pauses to those of a busy tenant."""
+        """Shorten the present pauses to those of a busy tenant."""
         self._pause_ms = min(self._pause_ms, self._settings.poll_max_ms)
         self._poll_ms = min(self._poll_ms, now_ms + self._settings.poll_max_ms)
         self._discover_ms = min(self._discover_ms, now_ms + self._settings.discover_ms)

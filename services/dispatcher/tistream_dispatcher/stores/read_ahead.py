@@ -1,4 +1,5 @@
-"""Files that were read before their turn: how many bytes of them are kept, and which. No I/O.
+"""Keeps files that were read ahead, that is before the files that precede them in their chain, within a budget of
+bytes. No I/O.
 
 A file that is not kept is read again when its turn comes. So no limit here stops the dispatcher; it only costs a second
 request. A file's watermarks are written by outsiders, and a few kilobytes can contain very many of them. So the limit
@@ -20,10 +21,10 @@ TENANT_BYTES = 64 << 20
 PROCESS_BYTES = 192 << 20  # of the 1 GiB of memory of a dispatcher
 
 
-class Room:
+class ByteBudget:
     """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget and also counts there."""
 
-    def __init__(self, bytes_max: int, within: Room | None = None) -> None:
+    def __init__(self, bytes_max: int, within: ByteBudget | None = None) -> None:
         self.used = 0
         self._bytes_max, self._within, self._closed = bytes_max, within, False
         self._lock = new_lock()
@@ -56,16 +57,15 @@ class Room:
 
 
 class ReadAhead:
-    """One store's files, by their ts. The lowest are kept, because they are needed first."""
+    """The files of one store that were read ahead, by their ts. The lowest are kept, because they are needed first."""
 
-    def __init__(self, room: Room | None = None) -> None:
-        self.room = Room(STORE_BYTES, within=room)
+    def __init__(self, room: ByteBudget | None = None) -> None:
+        self.room = ByteBudget(STORE_BYTES, within=room)
         self._files: SortedDict = SortedDict()  # ts -> (ReadFile, its weight)
 
     def keep(self, file: ReadFile, waits: Callable[[int], bool]) -> None:
-        """Keep a file if it fits; files with a higher ts are dropped for it. `waits` returns whether the file of a ts
-        is still needed.
-        """
+        """Keep a file if it fits; files with a higher ts are dropped to make room. `waits` returns whether the file of
+        a ts is still needed."""
         ts, weight = file.seen.ts, file.weight
         self.pop(ts)
         fits = self.room.take(weight)
@@ -90,7 +90,7 @@ class ReadAhead:
         return kept
 
     def only(self, waits: Callable[[int], bool]) -> None:
-        """Drop the files that are not needed any more."""
+        """Drop the files for which `waits` is false, because they are not needed any more."""
         for ts in [ts for ts in self._files if not waits(ts)]:
             self.pop(ts)
 

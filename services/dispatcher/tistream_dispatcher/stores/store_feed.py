@@ -22,7 +22,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.chain import ChainHold, Ready, StoreChains
 from tistream_dispatcher.stores.change_source import ReadFile, read_file
 from tistream_dispatcher.stores.damage import Suspects
-from tistream_dispatcher.stores.read_ahead import ReadAhead, Room
+from tistream_dispatcher.stores.read_ahead import ByteBudget, ReadAhead
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ RECHECK_MS = 5_000  # pause between checks of files that break a chain: an opera
 
 
 class StoreFeed:
-    """The files of one store of one tenant. Owned by the tenant's thread."""
+    """Reads the files of one store of one tenant. Only the tenant's thread may use it."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class StoreFeed:
         objects: ObjectStore,
         clock: Clock,
         metrics: DispatcherMetrics,
-        room: Room | None = None,
+        room: ByteBudget | None = None,
     ) -> None:
         """`room`: the budget for files that were read before their turn, shared by all of the tenant's stores."""
         self.store_id = store_id
@@ -77,7 +77,8 @@ class StoreFeed:
     # -- finding -------------------------------------------------------------------------------------------------
 
     def announced(self, stamps: Iterable[int]) -> bool:
-        """Read announced files; returns whether any was new. A file that does not exist is left to LIST."""
+        """Read announced files; returns whether any of them was new. A file that does not exist yet is found by a later
+        LIST."""
         return self._look(sorted(stamps))
 
     def lacks(self, stamps: Iterable[int]) -> bool:
@@ -198,14 +199,14 @@ class StoreFeed:
         return None
 
     def take(self, ready: Ready) -> None:
-        """Record that the file from `next_file` was handed on."""
+        """Record that the file returned by `next_file` was handed on."""
         self.chains.take(ready)
         self._arrived.pop(ready.file.ts, None)
 
     # -- telling -------------------------------------------------------------------------------------------------
 
     def hold(self) -> Hold | None:
-        """What the store waits for; logged when it changes."""
+        """The reason why the store waits; it is logged when it changes."""
         found = self.chains.hold()
         if found != self._told:
             self._tell(found)
@@ -227,7 +228,7 @@ class StoreFeed:
         self._told = found
 
     def status(self) -> StoreStatus:
-        """The store's status on the wire."""
+        """The store's status in wire form."""
         hold = self.hold()
         return StoreStatus(
             cluster_id=self._tenant.cluster_id,

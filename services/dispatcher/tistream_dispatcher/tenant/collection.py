@@ -32,10 +32,9 @@ Store = tuple[TenantKey, int]
 
 @dataclass(slots=True)
 class DeletionBounds:
-    """What is known of one store's files: none with a ts below `first_ts` may be deleted, and none at all before
-    `age_ms` (wall clock), except late ones, which the next LIST finds. The store is left alone until `next_ms`
-    (monotonic).
-    """
+    """Bounds by which LISTs of one store are avoided. No file with a ts below `first_ts` may be deleted, and no file at
+    all before `age_ms` (wall clock), except late files, which the next LIST finds. The store is not LISTed before
+    `next_ms` (monotonic)."""
 
     first_ts: int = 0
     age_ms: int = 0
@@ -55,7 +54,8 @@ class Listed:
 
 
 class Consumed:
-    """The consumed files of a tenant's stores. The tenant's thread computes them; another thread reads them."""
+    """The files of a tenant's stores that may be deleted. The tenant's thread computes them; another thread reads
+    them."""
 
     def __init__(self, clock: Clock, every_ms: int | None) -> None:
         """`every_ms`: pause between two computations; None: never."""
@@ -69,7 +69,7 @@ class Consumed:
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
-        """Compute them from the stores' chains and from what each task of the tenant needs."""
+        """Compute the files that may be deleted from the stores' chains and from what each task of the tenant needs."""
         self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
         marks = {store_id: consumed(needs, store_id) for store_id in stores}
         read = {
@@ -91,7 +91,8 @@ class Consumed:
 
 
 class FileCollector:
-    """`step` is a loop's body. `consumed` returns, by tenant and store, the files that no task needs."""
+    """Deletes consumed files. `step` is a loop's body. `consumed` returns, by tenant and store, the files that no task
+    needs."""
 
     def __init__(
         self,

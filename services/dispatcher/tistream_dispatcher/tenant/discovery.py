@@ -1,4 +1,4 @@
-"""A tenant's stores that no route names yet: finds them, and keeps them until the meta server has assigned them.
+"""Finds a tenant's stores that no route names yet, and reports them until the meta server has assigned them.
 
 Only the tenant's discoverer looks for stores. The stores that it has found are in each of its heartbeats.
 """
@@ -27,7 +27,8 @@ UNREAD = "the store was found, and the meta server has not said yet which dispat
 
 
 class Discovery:
-    """Owned by the tenant's thread, except `found`. `tell` is called when there is a new store."""
+    """The unassigned stores of one tenant. Only the tenant's thread may use it, except for `found`. `tell` is called
+    when there is a new store."""
 
     def __init__(self, tenant: TenantKey, objects: ObjectStore, tell: Callable[[], None]) -> None:
         self.problem: str | None = None  # why the LIST of the stores failed
@@ -55,7 +56,7 @@ class Discovery:
 
     @property
     def troubled(self) -> bool:
-        """Whether there may be stores that could not be seen."""
+        """Whether stores may exist that could not be seen, because a LIST failed."""
         return self.problem is not None or bool(self._troubles)
 
     def found(self) -> frozenset[int]:
@@ -99,8 +100,8 @@ class Discovery:
 
     def _look(self, stores: set[int]) -> None:
         """Find the stores that have a change file. An error of one store does not affect the others. If the object
-        store does not answer, the rest is left to the next pass, so that callers wait for only one timeout.
-        """
+        store does not answer, the remaining stores are left to the next pass, so that callers wait for only one
+        timeout."""
         in_vain = 0
         for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
             self._troubles.pop(store_id, None)

@@ -1,4 +1,4 @@
-"""The tenants of which a dispatcher has a share: one loop each, fed by the route table and by announcements."""
+"""Runs one loop for each tenant of which this dispatcher reads stores. Route tables and announcements are its input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_MS = 10_000  # long polls
 
 
 class Driver:
-    """Owns the tenants' loops. `follow_routes` and `follow_announcements` are loop bodies."""
+    """Starts and stops the tenants' loops. `follow_routes` and `follow_announcements` are loop bodies."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Driver:
         self._after = answer.next_after
 
     def _go_deaf(self) -> None:
-        """Until the meta server answers again, every tenant LISTs for itself."""
+        """Let every tenant LIST for itself until the meta server answers again."""
         if self._deaf:
             return
         self._deaf = True
@@ -188,7 +188,7 @@ class Driver:
         return {key: feed.consumed.files() for key, (feed, _) in feeds}
 
     def count(self) -> None:
-        """Loop body: set the gauges."""
+        """Loop body: set the gauges of the metrics."""
         listed = self.stores(None, None)
         held = [store.hold for store in listed.stores if store.hold is not None] + listed.holds
         self._metrics.stores.set(sum(store.read for store in listed.stores))

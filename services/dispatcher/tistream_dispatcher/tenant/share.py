@@ -9,10 +9,9 @@ from tistream.wire.meta import TenantRoute
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`stores`: those that only this dispatcher reads. `named`: all stores in the route table, retired ones included.
-    `discovers`: this dispatcher looks for stores that the table does not name. `whole`: the meta server does not assign
-    stores, so this dispatcher reads all that it finds.
-    """
+    """The stores of one tenant that concern one dispatcher. `stores`: those that only this dispatcher reads. `named`:
+    all stores in the route table, retired ones included. `discovers`: this dispatcher looks for stores that the table
+    does not name. `whole`: the meta server does not assign stores, so this dispatcher reads all that it finds."""
 
     stores: frozenset[int] = frozenset()
     named: frozenset[int] = frozenset()

@@ -31,7 +31,7 @@ from tistream_dispatcher.stores.announced import Announced
 from tistream_dispatcher.stores.change_source import route
 from tistream_dispatcher.stores.load import Load
 from tistream_dispatcher.stores.pacing import Pace, PollSettings
-from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, Room
+from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed, unread
 from tistream_dispatcher.tenant.collection import Consumed
 from tistream_dispatcher.tenant.discovery import Discovery
@@ -48,7 +48,8 @@ WAIT_FOR_ALL_MS = 5_000  # for tasks whose positions are not known yet; then the
 
 
 class TenantFeed:
-    """`step` is the body of the tenant's loop; the other methods may be called by any thread."""
+    """Reads a tenant's stores and sends their files. `step` is the body of the tenant's loop; the other methods may be
+    called by any thread."""
 
     def __init__(
         self,
@@ -62,14 +63,14 @@ class TenantFeed:
         resync: Resync,
         tell: Callable[[], None],
         collect_ms: int | None = None,
-        room: Room | None = None,
+        room: ByteBudget | None = None,
     ) -> None:
         """`tell` is called when a store was found that no route names. `collect_ms`: pause between two computations of
         the consumed files; None: never. `room`: the budget for files that were read before their turn, shared by all
         tenants.
         """
         self.tenant = tenant
-        self.room = Room(TENANT_BYTES, within=room)
+        self.room = ByteBudget(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
         self._objects = objects
         self._clock = clock
@@ -105,14 +106,13 @@ class TenantFeed:
             self._new_route = (version, tenant_route, share)
 
     def announce(self, store_id: int, ts: int) -> None:
-        """Take the announcement of a file."""
+        """Accept the announcement of a file, which the next step reads."""
         with self._lock:
             self._hurried |= not self._announced.add(store_id, ts)
 
     def stir(self) -> bool:
-        """Take the announcement of a file of a store that another dispatcher reads, so the tenant is not silent.
-        Returns whether to wake its loop.
-        """
+        """Record that a file was announced for a store that another dispatcher reads, so that the tenant does not count
+        as silent. Returns whether to wake the tenant's loop."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if now_ms - self._stirred_ms < STIR_MS:
@@ -121,12 +121,12 @@ class TenantFeed:
         return True
 
     def look_everywhere(self) -> None:
-        """Announcements were lost: LIST at once."""
+        """Let the next step LIST at once, because announcements were lost."""
         with self._lock:
             self._hurried = True
 
     def deaf(self) -> None:
-        """Announcements do not arrive: LIST at once, and as often as without them."""
+        """Record that announcements do not arrive: LIST at once, and as often as without them."""
         with self._lock:
             self._deafened = True
 
@@ -186,9 +186,8 @@ class TenantFeed:
         self._take_share(share)
 
     def _take_share(self, share: Share) -> None:
-        """Leave the stores that another dispatcher reads now. If this dispatcher gets stores, or becomes the
-        discoverer, it LISTs at once.
-        """
+        """Apply a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets stores,
+        or becomes the discoverer, it LISTs at once."""
         before, self._share = self._share, share
         for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
             self._leave(store_id)
@@ -207,7 +206,8 @@ class TenantFeed:
         log.info("store is another dispatcher's", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _may_begin(self) -> bool:
-        """Whether the positions of all tasks are known, or those of some after WAIT_FOR_ALL_MS."""
+        """Whether a store may be read: the positions of all tasks are known, or those of some tasks after
+        WAIT_FOR_ALL_MS."""
         if not self._receivers.received:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -236,9 +236,8 @@ class TenantFeed:
                 log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
 
     def _passed(self, store: StoreFeed) -> bool:
-        """Whether the store waits for files that all tasks have already received from another dispatcher; these may be
-        deleted.
-        """
+        """Whether the store waits for files that all tasks have received from another dispatcher. These files may be
+        deleted already."""
         waits = store.chains.hold() is not None and self._everyone_known()
         return waits and store.chains.passed_by(self._receivers.common(store.store_id))
 
@@ -302,7 +301,7 @@ class TenantFeed:
             self._pace.promised(now_ms)
 
     def _found(self, store_ids: set[int]) -> None:
-        """Stores were found. The meta server assigns those that no dispatcher reads yet."""
+        """Handle new stores: the meta server assigns those that no dispatcher reads yet."""
         if self._share.whole:
             for store_id in sorted(store_ids):
                 self._store(store_id)
@@ -310,7 +309,7 @@ class TenantFeed:
             self._discovery.note(store_ids - self._share.named)
 
     def _store(self, store_id: int) -> None:
-        """Read a store from now on, from the position of its slowest task."""
+        """Begin to read a store, from the position of its slowest task."""
         if store_id not in self._stores:
             positions = self._receivers.common(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)

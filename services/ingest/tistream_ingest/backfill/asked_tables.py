@@ -1,4 +1,4 @@
-"""The tables that a backfill asks for: patterns of names, matched against a schema at one ts. Pure."""
+"""Finds the tables of a backfill: matches its patterns of names against a schema at one ts. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AskedTable:
 
     @property
     def spans(self) -> list[KeySpan]:
-        """The record keys of its physical ids."""
+        """The spans of the record keys of its physical ids."""
         return [record_span(one) for one in self.physical_ids]
 
 
 def parse_patterns(patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Patterns `database.table`, in which `*` and `?` are wildcards, as pairs of folded names. The first point
-    separates; a database whose name has a point is named by a wildcard in its place. Raises InvalidRequest."""
+    """Parse patterns `database.table`, in which `*` and `?` are wildcards, to pairs of folded names. The first point
+    separates the two; a point in the name of a database must be written as a wildcard. Raises InvalidRequest."""
     if not 0 < len(patterns) <= PATTERNS_MAX:
         raise InvalidRequest(f"`tables` has {len(patterns)} patterns; between 1 and {PATTERNS_MAX} are accepted")
     out = []

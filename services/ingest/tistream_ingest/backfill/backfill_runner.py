@@ -35,7 +35,7 @@ WAVE_UNITS = 32  # of one job; after it the state of the backfill is looked at a
 
 
 class ChunkWriter(Protocol):
-    """Writes the chunks of units as one job."""
+    """Writes the chunks of units as one Spark job."""
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]: ...
 
@@ -50,8 +50,8 @@ class Backfills(Protocol):
 
 @dataclass(slots=True)
 class BackfillRunner:
-    """Call `step` again and again. open_backup_store: the backup's object store by its URL. cover: a tenant's bases, as
-    its tasks' manifests have them."""
+    """Runs the backfills of this process: call `step` repeatedly. open_backup_store: opens the backup's object store by
+    its URL. cover: the bases of a tenant, according to its tasks' manifests."""
 
     objects: ObjectStore
     backfills: Backfills
@@ -63,8 +63,9 @@ class BackfillRunner:
     _seen: dict[tuple[TenantKey, str], set[int]] = field(default_factory=dict)  # chunks that exist
 
     def step(self) -> bool:
-        """One wave of each running backfill. Return whether any chunk was written. Errors of one backfill do not stop
-        the others: those that cannot pass end it, the rest is tried again at the next step."""
+        """Run one job for each running backfill. Returns whether any chunk was written. Errors of one backfill do not
+        stop the others: a permanent error ends its backfill, and work that failed for a temporary one is repeated by
+        the next step."""
         worked = False
         rows = self.backfills.running()
         keys = {(_tenant(row), row.backfill_id) for row in rows}
@@ -126,7 +127,7 @@ class BackfillRunner:
         return any(result.written for result in results)
 
     def _planned(self, row: BackfillRow) -> BackupPlan:
-        """The plan of a BR full backup, which every process computes alike, and whose object the first one creates."""
+        """The plan of a BR full backup. Every process computes the same plan, and the first one creates its object."""
         key = _tenant(row), row.backfill_id
         if key not in self._plans:
             assert row.source.url is not None
@@ -156,7 +157,7 @@ class BackfillRunner:
             raise CorruptObject(key, "is not the plan of this backup: another program has created it")
 
     def _there(self, row: BackfillRow) -> set[int]:
-        """The numbers of the chunks that exist. The LIST begins behind the first ones that are known."""
+        """The numbers of the chunks that exist. The LIST begins behind the first chunks that are known to exist."""
         tenant = _tenant(row)
         seen = self._seen.setdefault((tenant, row.backfill_id), set())
         begun = first_missing(seen)

@@ -1,4 +1,4 @@
-"""What an executor does: write the chunks of one unit, unless they are there. Errors are part of the result."""
+"""Writes the chunks of one unit, unless they exist, on a Spark executor. Errors are part of the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ChunksWritten:
 
 
 def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupWork) -> ChunksWritten:
-    """Write the chunks of one unit of a backup. A chunk that exists is left: the first one counts."""
+    """Write the chunks of one unit of a backup. A chunk that exists already is not replaced."""
     missing = [(number, span) for number, span in work.unit.chunks if not _exists(objects, _identity(work, number))]
     done = ChunksWritten(there=len(work.unit.chunks) - len(missing))
     if not missing:
@@ -65,8 +65,8 @@ def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupW
 
 
 def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
-    """Create an object and return True; False if it exists. After an unknown outcome the same bytes are put again.
-    Raises CommitStateUnknown after PUT_ATTEMPTS attempts, Unavailable."""
+    """Create an object and return True; False if it exists already. After an unknown outcome the same bytes are put
+    again. Raises CommitStateUnknown after PUT_ATTEMPTS attempts, Unavailable."""
     for attempt in range(PUT_ATTEMPTS):
         try:
             objects.put_new(key, body)

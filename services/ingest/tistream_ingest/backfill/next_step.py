@@ -1,4 +1,4 @@
-"""What comes next in a backfill: which units are missing, and whether it has ended. Pure."""
+"""Decides the next step of a backfill: which units are missing, and whether it has ended. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from tistream_ingest.backfill.chunk_units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The backfill has ended: every chunk is a base (`reason` None), or it cannot go on."""
+    """The end of a backfill. It is finished if `reason` is None, because every chunk is a base; otherwise it has failed
+    for this reason."""
 
     reason: str | None = None
 
 
 def missing_units(units: Sequence[Unit], there: Collection[int], count_max: int) -> list[Unit]:
-    """At most `count_max` units, in order, of which a chunk does not exist."""
+    """The units of which a chunk does not exist, in order, at most `count_max`."""
     found = (unit for unit in units if any(number not in there for number, _ in unit.chunks))
     return [unit for unit, _ in zip(found, range(count_max), strict=False)]
 
 
 def first_missing(there: Collection[int]) -> int:
-    """The lowest number of a chunk that is not there."""
+    """The lowest number of a chunk that does not exist."""
     return next(number for number in range(len(there) + 1) if number not in there)
 
 
@@ -48,7 +49,7 @@ def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], c
 
 
 def too_old(base_ts: int, snapshot_ts: int) -> str | None:
-    """Why a backup as of `base_ts` cannot be used; None if it can."""
+    """The reason why a backup as of `base_ts` is too old to be used; None if it is not."""
     if base_ts >= snapshot_ts:
         return None
     return (

@@ -1,4 +1,5 @@
-"""The backfills that this process runs: the meta server lists them, and the living processes share them."""
+"""Finds the backfills that this process runs: the meta server lists all of them, and the live ingest processes divide
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class RoutedBackfills:
         self._own_url, self._meta, self._peers = own_url, meta, peers
 
     def running(self) -> list[BackfillRow]:
-        """The running backfills that are this process's. Raises Unavailable."""
+        """The running backfills that this process has to run. Raises Unavailable."""
         urls = list(self._peers())
         try:
             rows = self._meta.running_backfills().backfills

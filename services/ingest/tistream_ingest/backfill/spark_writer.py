@@ -17,14 +17,14 @@ BACKFILL_POOL = "backfill"  # a pool of Spark's scheduler: releases of log backu
 
 
 class SparkChunkWriter:
-    """A ChunkWriter. `context`: the SparkContext, which begins with the first job. `keys`: the encryption key ids of
-    tenants, sent with each job."""
+    """A ChunkWriter that uses Spark. `context`: the SparkContext, which is created for the first job. `keys`: the
+    encryption key ids of tenants, sent with each job."""
 
     def __init__(self, context: Callable[[], Any], objects_url: str, keys: TenantKeys) -> None:
         self._context, self._url, self._keys = context, objects_url, keys
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
-        """One job. Raises Spark's exception if a task died."""
+        """Write the chunks of these units as one Spark job. Raises Spark's exception if a task died."""
         url, keys = self._url, self._keys.told({work.tenant for work in works})
 
         def given(bundle: Iterable[bytes]) -> Iterator[ChunksWritten]:
@@ -38,7 +38,7 @@ class SparkChunkWriter:
 
 
 def write_chunks(objects_url: str, keys: KeyIds, backup_url: str, work: BackupWork) -> ChunksWritten:
-    """The work of one Spark task. Objects are encrypted with `keys`."""
+    """Write the chunks of one Spark task. Objects are encrypted with `keys`."""
     objects = _objects(objects_url)
     keys_of(objects).tell(keys)
     return write_backup_chunks(objects, _backup(backup_url), work)
@@ -46,11 +46,11 @@ def write_chunks(objects_url: str, keys: KeyIds, backup_url: str, work: BackupWo
 
 @lru_cache(maxsize=8)
 def _objects(url: str) -> ObjectStore:
-    """The platform's store: one client for each worker process."""
+    """The client of the platform's object store: one for each worker process."""
     return open_objects(url)
 
 
 @lru_cache(maxsize=8)
 def _backup(url: str) -> ObjectStore:
-    """The store of a backup, which is only read."""
+    """The client of the object store of a backup, which is only read."""
     return open_existing(url)

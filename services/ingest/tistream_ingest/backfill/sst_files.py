@@ -32,7 +32,7 @@ MAGIC = (0x88E241B785F4CFF7).to_bytes(8, "little")  # the end of a block-based t
 
 @dataclass(frozen=True, slots=True)
 class LocalPair:
-    """A pair of SST files in a local folder."""
+    """A pair of SST files that was copied to a local folder."""
 
     pair: SstPair
     folder: Path
@@ -77,21 +77,22 @@ def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Tabl
 
 
 class _RocksError(Exception):
-    """RocksDB refused a file, or a block of it."""
+    """RocksDB refused a file, or a block of a file."""
 
 
 _NOTHING = (pa.array([], pa.large_binary()), pa.array([], pa.large_binary()))
 
 
 class _Entries:
-    """The entries of one file in key order. Keys and values come from two iterators, each of which runs in C."""
+    """Iterates over the entries of one SST file in key order. Keys and values come from two iterators, each of which
+    runs in C."""
 
     def __init__(self, database: Any, options: Any, first: bytes) -> None:
         self._keys = database.keys(from_key=first, read_opt=options())
         self._values = database.values(from_key=first, read_opt=options())
 
     def next(self, count: int) -> tuple[pa.Array, pa.Array]:
-        """Up to `count` further entries: (keys, values), large_binary. Raises _RocksError."""
+        """Read up to `count` further entries: (keys, values), large_binary. Raises _RocksError."""
         try:
             keys, values = list(islice(self._keys, count)), list(islice(self._values, count))
         except Exception as error:  # rocksdict raises plain exceptions

@@ -23,11 +23,11 @@ PREFIX_BYTES = 1  # `z`, RocksDB's prefix of data keys
 
 
 class SstMismatch(ValueError):
-    """The files contradict each other, or what a full backup holds."""
+    """The SST files contradict each other, or have entries that no full backup has."""
 
 
 class RowJoiner:
-    """Joins one file pair, batch by batch in key order. `base_ts`: the end_version of the backup."""
+    """Joins one pair of SST files, batch by batch in key order. `base_ts`: the end_version of the backup."""
 
     def __init__(self, base_ts: int) -> None:
         self._base_ts = base_ts

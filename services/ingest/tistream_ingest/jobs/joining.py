@@ -1,4 +1,5 @@
-"""Joins what the log has of a window: repeats drop out, long values and old values are filled in. Pure, vectorised.
+"""Joins the entries of a log backup's window to changes: drops repeats, and fills in long values and old values. Pure,
+vectorised.
 
 A change is identified by (key, commit_ts). The log repeats changes after each leader move, and as records that were
 rewritten; all of them are equal. In the order of (key, commit_ts) a change's old value is the value of the row before
@@ -34,7 +35,8 @@ ROWS = pa.schema(
 
 
 def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.Table:
-    """The rows with start <= key < end (empty: unbounded), without index entries unless `keep_index`."""
+    """The rows that belong to the release: start <= key < end (an empty end is unbounded), without index entries unless
+    `keep_index`."""
     keep = np.ones(table.num_rows, np.bool_)
     if not keep_index:
         keep &= key_parts(table["key"]).kind != KeyKind.INDEX
@@ -46,10 +48,8 @@ def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.T
 
 
 def distinct(tables: list[pa.Table]) -> pa.Table:
-    """Changes (entries.CHANGES) sorted by (key, commit_ts), each once, in one chunk.
-
-    Raises InvariantBroken if two entries of one (key, commit_ts) are different changes.
-    """
+    """Sort changes (entries.CHANGES) by (key, commit_ts), and drop repeats. Returns one chunk. Raises InvariantBroken
+    if two entries of one (key, commit_ts) are different changes."""
     whole = pa.concat_tables([CHANGES.empty_table(), *tables]).combine_chunks()
     frame = _frame(whole.select(["key", "commit_ts", "start_ts", "op"]))
     order = frame.select(pl.arg_sort_by("key", "commit_ts"))["key"]
@@ -68,16 +68,14 @@ def distinct(tables: list[pa.Table]) -> pa.Table:
 
 
 def long_starts(changes: pa.Table) -> I64:
-    """The start_ts of changes whose value is in `default`, sorted and distinct."""
+    """The start_ts of the changes whose values are in the `default` column family, sorted and distinct."""
     frame = _frame(changes.select(["start_ts", "long"])).filter("long")
     return np.unique(frame["start_ts"].to_numpy())
 
 
 def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
-    """Fill in the values of `long` puts from entries of `default` (entries.VALUES), which may repeat.
-
-    Raises InvariantBroken if a value is missing: the checkpoint has promised it.
-    """
+    """Fill in the values of `long` puts from entries of `default` (entries.VALUES), which may repeat. Raises
+    InvariantBroken if a value is missing, because the checkpoint promises that it exists."""
     frame = _frame(changes)
     if not frame["long"].any():
         return changes
@@ -96,8 +94,8 @@ def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
 
 
 def with_old_values(changes: pa.Table, newest: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """The changes (sorted and distinct) as ROWS. `newest` gives the values of sorted, distinct keys just before the
-    window, null where it does not exist."""
+    """Add old values to changes (sorted and distinct); returns ROWS. `newest` returns the values that sorted, distinct
+    keys had just before the window, null where a key did not exist."""
     key, value = _one(changes["key"]), _one(changes["value"])
     keys = pl.Series("key", pl.from_arrow(key), pl.Binary())
     first = (keys != keys.shift(1)).fill_null(True).to_numpy()
@@ -110,7 +108,8 @@ def with_old_values(changes: pa.Table, newest: Callable[[pa.Array], pa.Array]) -
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """ROWS sorted by (commit_ts, start_ts, key). They are in the order of keys, so a stable sort by the ts suffices."""
+    """Sort ROWS by (commit_ts, start_ts, key). The input is in key order, so a stable sort by the timestamps
+    suffices."""
     order = np.lexsort((rows["start_ts"].to_numpy(), rows["commit_ts"].to_numpy()))
     return rows.combine_chunks().take(pa.array(order))
 

@@ -1,4 +1,4 @@
-"""A Spark session that begins with the first job: a platform without a log backup or a backfill has no second JVM."""
+"""Starts Spark with the first job: a platform without a log backup or a backfill has no second JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tistream_ingest.plan.cuts import Limits
 
 
 class LazyRunner:
-    """`new` makes the runner. A runner whose JVM has died is not replaced: `died` is called, and the process ends."""
+    """A runner that `new` creates when the first job comes. A runner whose JVM has died is not replaced: `died` is
+    called, and the process ends."""
 
     def __init__(self, new: Callable[[], SparkRunner], died: Callable[[], None]) -> None:
         self._new, self._died = new, died
@@ -27,23 +28,23 @@ class LazyRunner:
         return self._begun().slots
 
     def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
-        """As SparkRunner."""
+        """Start Spark if needed, and survey each shard, as SparkRunner.survey does."""
         return self._begun().survey(log_url, shards, limits)
 
     def run(self, log_url: str, job: Job) -> list[Written | Failed]:
-        """As SparkRunner."""
+        """Start Spark if needed, and execute a release, as SparkRunner.run does."""
         return self._begun().run(log_url, job)
 
     def context(self) -> Any:
-        """The SparkContext, for other kinds of jobs."""
+        """The SparkContext, for other kinds of jobs; Spark is started if needed."""
         return self._begun().context
 
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:
-        """As SparkRunner."""
+        """Start Spark if needed, and run work items, as SparkRunner.each does."""
         return self._begun().each(tenant, work, things)
 
     def close(self) -> None:
-        """Stop Spark, if it runs."""
+        """Stop Spark, if it was started."""
         with self._lock:
             if self._runner is not None:
                 self._runner.close()

@@ -16,7 +16,8 @@ from tistream_ingest.plan.cuts import Limits
 
 @dataclass(slots=True)
 class LocalRunner:
-    """open_log: the log's object store by its URL. objects: the platform's. old_values: over the tenant's pool."""
+    """Runs releases in the calling process. open_log: opens the log's object store by its URL. objects: the platform's
+    object store. old_values: reads old values from the tenant's pool."""
 
     open_log: Callable[[str], ObjectStore]
     objects: ObjectStore
@@ -24,7 +25,7 @@ class LocalRunner:
     slots: int = 1
 
     def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
-        """Survey each shard."""
+        """Survey the sizes of each shard in turn."""
         log = self.open_log(log_url)
         return [
             shard_io.guarded(lambda one=shard: shard_io.survey(log, one, limits, len(shards)))  # type: ignore[misc]
@@ -32,11 +33,11 @@ class LocalRunner:
         ]
 
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:  # noqa: ARG002
-        """As SparkRunner."""
+        """Run `work` for each item, as SparkRunner.each does."""
         return [work(self.objects, one) for one in things]
 
     def run(self, log_url: str, job: Job) -> list[Written | Failed]:
-        """Execute a release: the files of all pieces, or what failed."""
+        """Execute a release. Returns the files of all pieces, or the failures."""
         log, old = self.open_log(log_url), self.old_values(self.objects, job.pool)
         prepared = []
         for shard in job.shards:

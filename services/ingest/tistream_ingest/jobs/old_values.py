@@ -1,4 +1,4 @@
-"""Old values: the newest version of keys at a ts, from the version index of the tenant's committed pool."""
+"""Reads old values: the newest version of keys at a ts, from the version index of the tenant's committed pool."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tistream_ingest.jobs.work import Pool
 
 
 class OldValues(Protocol):
-    """Reads the pool, which holds every version up to each ts asked for."""
+    """The interface for old values. The pool that is read has every version up to each ts asked for."""
 
     def at(self, keys: pa.Array, ts: int) -> pa.Array:
         """The value of each key in its newest version at or below `ts`; null if it was deleted or never there. `keys`
         are sorted and distinct. The result is binary and has the order of `keys`."""
 
     def commits(self, keys: pa.Array, commit_ts: pa.Array) -> pa.Array:
-        """Whether the pool has a row of each (key, commit_ts), as booleans. Sorted by key."""
+        """For each (key, commit_ts), whether the pool has a row of it, as booleans. The input is sorted by key."""
 
 
 class PoolValues:

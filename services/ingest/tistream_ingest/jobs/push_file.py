@@ -1,4 +1,4 @@
-"""The change file of one piece (design.md 2): committed rows, then the one watermark. Pure.
+"""Encodes the change file of one piece of a release (design.md 2): committed rows, then one watermark. Pure.
 
 A file without changes still has the watermark: it is how the tenant advances.
 """
@@ -24,7 +24,7 @@ _ROW_BYTES = 48  # of an entry besides its key and values
 
 
 def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> bytes:
-    """The bytes of piece `number` of a release. rows: its changes (joining.ROWS), in the order of keys."""
+    """Encode the change file of piece `number` of a release. rows: its changes (joining.ROWS), in the order of keys."""
     piece = release.pieces[number]
     prev_ts = release.pieces[number - 1].ts if number else release.prev_ts
     base_ts = release.base_ts if piece.index == release.pieces[0].index else None
@@ -71,7 +71,8 @@ def _table(columns: dict[str, Any], rows: int) -> pa.Table:
 
 
 def _groups(changes: pa.Table) -> Iterator[pa.Table]:
-    """Row groups of at most GROUP_ROWS rows and GROUP_BYTES bytes; a larger row is a row group by itself."""
+    """Cut rows into row groups of at most GROUP_ROWS rows and GROUP_BYTES bytes. A larger row is a row group by
+    itself."""
     if not changes.num_rows:
         return
     sizes = np.full(changes.num_rows, _ROW_BYTES, np.int64)

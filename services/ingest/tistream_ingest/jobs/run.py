@@ -69,7 +69,7 @@ class SparkRunner:
         return [found[shard.number] for shard in shards]
 
     def run(self, log_url: str, job: Job) -> list[Written | Failed]:
-        """Execute a release: the files of all pieces, or what failed."""
+        """Execute a release as one Spark job. Returns the files of all pieces, or the failures."""
         url, keys = self._url, self._keys.told({job.tenant})
         shards, pieces = len(job.shards), len(job.release.pieces)
         shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
@@ -109,11 +109,12 @@ class SparkRunner:
 
     @property
     def context(self) -> Any:
-        """The SparkContext."""
+        """The SparkContext of this runner."""
         return self._context
 
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:
-        """What `work` returns for each thing, in their order. It gets the platform's objects, and must not raise."""
+        """Run `work` for each item on an executor. Returns the results in the order of the items. `work` gets the
+        platform's object store, and must not raise."""
         url, keys = self._url, self._keys.told({tenant})
 
         def done(bodies: Iterable[bytes]) -> Iterator[Any]:
@@ -141,5 +142,6 @@ class SparkRunner:
 
 
 def _failures_first(found: list[Written | Failed]) -> list[Written | Failed]:
-    """A shard that failed is the reason why files were not written, so it comes first."""
+    """Sort results so that failures of other kinds than `unavailable` come first: a failed shard is the reason why
+    files were not written."""
     return sorted(found, key=lambda one: not isinstance(one, Failed) or one.kind == "unavailable")

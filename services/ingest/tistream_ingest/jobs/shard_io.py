@@ -1,4 +1,5 @@
-"""What an executor does: survey a shard, prepare its rows for the pieces of a release, write a piece."""
+"""The work of an executor in a release: survey a shard, prepare its rows for the pieces of the release, write a
+piece."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ Result = TypeVar("Result")
 
 
 def guarded(work: Callable[[], Result]) -> Result | Failed:
-    """The result, or the reason why it is missing. Errors of Spark tasks would lose their type."""
+    """Call a function and return its result, or a Failed with the reason. Raised errors would lose their type in
+    Spark."""
     try:
         return work()
     except NotFoundYet as error:
@@ -44,7 +46,8 @@ def guarded(work: Callable[[], Result]) -> Result | Failed:
 
 
 def survey(log: ObjectStore, shard: Shard, limits: Limits, shards: int) -> Survey:
-    """Where the shard's changes are in time. Values in `default` count with their slices' mean size."""
+    """Measure how the shard's changes are distributed over time. The size of a value in `default` is taken as the mean
+    of its slice."""
     stored = sum(one.entries for one in shard.values)
     mean = sum(one.plain for one in shard.values) // stored if stored else 0
     times, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -65,7 +68,8 @@ def survey(log: ObjectStore, shard: Shard, limits: Limits, shards: int) -> Surve
 
 
 def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> list[Bin]:
-    """Bins of whole commit_ts. `first`: the first row of each commit_ts. `total`: the sum of sizes up to each row."""
+    """Group changes into bins of whole commit_ts. `first`: the first row of each commit_ts. `total`: the sum of sizes
+    up to each row."""
     out: list[Bin] = []
     start = 0
     while start < len(ts):
@@ -102,7 +106,7 @@ def prepare(log: ObjectStore, job: Job, shard: Shard, old: OldValues) -> list[Pr
 
 
 def _values(log: ObjectStore, shard: Shard, changes: pa.Table) -> pa.Table:
-    """The entries of `default` at the start_ts of changes whose value is there."""
+    """Read the entries of `default` at the start_ts of the changes whose values are there."""
     starts = joining.long_starts(changes)
     if not len(starts):
         return VALUES.empty_table()
@@ -113,8 +117,8 @@ def _values(log: ObjectStore, shard: Shard, changes: pa.Table) -> pa.Table:
 
 
 def _check_late(log: ObjectStore, shard: Shard, job: Job, old: OldValues) -> None:
-    """Commits that come after their window was released are repeats, and in the pool: a log that adds one breaks the
-    promise of its checkpoint."""
+    """Check commits of windows that were released before: they must be repeats of rows in the pool. A log that adds a
+    new one breaks the promise of its checkpoint."""
     if not shard.late or shard.window.low <= job.pool.floor_ts:
         return
     window = Window(job.pool.floor_ts, shard.window.low)
@@ -151,7 +155,7 @@ def _packed(rows: pa.Table) -> bytes:
 
 
 def write(target: ObjectStore, job: Job, number: int, parts: Iterable[bytes]) -> Written:
-    """Write the change file of a piece, unless it is there: another process has written the same release."""
+    """Write the change file of a piece, unless it exists because another process has executed the same release."""
     rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     body = push_file.encode(job.tenant, job.release, number, rows)
     ts = job.release.pieces[number].ts
@@ -165,7 +169,7 @@ def write(target: ObjectStore, job: Job, number: int, parts: Iterable[bytes]) ->
 
 
 def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[bytes]]:
-    """The parts of each piece, from those of each shard."""
+    """Group the prepared parts of all shards by piece."""
     out: list[list[bytes]] = [[] for _ in range(pieces)]
     for one in prepared:
         for number, part in one:

@@ -1,4 +1,4 @@
-"""What the driver sends to executors, and what they return. Plain data; no row of a table goes to the driver. Pure."""
+"""The messages between the driver and its executors. Plain data; no row of a table goes to the driver. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tistream_ingest.plan.cuts import Survey
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The tenant's committed rows, for old values: the runs and segments of its tasks, in key order. floor_ts: versions
-    at or below it may be missing (snapshot_ts, retention)."""
+    """The tenant's committed rows, from which old values are read: the runs and segments of its tasks, in key order.
+    floor_ts: versions at or below it may be missing (snapshot_ts, retention)."""
 
     shards: tuple[PoolShard, ...]
     floor_ts: int
@@ -36,7 +36,7 @@ class Shard:
 
     @property
     def weight(self) -> int:
-        """Bytes to unpack."""
+        """The bytes that the shard must unpack."""
         return sum(one.plain for one in (*self.writes, *self.values, *self.late)) + 4096
 
 
@@ -52,7 +52,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One change file that is in the object store now. rows: its changes. fresh: whether this job created it."""
+    """A change file that exists in the object store after the job. rows: its number of changes. fresh: whether this job
+    created it."""
 
     key: str
     ts: int
@@ -63,11 +64,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a shard or piece could not be done.
-
-    kind: `missing` (an object of the log is gone; `object` names it), `damaged` (an object fails its checks), `broken`
-    (an invariant; `number`), `refused` (the log is of a form that is not read), `unavailable` (try again).
-    """
+    """The reason why a shard or piece failed. kind: `missing` (an object of the log does not exist; `object` names it),
+    `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused` (the log has a form that is not
+    supported), `unavailable` (try again)."""
 
     kind: str
     reason: str

@@ -1,1 +1,1 @@
-"""Decides what a source releases. Pure."""
+"""Decides which changes of a log backup are released, and how the work is divided. Pure."""

@@ -15,11 +15,9 @@ from tistream.logbackup.metadata import DEFAULT, WRITE, Metadata, Slice
 
 @dataclass(slots=True)
 class Catalog:
-    """Slices by the name of their metadata object.
-
-    released_ts: commits at or below it have been released. horizon_ts: `default` slices whose timestamps are all below
-    it are not kept. names: every metadata object that was read, or that its name or age rules out.
-    """
+    """The known slices of the log, by the name of their metadata object. released_ts: commits at or below it have been
+    released. horizon_ts: `default` slices whose timestamps are all below it are not kept. names: every metadata object
+    that was read, or that its name or age excludes."""
 
     released_ts: int
     horizon_ts: int
@@ -28,8 +26,8 @@ class Catalog:
     _fresh: set[str] = field(default_factory=set)
 
     def add(self, name: str, metadata: Metadata, *, fresh: bool) -> None:
-        """Take a metadata object. fresh: commits at or below released_ts that it has may not have been released, so
-        they are looked up in the pool."""
+        """Add a metadata object that was read. fresh: it may name commits at or below released_ts that have not been
+        released, so these are looked up in the pool."""
         self.names.add(name)
         kept = tuple(one for one in metadata.slices if self._matters(one, fresh=fresh))
         if kept:
@@ -38,22 +36,22 @@ class Catalog:
                 self._fresh.add(name)
 
     def skip(self, name: str) -> None:
-        """Note a metadata object that need not be read."""
+        """Record a metadata object that need not be read."""
         self.names.add(name)
 
     def slices(self) -> Iterator[tuple[str, Slice]]:
-        """All slices with the name of their metadata object, by name."""
+        """All slices, each with the name of its metadata object, ordered by that name."""
         for name in sorted(self._slices):
             for one in self._slices[name]:
                 yield name, one
 
     def is_fresh(self, name: str) -> bool:
-        """Whether commits of this metadata object were not compared with the pool yet."""
+        """Whether the late commits of this metadata object still have to be compared with the pool."""
         return name in self._fresh
 
     def released(self, released_ts: int, horizon_ts: int, compared: frozenset[str]) -> None:
-        """A release is done. Drop what it makes needless. compared: fresh metadata objects whose late commits it has
-        compared with the pool."""
+        """Record that a release is done, and drop slices that no later release needs. compared: fresh metadata objects
+        whose late commits the release has compared with the pool."""
         self.released_ts, self.horizon_ts = released_ts, max(self.horizon_ts, horizon_ts)
         self._fresh -= compared
         for name in list(self._slices):

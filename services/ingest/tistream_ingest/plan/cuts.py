@@ -19,7 +19,7 @@ BINS = 16  # bins of each shard for one file
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The aim for one change file: rows, and bytes of keys and values, before compression."""
+    """The target size of one change file: rows, and bytes of keys and values before compression."""
 
     rows: int = 200_000
     bytes: int = 64 << 20
@@ -27,7 +27,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Changes of one shard with first <= commit_ts <= last: how many, and their bytes. Repeats count."""
+    """Number and bytes of the changes of one shard with first <= commit_ts <= last. Repeats count."""
 
     first: int
     last: int
@@ -37,19 +37,19 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One shard's changes in the window, as bins in the order of commit_ts."""
+    """The sizes of one shard's changes in the window, as bins in the order of commit_ts."""
 
     span: KeySpan
     bins: tuple[Bin, ...]
 
 
 def whole(window: Window, index: int) -> tuple[Piece, ...]:
-    """The window as one piece."""
+    """The window as one piece, without a cut."""
     return (Piece(window.high, window.low, window.high, index),)
 
 
 def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[Piece, ...]:
-    """The pieces of a window. `index` is the log index of the first; each watermark takes one."""
+    """Cut the window into pieces. `index` is the log index of the first piece; each watermark takes one index."""
     rows: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for one in (one for survey in surveys for one in survey.bins):
@@ -73,7 +73,7 @@ def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits
 
 
 def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> list[Piece]:
-    """The pieces of a commit_ts that is larger than one file: cut between shards, which are in key order."""
+    """Cut a commit_ts that is larger than one file into several pieces, between shards, which are in key order."""
     starts: list[bytes] = [b""]
     rows = size = 0
     for survey in surveys:

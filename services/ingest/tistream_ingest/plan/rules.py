@@ -1,4 +1,4 @@
-"""Limits of a source, and what need not be read. Pure."""
+"""Limits of a source, and rules by which metadata objects are skipped. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CLOCKS_MS = 3_600_000  # how far the object store's clock, and an upload, may be
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """horizon_ms: metadata of values is kept for transactions of this length; for longer ones it is read again.
-    shard_bytes_min, shard_bytes_max: unpacked bytes of one shard. flushes_kept: flush times by store, for the status.
-    """
+    """The limits of a source. horizon_ms: metadata of values is kept for transactions up to this length; for longer
+    ones it is read again. shard_bytes_min, shard_bytes_max: unpacked bytes of one shard. flushes_kept: number of flush
+    times per store, for the status."""
 
     limits: Limits = field(default_factory=Limits)
     horizon_ms: int = 2 * 3_600_000
@@ -29,15 +29,14 @@ class SourceRules:
 
 
 def may_matter(name: str, ts: int) -> bool:
-    """Whether a metadata object may name entries above `ts`: unless its name rules it out."""
+    """Whether a metadata object may name entries above `ts`. It may, unless its name excludes it."""
     hints = meta_name.parse(name)
     return hints is None or hints.max_ts is None or max(hints.max_ts, hints.flush_ts) > ts
 
 
 def uploaded_lately(name: str, modified_ms: int, ts: int) -> bool:
-    """Whether a metadata object may have been uploaded after the release at `ts` looked for it. Only a check rests on
-    this answer, no data. modified_ms is 0 if the object store has no clock.
-    """
+    """Whether a metadata object may have been uploaded after the release at `ts` listed the bucket. Only a check
+    depends on the answer, and no data. modified_ms is 0 if the object store has no clock."""
     hints = meta_name.parse(name)
     flushed_ms = 0 if hints is None else physical_ms(hints.flush_ts)
     return max(flushed_ms, modified_ms) >= physical_ms(ts) - CLOCKS_MS

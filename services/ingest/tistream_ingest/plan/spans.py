@@ -26,7 +26,8 @@ def spans(slices: Sequence[Slice], bytes_each: int) -> list[KeySpan]:
 
 
 def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Slice, ...]]:
-    """For each of these spans, which tile the key space, the slices that may hold keys of it."""
+    """Assign slices to spans: for each of these spans, which tile the key space, the slices that may hold keys of
+    it."""
     starts = [span.start for span in cut]
     out: list[list[Slice]] = [[] for _ in cut]
     for one in slices:
@@ -36,8 +37,8 @@ def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Sl
 
 
 def _cuts(weights: Sequence[tuple[int, int, int]], each: int) -> list[int]:
-    """Where the sum of weights, from the lowest number on, reaches each multiple of `each`. Densities are fixed-point
-    integers: floats of such different sizes would not cancel."""
+    """The positions at which the sum of weights, from the lowest number on, reaches each multiple of `each`. Densities
+    are fixed-point integers, because floats of such different sizes would not cancel."""
     each <<= POINT
     changes: dict[int, int] = {}
     for low, high, weight in weights:

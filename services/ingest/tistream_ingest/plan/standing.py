@@ -1,4 +1,4 @@
-"""What a source's status says of its progress. Pure."""
+"""The parts of a source's status that describe its progress. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ GC_MS = 24 * 3_600_000  # how long TiDB holds back garbage collection for a log 
 
 
 def flush_interval_ms(flushes: Mapping[int, Sequence[int]]) -> float | None:
-    """The median distance of the flushes of a store, over all stores (times in ms, in any order); None without two."""
+    """The median interval between two flushes of a store, over all stores (times in ms, in any order); None if no store
+    has two."""
     distances = [after - before for times in flushes.values() for before, after in pairwise(sorted(times))]
     return float(median(distances)) if distances else None
 
 
 def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, Sequence[int]], now_ms: int) -> Hold:
-    """Why a tenant is as late as it is, if its source has released all that the checkpoint covers.
-
-    since_ms: when this process saw the checkpoint move. The hold names the checkpoint object only if it stands: a hold
-    without an object is shown only for a tenant that is late.
-    """
+    """The hold of a source that has released everything that the checkpoint covers. since_ms: when this process saw the
+    checkpoint move. The hold names the checkpoint object only if the checkpoint stands still, because a hold without an
+    object is shown only for a tenant that is late."""
     interval = flush_interval_ms(flushes) or FLUSH_MS
     limit = max(2 * interval, STANDS_MS_MIN)
     age = now_ms - physical_ms(checkpoint_ts)
@@ -51,8 +50,8 @@ def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, 
 
 
 def runs_here(source: tuple[str, str, str], own_url: str, urls: Sequence[str]) -> bool:
-    """Whether this process runs a source (cluster, tenant, source id): of the processes that live, the one with the
-    highest hash. That saves work and decides nothing, because records fence several."""
+    """Whether this process runs a source (cluster, tenant, source id): the live process with the highest hash does.
+    That only saves work: if several processes run a source, the conditional puts of records fence them."""
     return own_url in urls and max(urls, key=lambda url: _rank(source, url)) == own_url
 
 

@@ -1,4 +1,4 @@
-"""Which slices a release reads. Pure."""
+"""Selects the slices that a release reads. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tistream_ingest.plan.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class NeedsOlder:
-    """The window has transactions that began at `ts`, below the catalog's horizon: load older metadata first."""
+    """The result of `take` for a window that has transactions which began at `ts`, below the catalog's horizon: the
+    caller must load older metadata first."""
 
     ts: int
 
@@ -34,21 +35,19 @@ class Taking:
 
     @property
     def rows_max(self) -> int:
-        """An upper bound of the changes in the window. Repeats count."""
+        """An upper bound of the number of changes in the window. Repeats count."""
         return sum(one.entries for one in self.writes)
 
     @property
     def bytes_max(self) -> int:
-        """Bytes of their keys and values, at most about."""
+        """An approximate upper bound of the bytes of their keys and values."""
         return sum(one.plain for one in (*self.writes, *self.values))
 
 
 def take(catalog: Catalog, low: int, high: int) -> Taking | NeedsOlder:
-    """The slices for the changes with low < commit_ts <= high.
-
-    A value lies at or below its commit's start_ts in the log, perhaps hours earlier: the smallest start_ts of the
-    window's `write` slices says how far back. A slice that does not state it (0) may need any value.
-    """
+    """Select the slices for the changes with low < commit_ts <= high. A value lies at the start_ts of its commit in the
+    log, perhaps hours before the commit: the smallest start_ts of the window's `write` slices says how far back values
+    may be. A slice that does not state it (0) may need any value."""
     writes: list[Slice] = []
     late: list[Slice] = []
     metas: set[str] = set()

@@ -1,4 +1,4 @@
-"""Which targets the settings of this process allow.
+"""Checks whether the settings of this process allow a restore's target.
 
 Targets are written with the platform's own credentials, and a DSN file is read from this host: a caller reaches only
 what an operator of the host has named. No text here quotes a path.
@@ -23,20 +23,22 @@ _PLAIN = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """`urls`: prefixes that targets may begin with. `dsn_dir`: where DSN files are; None: no server is allowed."""
+    """The targets that the settings allow. `urls`: the prefixes with which a URL may begin. `dsn_dir`: the directory of
+    DSN files; None: no server is allowed."""
 
     urls: Sequence[str]
     dsn_dir: str | None
 
     def check(self, place: Place) -> None:
-        """Raises TargetNotAllowed, InvalidRequest."""
+        """Check a target. Raises TargetNotAllowed, InvalidRequest."""
         if isinstance(place, MySqlPlace):
             self.server(place.dsn_file)
         else:
             self.check_url(place.url)
 
     def check_url(self, url: str) -> None:
-        """Raises TargetNotAllowed if no prefix allows the URL, InvalidRequest if it is not one."""
+        """Check the URL of a target. Raises TargetNotAllowed if no prefix allows it, InvalidRequest if it is
+        malformed."""
         if not any(below(url, one) for one in self.urls):
             raise TargetNotAllowed(
                 "target.url: no prefix in TISTREAM_INGEST__RESTORE_URLS of the ingest service allows this URL",
@@ -45,8 +47,8 @@ class Allowed:
         check_url(url)
 
     def server(self, dsn_file: str) -> MySqlUrl:
-        """The server that a DSN file names. Raises TargetNotAllowed, with one text for a file outside of the directory
-        and for one that is not there."""
+        """The address of the server that a DSN file contains. Raises TargetNotAllowed, with the same text for a file
+        outside of the directory and for one that does not exist."""
         text = self._read(dsn_file)
         if text is None:
             raise TargetNotAllowed(
@@ -75,13 +77,13 @@ class Allowed:
 
 
 def prefixes(text: str) -> tuple[str, ...]:
-    """The prefixes that a setting names."""
+    """Parse the prefixes of URLs in a setting."""
     return tuple(one for one in map(str.strip, text.split(",")) if one)
 
 
 def below(url: str, prefix: str) -> bool:
-    """Whether a URL is the prefix or below it, in the same store: what follows a `?`, such as an endpoint, must be
-    equal."""
+    """Whether a URL equals the prefix or lies below it in the same store: the query string, such as an endpoint, must
+    be equal."""
     place, _, options = url.partition("?")
     allowed, _, allowed_options = prefix.partition("?")
     if options != allowed_options or not allowed or not _PLAIN.fullmatch(url) or "\\" in unquote(place) or "#" in url:

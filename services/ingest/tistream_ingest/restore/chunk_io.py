@@ -1,4 +1,5 @@
-"""What executors do for one chunk: read rows at a ts, decode them, write them, and fingerprint what is there."""
+"""The work of executors in a restore: read rows at a ts, decode them, write them to the target, and fingerprint
+them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from tistream_ingest.restore.restore_plan import Chunk
 
 @dataclass(frozen=True, slots=True)
 class ReadWork:
-    """Rows of a range at `ts`."""
+    """A read of the rows of a key range as of `ts`."""
 
     tenant: TenantKey
     ts: int
@@ -44,20 +45,20 @@ class ReadWork:
 
 @dataclass(frozen=True, slots=True)
 class CountWork:
-    """Count the rows of a part, and cut it into chunks."""
+    """Counts the rows of a part of a table, and cuts it into chunks."""
 
     read: ReadWork
     rows_max: int
 
     def run(self, objects: ObjectStore) -> list[tuple[bytes, int]]:
-        """The ends of the chunks (restore_plan.cuts)."""
+        """Read the part. Returns the ends of its chunks (restore_plan.cuts)."""
         sizes = ((key_array(one), one.nbytes) for one in _versions(objects, self.read))
         return list(restore_plan.cuts(sizes, self.rows_max))
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkWork:
-    """Write a chunk into a target; without one, only fingerprint its rows."""
+    """Writes a chunk into a target. Without a target it only fingerprints the rows."""
 
     read: ReadWork
     one: Numbered
@@ -66,7 +67,8 @@ class ChunkWork:
     write: bool
 
     def run(self, objects: ObjectStore) -> Fingerprint:
-        """The fingerprint of the rows. Raises Undecodable, TargetFailed, NotFoundYet, Unavailable, CorruptObject."""
+        """Write the chunk. Returns the fingerprint of its rows. Raises Undecodable, TargetFailed, NotFoundYet,
+        Unavailable, CorruptObject."""
         table, batches = parse_table(self.one.info), []
         total = Fingerprint()
         for versions in _versions(objects, self.read):
@@ -94,21 +96,21 @@ class ChunkWork:
 
 @dataclass(frozen=True, slots=True)
 class BackWork:
-    """Read a part of a target back."""
+    """Reads a part of a target back, to compare it with the rows at the ts."""
 
     one: Numbered
     part: int
     spec: TargetSpec
 
     def run(self, objects: ObjectStore) -> Fingerprint:  # noqa: ARG002 - as the others
-        """The fingerprint of what the target has."""
+        """Read the part. Returns the fingerprint of the rows that the target has."""
         with opened(self.spec) as target:
             return target.fingerprint(self.one, self.part)
 
 
 @contextmanager
 def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
-    """The target. Raises TargetFailed, Unavailable."""
+    """Open the target. Raises TargetFailed, Unavailable."""
     if isinstance(spec.place, MySqlUrl):
         url = spec.place
         with MySqlTarget(MySqlUrl(url.host, url.port, url.user, url.password, None, url.options)) as target:
@@ -127,15 +129,15 @@ Work = CountWork | ChunkWork | BackWork
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """Why work could not be done. kind: `missing` (an object of the pool is gone: plan again), `target` or
-    `unavailable` (try again), `refused` (final)."""
+    """The reason why work failed. kind: `missing` (an object of the pool does not exist any more: plan again), `target`
+    or `unavailable` (try again), `refused` (permanent)."""
 
     kind: str
     reason: str
 
 
 def guarded(objects: ObjectStore, work: Work) -> Any:
-    """The result, or WorkFailed. Errors of Spark tasks would lose their type."""
+    """Call a function and return its result, or a WorkFailed. Raised errors would lose their type in Spark."""
     try:
         return work.run(objects)
     except NotFoundYet as error:

@@ -1,4 +1,4 @@
-"""What every target of a restore in chunks can do."""
+"""The interface of the targets of a restore in chunks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = Literal["parquet", "sql-files", "mysql"]
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """Names a target, so that executors can open it. `place`: a URL, or a server."""
+    """The description of a target from which an executor can open it. `place`: a URL, or the address of a server."""
 
     kind: Kind
     place: str | MySqlUrl
@@ -27,7 +27,7 @@ class TargetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A table of a restore, and its number (from 1). `info`: its TableInfo."""
+    """A table of a restore with its number, counted from 1. `info`: its TableInfo."""
 
     number: int
     table: RestoredTable
@@ -35,28 +35,29 @@ class Numbered:
 
 
 class ChunkTarget(Protocol):
-    """Where chunks are written, in any order and by several processes. A chunk is there whole or not at all, and once.
-    Calls raise TargetFailed, TargetRefused, Unavailable."""
+    """A destination of chunks, which may be written in any order and by several processes. Each chunk is written
+    completely or not at all, and once. Calls raise TargetFailed, TargetRefused, Unavailable."""
 
     chunk_rows: int  # of a chunk, at most
 
     def taken(self, one: Numbered) -> bool:
-        """Whether the target has a table of that name that this restore has not begun. Writes nothing."""
+        """Whether the target has a table of that name that this restore did not create. Writes nothing."""
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """Make the table, unless this restore has made it. Raises TableExists, unless `replace`."""
+        """Create the table, unless this restore has created it. Raises TableExists, unless `replace`."""
 
     def there(self, one: Numbered) -> frozenset[int]:
         """The numbers of the chunks that the target has."""
 
     def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
-        """Write a chunk, unless it is there."""
+        """Write a chunk, unless the target has it."""
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:
-        """What is read back by itself, for a table with this number of chunks. Empty: the target is not read back."""
+        """The numbers of the parts in which a table with this number of chunks is read back. Empty: the target is not
+        read back."""
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
-        """The rows of a part."""
+        """The fingerprint of the rows of a part, read back from the target."""
 
     def add_foreign_keys(self, one: Numbered) -> None:
-        """Add the table's foreign keys, unless they are there."""
+        """Add the table's foreign keys, unless it has them."""

@@ -20,7 +20,8 @@ BEAT_MS = 5_000  # a few times in a lease
 
 @dataclass(slots=True)
 class Claims:
-    """`new` makes an attempt's state for a claimed restore, with a function that sends its reports."""
+    """Claims and runs the restores of this process. `new` creates the Restoring of a claimed restore, with a function
+    that sends its reports."""
 
     meta: MetaClient
     node_id: str

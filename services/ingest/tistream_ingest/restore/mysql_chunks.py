@@ -1,4 +1,4 @@
-"""Restored tables in a MySQL, MariaDB or TiDB server, each chunk with its marker row in one transaction."""
+"""Restores tables into a MySQL, MariaDB or TiDB server; each chunk and its marker row are one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE = 0
 
 
 class MySqlChunks:
-    """A ChunkTarget over one connection."""
+    """A ChunkTarget over one connection to a server."""
 
     chunk_rows = CHUNK_ROWS
 
@@ -26,7 +26,8 @@ class MySqlChunks:
         self._target, self._tables = target, MySqlTables(target)
 
     def taken(self, one: Numbered) -> bool:
-        """See ChunkTarget. Makes no database."""
+        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
+        Makes no database."""
         database, table = one.table.name
         found = self._target.rows(
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
@@ -37,29 +38,29 @@ class MySqlChunks:
         return self._marks(one).mark(table) is None
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.begin: create the table, unless this restore has created it."""
         with self._marks(one).alone():
             self._tables.begin(one.table, replace=replace)
 
     def there(self, one: Numbered) -> frozenset[int]:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.there: the numbers of the chunks that the target has."""
         return self._marks(one).chunks(one.table.name[1])
 
     def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.write: write a chunk, unless the target has it."""
         inserts = (sql for batch in batches for sql in insert_statements(batch, one.table.columns, one.table.name))
         self._marks(one).write_numbered(one.table.name[1], number, inserts, rows)
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """See ChunkTarget: the table at once, because its rows do not say of which chunk they are."""
+        """Implement ChunkTarget.parts: the table as a whole, because its rows do not state their chunk."""
         return [WHOLE]
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:  # noqa: ARG002 - see ChunkTarget
-        """See ChunkTarget."""
+        """Implement ChunkTarget.fingerprint: the fingerprint of the rows of a part."""
         return self._tables.fingerprint(one.table)
 
     def add_foreign_keys(self, one: Numbered) -> None:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them."""
         self._tables.add_foreign_keys(one.table)
 
     def _marks(self, one: Numbered) -> RestoredTables:

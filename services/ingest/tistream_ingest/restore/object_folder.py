@@ -21,8 +21,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ObjectFolder:
-    """`prefix` is "" or ends in "/". `shown`: its name in errors. `files`: matches names of files of any restore; the
-    group `id` is the restore's."""
+    """A folder that one restore writes. `prefix` is "" or ends in "/". `shown`: its name in errors. `files`: a pattern
+    that matches the files of any restore; its group `id` is the restore's id."""
 
     objects: ObjectStore
     prefix: str
@@ -31,13 +31,13 @@ class ObjectFolder:
     files: re.Pattern[str]
 
     def taken(self) -> bool:
-        """Whether something is there that this restore has not begun. Raises TargetRefused, Unavailable."""
+        """Whether the folder has objects that this restore did not create. Raises TargetRefused, Unavailable."""
         owner = self._owner()
         return owner[0] != self.restore_id if owner is not None else self._any()
 
     def claim(self, *, replace: bool) -> None:
-        """Make the folder this restore's, and delete what another restore has written there. Raises TableExists unless
-        `replace`, TargetRefused, Unavailable."""
+        """Record that the folder belongs to this restore, and delete the files of other restores. Raises TableExists
+        unless `replace`, TargetRefused, Unavailable."""
         owner = self._owner()
         if owner is None:
             if self._any():
@@ -58,15 +58,15 @@ class ObjectFolder:
                 self.objects.delete(self.prefix + name)
 
     def names(self) -> list[str]:
-        """The names of what is there, in order."""
+        """The names of the objects in the folder, in order."""
         return [one.key.removeprefix(self.prefix) for one in self.objects.list_after(self.prefix)]
 
     def put(self, name: str, body: bytes) -> None:
-        """Write a file, unless it is there. Raises Unavailable if that is not known."""
+        """Write a file, unless it exists. Raises Unavailable if the result is not known."""
         self._put_new(name, body)
 
     def get(self, name: str) -> bytes:
-        """A file. Raises NotFoundYet."""
+        """Read a file. Raises NotFoundYet."""
         return self.objects.get(self.prefix + name)
 
     def _put_new(self, name: str, body: bytes) -> None:
@@ -79,7 +79,7 @@ class ObjectFolder:
             raise Unavailable(f"{self.shown}: the store did not answer a write of {name}") from error
 
     def _owner(self) -> tuple[str, str] | None:
-        """The restore's id, and the version of the claim."""
+        """The id of the restore that the folder belongs to, and the version of the object that states it."""
         try:
             version = self.objects.head(self.prefix + CLAIM).version
             found = orjson.loads(self.objects.get(self.prefix + CLAIM))

@@ -1,4 +1,4 @@
-"""Restored tables in an object store.
+"""Restores tables into an object store, as Parquet files or SQL files.
 
 URL/shop.orders/restore.json                   Parquet: one folder a table
 URL/shop.orders/schema.sql
@@ -38,32 +38,32 @@ _SQL = re.compile(
 
 
 class ParquetObjects:
-    """A ChunkTarget."""
+    """A ChunkTarget that writes Parquet files into an object store."""
 
     chunk_rows = 100_000
 
     def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
-        """`dialect`: of schema.sql."""
+        """Create the target. `dialect` is the SQL dialect of schema.sql."""
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: Numbered) -> bool:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create."""
         return self._folder(one).taken()
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.begin: create the table's folder, unless this restore has created it."""
         folder, statements = self._folder(one), one.table.statements
         folder.claim(replace=replace)
         text = ";\n\n".join(filter(None, (statements.create, statements.foreign_keys))) + ";\n"
         self._objects.put(folder.prefix + SCHEMA, text.encode())
 
     def there(self, one: Numbered) -> frozenset[int]:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.there: the numbers of the chunks that the target has."""
         found = map(_PARQUET.fullmatch, self._folder(one).names())
         return frozenset(int(name["chunk"]) for name in found if name and name["id"] == one.table.restore_id)
 
     def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
-        """See ChunkTarget."""
+        """Implement ChunkTarget.write: write a chunk, unless the target has it."""
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, batches[0].schema, compression="zstd", compression_level=1) as writer:
             for batch in batches:
@@ -71,11 +71,11 @@ class ParquetObjects:
         self._folder(one).put(_parquet(one, number), sink.getvalue())
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """See ChunkTarget: every chunk by itself, also one that no plan has."""
+        """Implement ChunkTarget.parts: read back every chunk by itself, also one that no plan has."""
         return sorted(self.there(one))
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.fingerprint: the fingerprint of the rows of a part."""
         total = Fingerprint()
         with pq.ParquetFile(io.BytesIO(self._folder(one).get(_parquet(one, part)))) as file:
             for batch in file.iter_batches():
@@ -83,7 +83,8 @@ class ParquetObjects:
         return total
 
     def add_foreign_keys(self, one: Numbered) -> None:
-        """See ChunkTarget: schema.sql has them."""
+        """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them. They are in
+        schema.sql."""
 
     def _folder(self, one: Numbered) -> ObjectFolder:
         name = directory_of(*one.table.name)
@@ -91,46 +92,46 @@ class ParquetObjects:
 
 
 class SqlObjects:
-    """A ChunkTarget."""
+    """A ChunkTarget that writes SQL files into an object store."""
 
     chunk_rows = 10_000
 
     def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
-        """`dialect`: of the server that will run the files."""
+        """Create the target. `dialect` is that of the server that will run the files."""
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: Numbered) -> bool:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create."""
         return self._folder(one).taken()
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.begin: write the file that creates the table, unless this restore has written it."""
         self._folder(one).claim(replace=replace)
         database = f"CREATE DATABASE IF NOT EXISTS {quoted_name(one.table.name[0])}"
         self._put(one, f"1-tables.{one.table.restore_id}.{one.number:06d}.sql", [database, one.table.statements.create])
 
     def there(self, one: Numbered) -> frozenset[int]:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.there: the numbers of the chunks that the target has."""
         found = (name for name in map(_SQL.fullmatch, self._folder(one).names()) if name and name["chunk"])
         ours = (one.table.restore_id, one.number)
         return frozenset(int(name["chunk"]) for name in found if (name["id"], int(name["table"])) == ours)
 
     def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
-        """See ChunkTarget."""
+        """Implement ChunkTarget.write: write a chunk, unless the target has it."""
         inserts = (sql for batch in batches for sql in insert_statements(batch, one.table.columns, one.table.name))
         name = f"2-rows.{one.table.restore_id}.{one.number:06d}.{number:06d}.sql"
         self._put(one, name, ["BEGIN", *inserts, "COMMIT"])
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """See ChunkTarget: SQL files are not read back."""
+        """Implement ChunkTarget.parts: nothing, because SQL files are not read back."""
         return []
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
-        """See ChunkTarget: there is no part."""
+        """Implement ChunkTarget.fingerprint: never called, because SQL files have no part that is read back."""
         raise AssertionError(f"part {part} of {one.table.name}: SQL files are not read back")
 
     def add_foreign_keys(self, one: Numbered) -> None:
-        """See ChunkTarget."""
+        """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them."""
         if one.table.statements.foreign_keys is not None:
             name = f"3-foreign-keys.{one.table.restore_id}.{one.number:06d}.sql"
             self._put(one, name, [one.table.statements.foreign_keys])

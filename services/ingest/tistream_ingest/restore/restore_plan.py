@@ -1,4 +1,4 @@
-"""The chunks of a restore, and what is left of them. Pure.
+"""Plans the chunks of a restore, and finds those that are still to be written. Pure.
 
 The plan is made once and stored, because the shards of a pool change: each attempt writes the same rows under the same
 numbers, whichever process makes it.
@@ -27,7 +27,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of one transaction or file. Numbers begin at 1 in each table. `rows`: as of the ts."""
+    """The rows of one transaction or file of a restore. Numbers begin at 1 in each table. `rows`: the number of rows as
+    of the ts."""
 
     number: int
     wanted: TableRange
@@ -36,7 +37,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """The chunks of one table, in key order."""
+    """One table of a restore with its chunks, in key order."""
 
     database: str
     table: str
@@ -48,8 +49,8 @@ class PlannedTable:
 
 
 def parts_of(shards: Sequence[Shard], physical_ids: Iterable[int]) -> list[TableRange]:
-    """Ranges of record keys that can be read at the same time: they tile the records of the ids, and begin where a
-    shard or an object of its runs does."""
+    """Cut the record keys of physical ids into ranges that can be read at the same time. A range begins where a shard
+    begins, or an object of its runs."""
     found: list[TableRange] = []
     for wanted in map(records_of, sorted(physical_ids)):
         for shard in shards:
@@ -79,7 +80,7 @@ def shards_for(shards: Iterable[Shard], wanted: TableRange) -> tuple[Shard, ...]
 def cuts(
     sizes: Iterable[tuple[Sequence[Any], int]], rows_max: int, bytes_max: int = CHUNK_BYTES
 ) -> Iterator[tuple[bytes, int]]:
-    """Where chunks end: (the last key, the rows), for keys in ascending order.
+    """The ends of chunks: (the last key, the number of rows), for keys in ascending order.
 
     Args:
         sizes: tables of a read: the keys, an Arrow binary array, and the bytes of the rows together.
@@ -114,7 +115,7 @@ def chunks_of(counted: Iterable[tuple[TableRange, Sequence[tuple[bytes, int]]]])
 
 
 def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
-    """The stored form of a plan."""
+    """Encode a plan as it is stored."""
     told = [
         {
             "database": one.database,
@@ -130,7 +131,7 @@ def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
 
 
 def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
-    """The way back. Raises CorruptObject."""
+    """Decode a stored plan: the inverse of `encode`. Raises CorruptObject."""
     try:
         found = orjson.loads(body)
         if (found["version"], found["restore_id"]) != (_VERSION, restore_id):
@@ -151,12 +152,12 @@ def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
 
 
 def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
-    """The chunks that the target does not have."""
+    """The chunks of the plan that the target does not have."""
     return [one for one in table.chunks if one.number not in there]
 
 
 def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
-    """Chunks that are written before progress is reported again."""
+    """Divide chunks into lots of `size`; progress is reported after each lot."""
     for at in range(0, len(chunks), size):
         yield chunks[at : at + size]
 
@@ -164,7 +165,8 @@ def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
 def progress(
     tables: Sequence[PlannedTable], done: Mapping[tuple[str, str], int], checksums: Mapping[tuple[str, str], str]
 ) -> list[RestoreTable]:
-    """What is reported. `done`: the rows that the target has, by (database, table)."""
+    """The progress of each table, as it is reported. `done`: the number of rows that the target has, by (database,
+    table)."""
     return [
         RestoreTable(
             database=one.database,

@@ -1,4 +1,4 @@
-"""One attempt at a restore that this process has claimed.
+"""Runs one attempt at a restore that this process has claimed.
 
 Everything that matters is in the target and in the stored plan. So an attempt may end anywhere: the next one, of this
 process or another, writes the chunks that are missing.
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableThen:
-    """A table as of the ts: its names then, its TableInfo and its physical ids."""
+    """A table as of the restore's ts: its names at that ts, its TableInfo and its physical ids."""
 
     name: Name
     info: dict[str, Any]
@@ -52,17 +52,18 @@ class TableThen:
 
 
 class Tenants(Protocol):
-    """What is read of tenants besides their rows."""
+    """The interface by which a restore reads a tenant's schema and pool."""
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
-        """The tables in the order of `names`. Raises UnknownName, Gone, Unavailable."""
+        """The tables with these names at the ts, in the order of `names`. Raises UnknownName, Gone, Unavailable."""
 
     def shards(self, tenant: TenantKey, ts: int) -> Sequence[Shard]:
-        """The tenant's pool now, in key order, which has every row committed up to `ts`. Raises Unavailable."""
+        """The shards of the tenant's pool, in key order; they have every row committed up to `ts`. Raises
+        Unavailable."""
 
 
 class Runner(Protocol):
-    """Runs work on executors."""
+    """Runs work items on executors."""
 
     @property
     def slots(self) -> int: ...
@@ -71,16 +72,17 @@ class Runner(Protocol):
 
 
 class Refused(Exception):
-    """The restore cannot be done: the text is its reason."""
+    """The restore cannot be done. The text is the reason."""
 
 
 class TryAgain(Exception):
-    """This attempt has failed, and the next one may not."""
+    """This attempt has failed for a reason that may pass; a later attempt may succeed."""
 
 
 @dataclass(slots=True)
 class Restoring:
-    """`report` sends progress, and raises ClaimEnded once another process has the restore, or it was cancelled."""
+    """One attempt at a restore. `report` sends progress, and raises ClaimEnded once another process has claimed the
+    restore, or it was cancelled."""
 
     work: RestoreWork
     objects: ObjectStore
@@ -99,8 +101,8 @@ class Restoring:
         return TenantKey(self.work.cluster_id, self.work.tenant_id)
 
     def attempt(self) -> None:
-        """Do what is left, and report the end. Raises ClaimEnded, Refused, TryAgain; the texts have no part of the
-        address of a server."""
+        """Write all chunks that are missing, compare the target, and report the end. Raises ClaimEnded, Refused,
+        TryAgain; their texts contain no part of the address of a server."""
         try:
             self._attempt()
         except ClaimEnded:
@@ -115,7 +117,7 @@ class Restoring:
             raise TryAgain(self._clean(str(error))) from error
 
     def tell(self, state: str, reason: str | None = None) -> None:
-        """Report what is known. Raises ClaimEnded, Unavailable."""
+        """Report the present progress. Raises ClaimEnded, Unavailable."""
         self.report(self.told(state, reason))
 
     def end(self, state: str, reason: str | None = None) -> None:
@@ -125,7 +127,7 @@ class Restoring:
         self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
 
     def told(self, state: str, reason: str | None = None) -> RestoreReport:
-        """The report of what is known."""
+        """The report of the present progress."""
         tables = restore_plan.progress(self._plan, self._done, self._checksums) or [
             RestoreTable(database=one.database, table=one.table) for one in self.work.wanted.tables
         ]
@@ -162,7 +164,7 @@ class Restoring:
         self.end("done", reason)
 
     def _spec(self) -> tuple[TargetSpec, str | None]:
-        """The target, and the database where its address says that all tables go."""
+        """The target, and the database into which all tables go if its address names one."""
         place = self.work.wanted.target
         self.allowed.check(place)
         if not isinstance(place, MySqlPlace):
@@ -177,7 +179,7 @@ class Restoring:
     def _numbered(
         self, tables: Sequence[TableThen], dialect: Dialect, database: str | None
     ) -> tuple[list[tuple[Numbered, TableThen]], list[tuple[Name, str]]]:
-        """The tables that the target can hold, and those that it cannot, with the reason."""
+        """The tables that the target can hold, numbered, and those that it cannot hold, each with the reason."""
         place = self.work.wanted.target
         renamed = dict(place.rename) if isinstance(place, MySqlPlace) else {}
         for then in tables:
@@ -200,7 +202,8 @@ class Restoring:
         return found, left_out
 
     def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
-        """The stored plan. Makes and stores it if it does not exist; of two processes, the first one's counts."""
+        """The stored plan. If there is no plan yet, one is made and stored; of two processes, the plan of the first one
+        counts."""
         key, restore_id = layout.restore_plan(self.tenant, self.work.wanted.restore_id), self.work.wanted.restore_id
         try:
             return restore_plan.decode(key, restore_id, self.objects.get(key))
@@ -223,7 +226,7 @@ class Restoring:
         return restore_plan.decode(key, restore_id, self.objects.get(key))
 
     def _shards(self, ts: int, ids: Iterable[int]) -> Sequence[Shard]:
-        """The pool. Raises Gone if it no longer has the state at `ts`."""
+        """The shards of the pool. Raises Gone if it no longer has the state at `ts`."""
         shards = self.tenants.shards(self.tenant, ts)
         spans = [records_of(one).span for one in ids]
         over = [shard for shard in shards if any(shard.span.overlaps(span) for span in spans)]
@@ -294,7 +297,7 @@ class Restoring:
 
 
 def _twice(names: Iterable[Name]) -> Name | None:
-    """The first name that comes twice, as servers compare names."""
+    """The first name that occurs twice, as servers compare names; None if no name does."""
     seen = set()
     for name in names:
         folded = (name[0].lower(), name[1].lower())

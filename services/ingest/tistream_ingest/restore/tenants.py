@@ -16,14 +16,14 @@ from tistream_ingest.restore.restoring import TableThen
 
 @dataclass(frozen=True, slots=True)
 class TenantReads:
-    """Implements restoring.Tenants. `history`: a tenant's schema history now. `pool`: the ts up
-    to which its pool has every row, and its shards."""
+    """Implements restoring.Tenants. `history` returns a tenant's schema history. `pool` returns the ts up to which its
+    pool has every row, and its shards."""
 
     history: Callable[[TenantKey], History]
     pool: Callable[[TenantKey], tuple[int, Sequence[Shard]]]
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
-        """See Tenants."""
+        """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`."""
         history = self.history(tenant)
         databases = {database for database, _ in names}
         found = {
@@ -41,7 +41,7 @@ class TenantReads:
         return tables
 
     def shards(self, tenant: TenantKey, ts: int) -> Sequence[Shard]:
-        """See Tenants."""
+        """Implement Tenants.shards: the tenant's pool now, in key order, which has every row committed up to `ts`."""
         reached_ts, shards = self.pool(tenant)
         if reached_ts < ts:
             raise Unavailable(f"the pool of tenant {tenant} has reached {reached_ts}, and {ts} is to be read")

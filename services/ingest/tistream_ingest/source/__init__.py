@@ -1,1 +1,1 @@
-"""One log backup as a source: what its bucket shows, and the release that follows."""
+"""Reads one log backup as a source: what its bucket contains, and the release that follows from it."""

@@ -13,7 +13,7 @@ from tistream.storage.object_store import ObjectInfo, ObjectStore
 
 @dataclass(slots=True)
 class Bucket:
-    """The prefix that `br log start` was given. Not thread-safe."""
+    """The bucket and prefix to which `br log start` writes. Not thread-safe."""
 
     log: ObjectStore
     _checkpoints: dict[int, tuple[str, int]] = field(default_factory=dict)  # store -> version, ts
@@ -34,19 +34,19 @@ class Bucket:
         return {store_id: ts for store_id, (_, ts) in self._checkpoints.items()}
 
     def metas(self, after: str) -> Iterator[tuple[str, ObjectInfo]]:
-        """Metadata objects whose name sorts after `after`, by name. Raises Unavailable."""
+        """List the metadata objects whose name sorts after `after`, by name. Raises Unavailable."""
         for info in self.log.list_after(prefix.METAS, f"{prefix.METAS}{after}" if after else ""):
             name = info.key.removeprefix(prefix.METAS)
             if name.endswith(".meta") and "/" not in name:
                 yield name, info
 
     def metadata(self, name: str) -> Metadata:
-        """One metadata object. Raises NotFoundYet, Unavailable, CorruptObject, SourceRefused."""
+        """Read one metadata object. Raises NotFoundYet, Unavailable, CorruptObject, SourceRefused."""
         key = prefix.METAS + name
         return metadata.parse(key, self.log.get(key))
 
     def backup(self) -> prefix.LogBackup:
-        """What `backupmeta` states. Raises Unavailable, CorruptObject, SourceRefused."""
+        """Read `backupmeta`. Raises Unavailable, CorruptObject, SourceRefused."""
         try:
             return prefix.parse_backupmeta(self.log.get(prefix.BACKUPMETA))
         except NotFoundYet:
@@ -60,10 +60,12 @@ class Bucket:
             return 0
 
     def restored(self) -> str | None:
-        """An object that an online `br restore` has left; None without any. Raises Unavailable."""
+        """The key of an object that an online `br restore` has left in the prefix; None without one. Raises
+        Unavailable."""
         found = next(iter(self.log.list_after(prefix.RESTORES)), None)
         return None if found is None else found.key
 
     def has_migrations(self) -> bool:
-        """Whether BR's maintenance (`br operator compact`, `br log truncate`) has written migrations."""
+        """Whether the prefix has migrations, which BR's maintenance writes (`br operator compact`, `br log
+        truncate`)."""
         return next(iter(self.log.list_after(prefix.MIGRATIONS)), None) is not None

@@ -1,4 +1,4 @@
-"""The sources that this process runs, one loop each. The meta server lists them; the living processes share them."""
+"""Runs one loop for each source of this process. The meta server lists all sources; the live processes divide them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Driver:
-    """`follow_routes` and `follow_sources` are loop bodies."""
+    """Starts and stops the loops of sources. `follow_routes` and `follow_sources` are loop bodies."""
 
     def __init__(
         self,
@@ -111,7 +111,8 @@ class Driver:
         log.info("source runs in this process", extra={"tenant": str(worker.tenant), "source": row.source_id})
 
     def _end(self, key: tuple[str, str, str]) -> None:
-        """Stop a source's loop. A release under way goes on, which is harmless beside the next process."""
+        """Stop a source's loop. A release under way continues, which does no harm if another process runs the source
+        meanwhile."""
         with self._lock:
             worker, loop = self._running.pop(key)
         loop.stop(timeout_s=0)

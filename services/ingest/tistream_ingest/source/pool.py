@@ -1,4 +1,4 @@
-"""The tenant's committed pool, found by its routes and its sorters' reports."""
+"""Reads the tenant's committed pool, which it finds by the tenant's routes and its sorters' reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tistream_ingest.jobs.work import Pool
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A task in the form that Lineage follows."""
+    """A task of a route, in the form that Lineage follows."""
 
     task_id: int
     span: KeySpan
@@ -32,7 +32,8 @@ class Routed:
 
 
 class RoutedPool:
-    """Implements source.TenantPool. `route` gives the tenant's newest route, or raises Unavailable. Not thread-safe."""
+    """Implements source.TenantPool. `route` returns the tenant's newest route, or raises Unavailable. Not
+    thread-safe."""
 
     def __init__(
         self, objects: ObjectStore, tenant: TenantKey, sorters: SorterClient, route: Callable[[], TenantRoute]
@@ -63,7 +64,7 @@ class RoutedPool:
         return self._pool
 
     def _statuses(self, route: TenantRoute) -> dict[int, TaskStatus]:
-        """What the sorters report, by task; a sorter that does not answer is left out."""
+        """The sorters' reports, by task. A sorter that does not answer is left out."""
         found: dict[int, TaskStatus] = {}
         epochs = {task.task_id: task.task_epoch for task in route.tasks}
         for url in sorted({task.sorter_url for task in route.tasks if task.sorter_url is not None}):

@@ -1,4 +1,4 @@
-"""One source of one tenant: takes steps, each of which makes at most one release.
+"""Runs one source of one tenant in steps, each of which makes at most one release.
 
 The order of reads is a rule: first the checkpoints, then the list of metadata, then the safe point, then data. The
 other way round, a flush between them would be missed, or a deletion not noticed.
@@ -43,7 +43,7 @@ class Runner(Protocol):
 
 
 class TenantPool(Protocol):
-    """The tenant's committed pool."""
+    """The interface by which a source reads the tenant's committed pool."""
 
     def reached_ts(self) -> int:
         """The ts up to which every committed row is in the pool. Raises Unavailable."""
@@ -54,7 +54,8 @@ class TenantPool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is fixed of a source. snapshot_ts: of the tenant. keep_index: whether its index entries are kept."""
+    """The constant properties of a source. snapshot_ts: of the tenant. keep_index: whether the tenant's index entries
+    are kept."""
 
     source_id: str
     tenant: TenantKey
@@ -65,7 +66,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Seen:
-    """What a source has seen, for its status. newest_flush: the newest flush_ts by store."""
+    """The facts about a source that its status shows. newest_flush: the newest flush_ts by store."""
 
     checkpoint_ts: int = 0
     checkpoint_since_ms: int = 0
@@ -77,7 +78,8 @@ class Seen:
 
 @dataclass(slots=True)
 class Source:
-    """Takes the steps of one source. Several processes may: records fence them. Not thread-safe."""
+    """Runs the steps of one source. Several processes may do so at once: the conditional puts of records fence them.
+    Not thread-safe."""
 
     identity: Identity
     bucket: Bucket
@@ -101,13 +103,13 @@ class Source:
         return self.identity.snapshot_ts if self._last is None else self._last.high
 
     def execute(self, release: Release) -> None:
-        """Write the files of a release that is decided, unless they are there. Raises as step."""
+        """Write the change files of a release whose record exists, unless the files exist. Raises as step."""
         if self._catalog is None:
             self._recover()
         self._execute(release, None)
 
     def step(self) -> bool:
-        """Release what the checkpoint has made complete. Returns whether a release was made.
+        """Release the changes up to the newest checkpoint. Returns whether a release was made.
 
         Raises:
             SourceHeld: try again later.
@@ -127,7 +129,7 @@ class Source:
     # --- recovery --------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Begin at the newest record. Its files are written again unless they are there, or in the pool."""
+        """Begin at the newest record. Its files are written again, unless they exist or their rows are in the pool."""
         newest = self._records.newest()
         if newest is not None:
             done = self.pool.reached_ts() >= newest.high or self._files_are_there(newest)
@@ -197,7 +199,7 @@ class Source:
         return found
 
     def _load(self, catalog: Catalog) -> None:
-        """Read the metadata that was not read yet."""
+        """Read the metadata objects that have not been read yet."""
         after = meta_name.list_after(catalog.names)
         for name, info in self.bucket.metas(after):
             if name not in catalog.names:
@@ -276,7 +278,7 @@ class Source:
         self._catalog.released(release.high, self._horizon(release.high), taking.compared)
 
     def _pool(self, ts: int) -> Pool:
-        """The pool, once it holds all that was released before: old values come from it."""
+        """The pool, once it has all rows of earlier releases, because old values are read from it."""
         reached = self.pool.reached_ts()
         if reached < ts:
             self.seen.waits_for = f"the changes up to {ts} are not in the pool yet: it has come to {reached}"
@@ -308,7 +310,7 @@ class Source:
         ]
 
     def _failed(self, failed: Failed) -> None:
-        """Raise what a failed job means for the source."""
+        """Raise the error that a failed job means for the source."""
         if failed.kind == "missing":
             safe_point = self.bucket.safe_point()
             if safe_point > self.released_ts:

@@ -6,13 +6,14 @@ from tistream.errors import FatalError, RetryableError
 
 
 class SourceStopped(FatalError):
-    """The source cannot go on: the text states why, and the way out. The tenant keeps what it has."""
+    """The source has stopped for good: the text states why, and what to do. The tenant keeps the rows that it has."""
 
     code = "source-stopped"
 
 
 class SourceHeld(RetryableError):
-    """The source cannot go on now. stage: as in `held_by` (design.md 5). object: the object that it waits for."""
+    """The source cannot continue now, and recovers by itself. stage: as in `held_by` (design.md 5). object: the object
+    that it waits for."""
 
     code = "source-held"
 

@@ -22,7 +22,7 @@ STOPPED_MS = 3_600_000  # a stopped source does nothing; its loop runs until the
 
 
 class SourceWorker:
-    """`step` is a loop body. `released` is called after each release."""
+    """Runs the steps of one source. `step` is a loop body. `released` is called after each release."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SourceWorker:
         self._hold: Hold | None = None
 
     def step(self) -> int:
-        """Take one step. Returns the pause until the next, in ms. Raises RetryableError if a store did not answer."""
+        """Run one step. Returns the pause until the next, in ms. Raises RetryableError if a store did not answer."""
         if self._state == "stopped":
             return STOPPED_MS
         try:

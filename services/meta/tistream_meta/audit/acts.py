@@ -1,4 +1,4 @@
-"""The present action and its actor, as the audit log will record them."""
+"""The action that is being executed and its actor, as the audit log will record them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _action: ContextVar[str | None] = ContextVar("tistream_action", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One request of an operator, or one step that the platform takes by itself."""
+    """An action that the audit log records: a request of an operator, or a step that the platform takes by itself."""
 
     action: str
     actor: acting.Actor
@@ -26,7 +26,7 @@ class Act:
 
 @contextmanager
 def doing(action: str) -> Iterator[None]:
-    """Changes inside this context are recorded under `action`, with the actor of `acting`."""
+    """Run a `with` block whose changes are recorded under `action`, with the actor of `acting`."""
     token = _action.set(action)
     try:
         yield
@@ -35,5 +35,5 @@ def doing(action: str) -> Iterator[None]:
 
 
 def current() -> Act:
-    """The present action and its actor."""
+    """The action that is being executed, with its actor."""
     return Act(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

@@ -1,6 +1,5 @@
-"""What the audit log records of a subject: its name, and the values that operators can change. Pure. No value is
-secret.
-"""
+"""The form in which the audit log records a subject: its name, and the values that operators can change. Pure. No value
+is secret."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Subject:
 
 
 def of_tenant(tenant: Tenant | None) -> Values | None:
-    """The values of a tenant; None if it does not exist."""
+    """The recorded values of a tenant; None if it does not exist."""
     if tenant is None:
         return None
     names = ("retention_ms", "kms_key_id", "index_keys", "paused", "delete_at_ms", "erasing")
@@ -38,7 +37,7 @@ def of_tenant(tenant: Tenant | None) -> Values | None:
 
 
 def of_task(task: Task) -> Values:
-    """The sorters of a task, and its children if it has an order."""
+    """The recorded values of a task: its sorters, and its children if it has an order."""
     seal = task.seal
     children = (
         None if seal is None else [[one.task_id, one.span.start.hex(), one.span.end.hex()] for one in seal.children]
@@ -47,29 +46,29 @@ def of_task(task: Task) -> Values:
 
 
 def of_node(node: Node) -> Values:
-    """The values of a node that operators set."""
+    """The recorded values of a node: those that operators set."""
     return {"draining": node.draining}
 
 
 def retired(through_ts: int) -> Values:
-    """The values of a retired store, with the ts up to which its files are deleted."""
+    """The recorded values of a retired store, with the ts up to which its files are deleted."""
     return {**RETIRED, "through_ts": str(through_ts)}
 
 
 def of_source(source: Source) -> Values:
-    """The values of a source. A URL has no credentials (tistream.storage.open)."""
+    """The recorded values of a source. A URL has no credentials (tistream.storage.open)."""
     names = ("kind", "url", "snapshot_kind", "snapshot_url")
     return {name: getattr(source, name) for name in names}
 
 
 def of_restore(wanted: NewRestore) -> Values:
-    """The values of a restore, without the place of its target."""
+    """The recorded values of a restore, without the place of its target."""
     names = [f"{one.database}.{one.table}" for one in wanted.tables]
     return {"ts": wanted.ts, "target": wanted.target.kind, "if_exists": wanted.if_exists, "tables": names}
 
 
 def of_token(token: TokenInfo) -> Values:
-    """The values of a token, without its secret and its hash."""
+    """The recorded values of a token, without its secret and its hash."""
     grants = [grant.model_dump() for grant in token.grants]
     return {
         "label": token.label,
@@ -80,43 +79,43 @@ def of_token(token: TokenInfo) -> Values:
 
 
 def tenant(key: TenantKey) -> Subject:
-    """The subject of a tenant."""
+    """The audit subject for a tenant."""
     return Subject(f"tenant {key}", key)
 
 
 def store(key: TenantKey, store_id: int) -> Subject:
-    """The subject of an upstream store of a tenant."""
+    """The audit subject for an upstream store of a tenant."""
     return Subject(f"store {store_id} of tenant {key}", key)
 
 
 def source(one: Source) -> Subject:
-    """The subject of a source of a tenant."""
+    """The audit subject for a source of a tenant."""
     return Subject(f"source {one.source_id} of tenant {one.tenant}", one.tenant)
 
 
 def restore(key: TenantKey, restore_id: str) -> Subject:
-    """The subject of a restore of a tenant."""
+    """The audit subject for a restore of a tenant."""
     return Subject(f"restore {restore_id} of tenant {key}", key)
 
 
 def task(one: Task) -> Subject:
-    """The subject of a task, which belongs to its tenant."""
+    """The audit subject for a task, which belongs to its tenant."""
     return Subject(f"task {one.task_id}", one.tenant)
 
 
 def node(name: str) -> Subject:
-    """The subject of a process, which serves every tenant."""
+    """The audit subject for a process, which serves every tenant."""
     return Subject(f"node {name}")
 
 
 def token(one: TokenInfo) -> Subject:
-    """The subject of a token, which belongs to the tenant that its grants are for."""
+    """The audit subject for a token, which belongs to the tenant that its grants are for."""
     of = home(one.grants)
     return Subject(f"token {one.token_id}", None if of is None else TenantKey(*of))
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:
-    """Both without the members that are equal in both."""
+    """Two sets of values without the members that are equal in both."""
     if was is None or became is None:
         return was, became
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]

@@ -23,13 +23,14 @@ _BACKFILLS = tables.backfills
 
 
 class BackfillBook:
-    """Each call is a transaction of its own, and raises as the repository's do."""
+    """Reads and writes the backfills in the meta database. Each call is a transaction of its own, and raises as the
+    repository's calls do."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def running(self) -> list[BackfillRow]:
-        """The backfills of all tenants that run and may: none of a paused tenant, or of one that will be deleted."""
+        """The running backfills of all tenants, except those of tenants that are paused or will be deleted."""
 
         def body(connection: Connection) -> list[BackfillRow]:
             tenants = {one.key: one for one in tenant_rows.every(connection) if one.takes_in}
@@ -41,7 +42,7 @@ class BackfillBook:
         return self._transactions.run(body)
 
     def of_tenants(self) -> dict[TenantKey, list[BackfillRow]]:
-        """The backfills of each tenant that has had any, ended ones too."""
+        """The backfills of all tenants, ended ones included, by tenant."""
 
         def body(connection: Connection) -> dict[TenantKey, list[BackfillRow]]:
             tenants = {one.key: one for one in tenant_rows.every(connection)}
@@ -72,7 +73,7 @@ class BackfillBook:
         return self._write(lambda connection: self.start_in(connection, key, source, asked))
 
     def start_in(self, connection: Connection, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
-        """`start` as part of a transaction."""
+        """Insert a backfill, as `start` does, as part of a transaction."""
         texts = source.model_dump_json(), json.dumps(asked)
         tenant_rows.one(connection, key)
         known = connection.execute(select(_BACKFILLS).where(_of(key))).all()
@@ -100,7 +101,7 @@ class BackfillBook:
         return backfill_id
 
     def start_all(self, connection: Connection, key: TenantKey, url: str) -> str:
-        """Start the backfill of all tables from the full backup at `url`, as part of a transaction."""
+        """Start a backfill of all tables from the full backup at `url`, as part of a transaction."""
         return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
 
     def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:

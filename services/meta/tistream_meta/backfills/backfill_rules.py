@@ -1,4 +1,4 @@
-"""Orders of backfills: whether they are well formed, and whether their source can be read for the tenant."""
+"""Checks orders of backfills: whether they are well formed, and whether their source can be read for the tenant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackfillRules:
-    """open_backup_store: opens the object store of a full backup by its URL."""
+    """Starts backfills after a check. open_backup_store: opens the object store of a full backup by its URL."""
 
     book: BackfillBook
     sources: StoredSources

@@ -23,7 +23,8 @@ _AUDIT = tables.audit
 
 
 class Write(Protocol):
-    """Runs `body` in a transaction that commits only if this process is still the owner. Raises Fenced, Unavailable."""
+    """A function that runs `body` in a transaction, which commits only if this process is still the owner. Raises
+    Fenced, Unavailable."""
 
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
@@ -31,9 +32,8 @@ class Write(Protocol):
 def note(
     connection: Connection, now_ms: ColumnElement[int], subject: Subject, was: Values | None, became: Values | None
 ) -> None:
-    """Record the change of a subject, if its values differ. None: the subject did not exist before, or does not exist
-    after.
-    """
+    """Record the change of a subject, if its values differ. `None` for a value means that the subject did not exist
+    before, or does not exist afterwards."""
     was, became = shown.differing(was, became)
     if was == became:
         return
@@ -70,7 +70,7 @@ def note_tasks(connection: Connection, now_ms: ColumnElement[int], was: Iterable
 
 
 class AuditLog:
-    """Part of the repository: each call is a transaction of its own, and raises as the repository's do."""
+    """Reads and trims the audit log. Each call is a transaction of its own, and raises as the repository's calls do."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms

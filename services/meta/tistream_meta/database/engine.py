@@ -117,9 +117,8 @@ def now_ms(engine: Engine) -> ColumnElement[int]:
 
 
 def _leave_who_cannot_write(context: ExceptionContext) -> None:
-    """After a fail-over, existing connections may still lead to the former primary, which answers every ping. They are
-    closed, and the name is resolved again.
-    """
+    """Close connections to a server that no longer accepts writes. After a fail-over, existing connections may still
+    lead to the former primary, which answers every ping. Once they are closed, the name is resolved again."""
     if cannot_write(code_of(context.original_exception)):
         context.is_disconnect = True
 

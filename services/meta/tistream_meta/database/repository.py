@@ -71,7 +71,7 @@ class Repository:
         return cls(open_engine(url, limits), node_id)
 
     def book(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
-        """A further part of the repository: given its transactions, its writes as the owner, and the database's
+        """Create a further part of the repository from its transactions, its writes as the owner, and the database's
         clock."""
         return make(self._transactions, self._write, self._now_ms)
 
@@ -204,7 +204,7 @@ class Repository:
     def _change_tenant(
         self, key: TenantKey, change: Callable[[Connection], tuple[Tenant, bool]]
     ) -> tuple[Tenant, Change | None]:
-        """`change` returns the changed tenant, and whether it differs from before."""
+        """Change one tenant's row. `change` returns the changed tenant, and whether it differs from before."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             known = tenant_rows.find(connection, key)
@@ -229,7 +229,7 @@ class Repository:
         return self._transactions.run(body)
 
     def set_problem(self, key: TenantKey, problem: str) -> Change | None:
-        """Store why a tenant cannot start yet. None if that problem is stored already."""
+        """Store the reason why a tenant cannot start yet. Returns None if that reason is stored already."""
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.set_problem(connection, key, problem)
@@ -238,7 +238,8 @@ class Repository:
         return self._write(body)
 
     def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> Change | None:
-        """Store a tenant's snapshot_ts and create its tasks, in one transaction. None if it has started already."""
+        """Store a tenant's snapshot_ts and create its tasks, in one transaction. Returns None if the tenant has started
+        already."""
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.start(connection, key, snapshot_ts)
@@ -260,7 +261,7 @@ class Repository:
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
     def order(self, orders: Sequence[Order], *, asked: bool = False) -> Change:
-        """Store orders to seal tasks, or delete them, in one transaction. `asked`: on request of an operator."""
+        """Store or delete orders to seal tasks, in one transaction. `asked`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [task_id for one in orders for task_id in one.task_ids]
@@ -285,9 +286,8 @@ class Repository:
         return self._write(body)
 
     def take(self, commands: Sequence[Command], *, asked: bool = False) -> Change:
-        """Execute steps in one transaction: name next sorters, abandon moves, hand tasks over under new epochs.
-        `asked`: on request of an operator.
-        """
+        """Execute steps of tasks in one transaction: name next sorters, abandon moves, hand tasks over under new
+        epochs. `asked`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [command.task_id for command in commands]
@@ -309,7 +309,7 @@ class Repository:
         return self._write(body)
 
     def give(self, stores: Sequence[Store]) -> Change:
-        """Store the dispatchers of stores, in one transaction: known stores move, the others are new."""
+        """Store which dispatchers read stores, in one transaction. Known stores move; the others are new."""
 
         def body(connection: Connection) -> Change:
             store_rows.give(connection, stores, self._now_ms)
@@ -322,7 +322,7 @@ class Repository:
         return Change(counter_rows.next_version(connection), tasks=task_rows.some(connection, task_ids))
 
     def drain(self, node_id: str, draining: bool) -> Change:
-        """Store that a node is being drained, or is not any more. Raises UnknownName."""
+        """Store whether a node is being drained. Raises UnknownName."""
         nodes = tables.nodes
 
         def body(connection: Connection) -> Change:

@@ -1,4 +1,4 @@
-"""Which failed transactions are retried, and after which pause. Pure.
+"""Decides which failed transactions are retried, and after which pause. Pure.
 
 A transaction is retried only if the database has surely rolled it back: the error says so, or the connection was lost
 before COMMIT was sent (a server commits nothing without it). If the answer to COMMIT was lost, the outcome is unknown:

@@ -22,7 +22,8 @@ _SOURCES = tables.sources
 
 
 class StoredSources:
-    """Each call is a transaction of its own, and raises as the repository's do."""
+    """Reads and writes the sources in the meta database. Each call is a transaction of its own, and raises as the
+    repository's calls do."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms

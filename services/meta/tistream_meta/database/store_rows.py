@@ -14,14 +14,15 @@ from tistream_meta.decide.model import Store
 
 
 def every(connection: Connection) -> tuple[Store, ...]:
-    """All stores, by cluster, tenant and id."""
+    """All stores of all tenants, ordered by cluster, tenant and id."""
     stores = tables.stores
     rows = connection.execute(select(stores).order_by(stores.c.cluster_id, stores.c.tenant_id, stores.c.store_id))
     return tuple(map(_store, rows))
 
 
 def retire(connection: Connection, tenant: TenantKey, store_id: int, through_ts: int) -> Store | None:
-    """Mark a store as retired, with its files up to `through_ts`. None if it was retired before. Raises UnknownName."""
+    """Mark a store as retired, with its files up to `through_ts`. Returns None if it was retired before. Raises
+    UnknownName."""
     stores, values = tables.stores, {"dispatcher_node": None, "retired_ts": through_ts}
     known = connection.execute(select(stores).where(_is_key(tenant, store_id))).one_or_none()
     if known is None:

@@ -27,7 +27,7 @@ def all_tasks(connection: Connection) -> tuple[Task, ...]:
 
 
 def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
-    """These tasks, without those that do not exist."""
+    """The tasks with these ids, without those that do not exist."""
     found: list[Task] = []
     for at in range(0, len(task_ids), _AT_ONCE):
         query = select(_TASKS).where(_TASKS.c.task_id.in_(task_ids[at : at + _AT_ONCE]))
@@ -65,7 +65,7 @@ def add(
 
 
 def order(connection: Connection, one: Order) -> None:
-    """Store the order to seal tasks, or delete it."""
+    """Store or delete the order to seal tasks."""
     connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
 
 
@@ -82,7 +82,7 @@ def carry_on(connection: Connection, one: CarryOn) -> None:
 
 
 def take(connection: Connection, commands: Iterable[Command]) -> None:
-    """Execute steps of tasks on their way to other sorters."""
+    """Execute steps of tasks that move to other sorters."""
     held: list[dict[str, Any]] = []
     named: list[dict[str, Any]] = []
     for command in commands:
@@ -104,14 +104,14 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
 
 
 def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
-    """Raise epochs above those that manifests were found to have."""
+    """Raise the epochs of tasks above those that were found in their manifests."""
     lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
     rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
     connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)
 
 
 def fence(connection: Connection, sorter: str) -> None:
-    """Raise the epochs of a sorter's tasks, which fences off an earlier start of the sorter."""
+    """Raise the epochs of a sorter's tasks, which fences an earlier start of the sorter."""
     connection.execute(update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1))
 
 

@@ -42,13 +42,15 @@ _OF_TENANT = (
 
 
 class Write(Protocol):
-    """Runs `body` in a transaction that commits only if this process is still the owner. Raises Fenced, Unavailable."""
+    """A function that runs `body` in a transaction, which commits only if this process is still the owner. Raises
+    Fenced, Unavailable."""
 
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
 
 class TenantEnds:
-    """Part of the repository: each call is a transaction of its own, and raises as the repository's writes do."""
+    """Pauses, deletes and erases tenants and stores in the meta database. Each call is a transaction of its own, and
+    raises as the repository's writes do."""
 
     def __init__(self, write: Write, now_ms: ColumnElement[int]) -> None:
         self._write, self._now_ms = write, now_ms
@@ -58,9 +60,8 @@ class TenantEnds:
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
-        """Set the time from which a tenant is erased; an earlier one is replaced. Raises UnknownName,
-        InvalidRequest.
-        """
+        """Set the time from which a tenant is erased; it replaces an earlier one. Raises UnknownName,
+        InvalidRequest."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
@@ -69,13 +70,12 @@ class TenantEnds:
         return self._write(body)
 
     def keep(self, key: TenantKey) -> tuple[Tenant, Change | None]:
-        """Withdraw the deletion of a tenant. Raises UnknownName, and InvalidRequest if it is being erased."""
+        """Cancel the deletion of a tenant. Raises UnknownName, and InvalidRequest if it is being erased."""
         return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
 
     def begin_erasing(self, key: TenantKey) -> Change | None:
-        """Delete the rows of a tenant's tasks and stores, if its time has come. None if it has not, or if they were
-        deleted before.
-        """
+        """Delete the rows of a tenant's tasks and stores, if its deletion is due. Returns None if it is not, or if they
+        were deleted before."""
 
         def body(connection: Connection) -> Change | None:
             tenants = tables.tenants

@@ -126,13 +126,13 @@ def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
 
 
 def every(connection: Connection) -> tuple[Tenant, ...]:
-    """All tenants, by cluster and name."""
+    """All tenants, ordered by cluster and name."""
     tenants = tables.tenants
     return tuple(map(_tenant, connection.execute(_ALL.order_by(tenants.c.cluster_id, tenants.c.tenant_id))))
 
 
 def one(connection: Connection, key: TenantKey) -> Tenant:
-    """A tenant. Raises UnknownName."""
+    """The row of a tenant. Raises UnknownName."""
     found = find(connection, key)
     if found is None:
         raise UnknownName(f"no tenant {key}")
@@ -140,13 +140,13 @@ def one(connection: Connection, key: TenantKey) -> Tenant:
 
 
 def find(connection: Connection, key: TenantKey) -> Tenant | None:
-    """A tenant; None if it does not exist."""
+    """The row of a tenant; None if it does not exist."""
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()
     return None if found is None else _tenant(found)
 
 
 def is_key(key: TenantKey) -> ColumnElement[bool]:
-    """The condition for a tenant's row."""
+    """The SQL condition that selects a tenant's row."""
     tenants = tables.tenants
     return and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
 

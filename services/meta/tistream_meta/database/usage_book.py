@@ -48,9 +48,8 @@ Counts = Mapping[str, int]
 
 
 class UsageBook:
-    """Thread-safe: each call is a transaction of its own. Every method raises Unavailable if the database does not
-    answer.
-    """
+    """Reads and writes the usage of tenants. Thread-safe: each call is a transaction of its own. Every method raises
+    Unavailable if the database does not answer."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -125,9 +124,8 @@ def _row(cluster_id: str, tenant_id: str, hour_ms: int, node_id: str, instance: 
 
 
 def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Raise counters to the reported values. The first statement is a write, because SQLite does not wait for another
-    connection's lock once a transaction has read.
-    """
+    """Raise counters to the reported values, where these are higher. The first statement is a write, because SQLite
+    does not wait for another connection's lock once a transaction has read."""
     if not rows:
         return
     table = tables.tenant_usage

@@ -1,4 +1,4 @@
-"""Even load on nodes: which node has the lowest load, and which items move to it. Pure.
+"""Balances load over nodes: finds the node with the lowest load, and the items that move to it. Pure.
 
 `policies` uses it for tasks on sorters, `store_policy` for stores on dispatchers. Each decides which of its items may
 move, in which order, and how many at a time.
@@ -17,7 +17,7 @@ UNEVEN = 1.2  # times the mean load: a node above it has too much; one below 1/U
 
 
 class NodeLoads:
-    """The load that each live node will have: an item that moves counts at its destination."""
+    """The expected load of each live node: an item that moves counts at its destination."""
 
     def __init__(self, of: Mapping[str, float]) -> None:
         self.of = {node: of[node] for node in sorted(of)}
@@ -25,11 +25,11 @@ class NodeLoads:
         heapq.heapify(self._heap)
 
     def among(self, nodes: Iterable[str]) -> NodeLoads:
-        """The same loads for the nodes that are alive now; a new one starts at 0."""
+        """The same loads for the nodes that are alive now. A new node starts at 0."""
         return NodeLoads({node: self.of.get(node, 0.0) for node in nodes})
 
     def least(self) -> str:
-        """The node with the lowest load; of equals the first by name. There must be a node."""
+        """The node with the lowest load; ties go to the first by name. There must be a node."""
         while True:
             amount, node = self._heap[0]
             if amount == self.of[node]:
@@ -41,12 +41,12 @@ class NodeLoads:
         return sum(self.of.values()) / len(self.of)
 
     def give(self, node: str, amount: float) -> None:
-        """Count `amount` at a node."""
+        """Add `amount` to the load of a node."""
         self.of[node] += amount
         heapq.heappush(self._heap, (self.of[node], node))
 
     def move(self, source: str | None, target: str, amount: float) -> None:
-        """Count `amount` at `target` in place of `source`, which may be a node that is not alive, or none."""
+        """Move `amount` of load from `source` to `target`. `source` may be None, or a node that is not alive."""
         if source is not None and source in self.of:
             self.give(source, -amount)
         self.give(target, amount)
@@ -54,7 +54,7 @@ class NodeLoads:
 
 @dataclass(frozen=True, slots=True)
 class Weighed(Generic[Item]):
-    """An item with its load, and the node that has it."""
+    """An item that can be moved, with its load and the node that has it."""
 
     item: Item
     node: str

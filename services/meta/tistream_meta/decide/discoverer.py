@@ -1,4 +1,4 @@
-"""Which dispatcher looks for a tenant's new stores. Pure.
+"""Chooses the dispatcher that looks for a tenant's new stores. Pure.
 
 Rendezvous hashing: each tenant ranks the dispatchers by a hash of both names, and the first live one is its discoverer.
 So every meta server computes the same result without a row in the database, and a dispatcher that comes or goes changes
@@ -18,9 +18,8 @@ _MASK = (1 << 64) - 1
 
 
 class Discoverers:
-    """The dispatchers that take part, given their states: those that stay; else those being drained; else the lost
-    ones, because one of them may have lost only its connection to the meta server.
-    """
+    """The dispatchers that take part in discovery: those that stay; without any, those being drained; else the lost
+    ones, because one of them may have lost only its connection to the meta server."""
 
     def __init__(self, dispatchers: Mapping[str, NodeState]) -> None:
         there = {node: state for node, state in dispatchers.items() if state is not NodeState.LOST}
@@ -43,7 +42,7 @@ def _hash(name: str) -> int:
 
 
 def _mixed(number: int) -> int:
-    """splitmix64's last step: every bit of the answer depends on every bit of the number."""
+    """The last step of splitmix64: every bit of the result depends on every bit of the number."""
     number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     number = ((number ^ number >> 27) * 0x94D049BB133111EB) & _MASK
     return number ^ number >> 31

@@ -1,4 +1,4 @@
-"""Which start of a process a node's name belongs to. Pure.
+"""Decides which start of a process (its incarnation) owns a node's name. Pure.
 
 A process draws its `instance` at random and requests one number, `start_epoch`, before it registers. It keeps both for
 its life. The numbers come from one counter that only grows. So of the starts of a name the one that requested its
@@ -32,7 +32,8 @@ class Start:
 
 
 class Standing(Enum):
-    """Whether a start may use the name under which it registers or sends heartbeats."""
+    """Whether a process start may use its node's name: it is the registered one, it may register, or a newer one has
+    replaced it."""
 
     REGISTERED = "registered"
     UNKNOWN = "unknown"  # not registered; may register
@@ -40,7 +41,7 @@ class Standing(Enum):
 
 
 def standing(registered: Node | None, start: Start) -> Standing:
-    """The standing of a start, given the node that is registered under its name."""
+    """The Standing of a process start, given the node that is registered under its name."""
     if registered is None:
         return Standing.UNKNOWN
     if registered.instance == start.instance:

@@ -36,7 +36,7 @@ class NodeState(Enum):
 
 
 def is_lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
-    """Whether what the node has must go to another: it is lost or not known, or there is no node."""
+    """Whether the work of a node must go to another node: the node is lost or not known, or no node has the work."""
     return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST
 
 

@@ -53,13 +53,13 @@ class Tenant:
 
     @property
     def takes_in(self) -> bool:
-        """Whether the files of its stores are read."""
+        """Whether the files of the tenant's stores are read."""
         return not (self.paused or self.erasing or self.delete_at_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A task that will exist: it continues a sealed task in this span."""
+    """A task that will exist: it continues a sealed task for the keys in this span."""
 
     task_id: int
     span: KeySpan
@@ -157,9 +157,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes of a transaction: the new rows, the tasks that are `gone`, and the new version of the routes. An
-    `erasing` tenant has no stores any more.
-    """
+    """The result of a transaction: the new rows, the tasks that are `gone`, and the new version of the routes. An
+    `erasing` tenant has no stores any more."""
 
     version: int
     tenants: tuple[Tenant, ...] = ()

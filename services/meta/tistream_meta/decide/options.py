@@ -11,7 +11,7 @@ from tistream_meta.decide.scheduling_rules import SchedulingRules
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Values from the settings; see settings.py."""
+    """The settings that the meta server's logic uses; see settings.py."""
 
     own_url: str
     ranges_per_tenant: int

@@ -35,12 +35,12 @@ def cut(physical_ids: Sequence[int], count: int) -> tuple[KeySpan, ...]:
 
 
 def table_key(table_id: int) -> bytes:
-    """The prefix of every key of a table (or partition)."""
+    """The prefix of every key of a table or partition."""
     return b"t" + _comparable(table_id)
 
 
 def row_key(table_id: int, handle: int) -> bytes:
-    """The key of the row with that integer handle."""
+    """The key of the row with this integer handle."""
     return table_key(table_id) + b"_r" + _comparable(handle)
 
 
@@ -92,5 +92,6 @@ def _table_bounds(top: int, count: int) -> list[bytes]:
 
 
 def _handle(index: int) -> int:
-    """A low handle, because small tables have their rows there; it varies with `index`."""
+    """An integer handle at which a table is cut. It is low, because small tables have their rows there, and it varies
+    with `index`."""
     return 2 + (index * 7) % 61

@@ -1,4 +1,4 @@
-"""Which restore a process may run, and which reports count. Pure.
+"""Decides which restore a process may run, and which reports are accepted. Pure.
 
 A restore is queued, then running, then done, failed or cancelled. A claim has an epoch and a lease. A restore whose
 lease has expired may be claimed again under the next epoch, and reports of the earlier claim are refused.
@@ -37,12 +37,12 @@ class Restore:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it waits or runs."""
+        """Whether the restore is queued or running."""
         return self.state in UNFINISHED
 
 
 def check_room(of_tenant: Iterable[Restore], key: TenantKey) -> None:
-    """Raises LimitReached if the tenant has UNFINISHED_MAX unfinished restores."""
+    """Check that the tenant may queue another restore. Raises LimitReached if it has UNFINISHED_MAX unfinished ones."""
     unfinished = [one.restore_id for one in of_tenant if one.unfinished]
     if len(unfinished) >= UNFINISHED_MAX:
         raise LimitReached(
@@ -52,7 +52,7 @@ def check_room(of_tenant: Iterable[Restore], key: TenantKey) -> None:
 
 
 def surplus(of_tenant: Iterable[Restore]) -> list[Restore]:
-    """The ended restores above KEPT_MAX, oldest first."""
+    """The ended restores above the limit KEPT_MAX, oldest first; they may be deleted."""
     ended = sorted((one for one in of_tenant if not one.unfinished), key=lambda one: (one.created_ms, one.restore_id))
     return ended[: max(0, len(ended) - KEPT_MAX)]
 
@@ -66,7 +66,8 @@ def next_claim(restores: Iterable[Restore], now_ms: int) -> Restore | None:
 
 
 def check_report(one: Restore, epoch: int) -> None:
-    """Raises ClaimEnded if a report of the claim `epoch` does not count."""
+    """Check a report of the claim `epoch`. Raises ClaimEnded if another process has claimed the restore since, or it
+    has ended."""
     if one.epoch != epoch:
         raise ClaimEnded(f"restore {one.restore_id} was claimed under epoch {one.epoch}: the claim {epoch} has ended")
     if not one.unfinished:

@@ -1,4 +1,4 @@
-"""Whether a log backup may become the source of a tenant. Pure."""
+"""Decides whether a log backup may become the source of a tenant. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ EVERY_TABLE = "*.*"
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What is known when a source is added.
-
-    backup: of its prefix. snapshot_ts: of the tenant; None while it has none. released_ts: where the releases of the
-    tenant's earlier sources ended; None without any. safe_point_ts: below it the log may be truncated. earlier: the
-    tenant's sources, removed ones too. stores: the ids of stores that push to the tenant. full: the full backup with
-    the rows from before the log, if one is named.
-    """
+    """The facts by which a new source is judged. backup: the content of its prefix. snapshot_ts: of the tenant; None
+    while it has none. released_ts: where the releases of the tenant's earlier sources ended; None without any.
+    safe_point_ts: below it the log may be truncated. earlier: the tenant's sources, removed ones too. stores: the ids
+    of stores that push to the tenant. full: the full backup with the rows from before the log, if one is named."""
 
     backup: LogBackup
     snapshot_ts: int | None
@@ -34,7 +31,7 @@ class SourceFacts:
 
 
 def refusal(facts: SourceFacts) -> str | None:
-    """Why the source is refused, with the way out; None if it may be added."""
+    """The reason why the source is refused, and what to do; None if it may be added."""
     upstream = str(facts.backup.cluster_id)
     others = sorted({one.upstream_id for one in facts.earlier} - {upstream})
     if others:
@@ -55,7 +52,8 @@ def refusal(facts: SourceFacts) -> str | None:
 
 
 def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
-    """Why the log does not go on where the tenant begins, or where its earlier source ended."""
+    """The reason why the log does not continue at the ts where the tenant begins, or where its earlier source ended;
+    None if it does."""
     begin = snapshot_ts if facts.released_ts is None else facts.released_ts
     what = "the tenant's snapshot_ts" if facts.released_ts is None else "the released ts of its earlier source"
     if facts.backup.start_ts > begin:
@@ -72,8 +70,8 @@ def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
 
 
 def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids: Collection[str]) -> str | None:
-    """Why a tenant's rows cannot come from a full backup; None if they can. upstream_ids: of the clusters that its log
-    backups are of."""
+    """The reason why a tenant's rows cannot come from a full backup; None if they can. upstream_ids: the ids of the
+    clusters that its log backups are of."""
     if others := sorted(set(upstream_ids) - {str(full.cluster_id)}):
         return (
             f"the full backup is of the cluster {full.cluster_id}, and the log backup of {others[0]}: name a full "
@@ -88,11 +86,9 @@ def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids:
 
 
 def rows_wait(source: Source, backfills: Sequence[BackfillRow]) -> str | None:
-    """Why a source may release nothing yet; None if it may.
-
-    An update's old value may be a row from before the log, so the backfill that began with the source must have ended:
-    finished, or cancelled by an operator who does without these values. `backfills`: of the tenant.
-    """
+    """The reason why a source may release nothing yet; None if it may. An update's old value may be a row from before
+    the log, so the backfill that began with the source must have ended: finished, or cancelled by an operator who does
+    without these values. `backfills`: those of the tenant."""
     if source.snapshot_url is None:
         return None
     mine = [one for one in backfills if one.source.url == source.snapshot_url and EVERY_TABLE in one.tables]

@@ -89,7 +89,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CarryOn:
-    """The sealed `parents` are replaced by their `children` in the route table."""
+    """The replacement of the sealed `parents` by their `children` in the route table."""
 
     tenant: TenantKey
     parents: tuple[int, ...]
@@ -98,9 +98,8 @@ class CarryOn:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A split (one span, cut at `key`) or a merge (two neighbours) to order. The children's ids come from
-    the database.
-    """
+    """A split (one span, cut at `key`) or a merge (two neighbours) that is to be ordered. The children's ids come from
+    the database."""
 
     task_ids: tuple[int, ...]
     spans: tuple[KeySpan, ...]
@@ -109,7 +108,8 @@ class Wish:
 
 
 def carried_on(tasks: Iterable[Task], told: Mapping[int, SorterReport]) -> list[CarryOn]:
-    """The sets of sealed parents that cover the same keys as their children, with the children."""
+    """Find the sealed tasks that can be replaced by their children now: sets of parents that together cover the same
+    keys as their children. Returns each set with its children."""
     ended: dict[tuple[TenantKey, tuple[Child, ...]], list[Task]] = defaultdict(list)
     for task in tasks:
         children = told.get(task.task_id, NO_REPORT).sealed
@@ -246,7 +246,7 @@ def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why
 
 
 def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
-    """The span cut at a key; None if the key does not lie strictly inside."""
+    """The two parts of a span that is cut at a key; None if the key does not lie strictly inside."""
     if key <= span.start or key not in span:
         return None
     return KeySpan(span.start, key), KeySpan(key, span.end)
@@ -258,9 +258,8 @@ def _ready(task: Task, told: SorterReport, rules: Rules) -> bool:
 
 
 def own_stop(stop_at: int, child: Child) -> int:
-    """The stop_at made unique to an order: its logical bits are those of the child's task id. A withdrawn stop must not
-    come again, because one of two holders may not have received the withdrawal yet (adr/0008).
-    """
+    """Make a stop_at unique to one order: its logical bits are those of the child's task id. The stop_at of a withdrawn
+    order must not be used again, because one of two holders may not have received the withdrawal yet (adr/0008)."""
     return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
 
 

@@ -1,4 +1,4 @@
-"""Which dispatcher reads which store. Pure.
+"""Assigns stores to dispatchers. Pure.
 
 basic    every store has exactly one dispatcher: a new store, or one whose dispatcher is lost, gets the dispatcher with
          the lowest load, at once
@@ -41,7 +41,8 @@ class StoreAssignment:
 
 
 def summed_up(given: Sequence[StoreAssignment]) -> list[dict[str, object]]:
-    """Log fields: for each reason the number of stores, three of them by name, and their dispatchers."""
+    """A summary of assignments for the log: for each reason the number of stores, three of them by name, and their
+    dispatchers."""
     out: list[dict[str, object]] = []
     for why in sorted({one.why for one in given}):
         of_why = [one.store for one in given if one.why == why]
@@ -87,7 +88,7 @@ def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[Weighed[Store
 
 
 def _expected_loads(nodes: Iterable[str], stores: Iterable[Store], loads: Loads) -> NodeLoads:
-    """The load of each live dispatcher."""
+    """The load that each live dispatcher will have."""
     of = dict.fromkeys(sorted(nodes), 0.0)
     for store in stores:
         if store.dispatcher_node in of:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 
 class Phase(Enum):
-    """The phase of a task."""
+    """The phase of a task; docs/scheduling.md has the diagram."""
 
     ABSENT = "absent"  # no sorter
     PREPARING = "preparing"  # another sorter prepares; the present one, if any, continues
@@ -95,7 +95,7 @@ class Placement:
         return Phase.RUNNING if self.held else Phase.COMMITTING
 
     def after(self, step: Step, node: str | None = None) -> Placement:
-        """The task after a step; `node` is the sorter that the step names. Raises WrongStep."""
+        """The task's placement after a step; `node` is the sorter that the step names. Raises WrongStep."""
         if step not in TRANSITIONS[self.phase]:
             raise WrongStep(f"task {self.task_id} is {self.phase.value}: no {step.value}")
         match step:

@@ -1,4 +1,4 @@
-"""What should become of the tasks: separate policies, each with intents, and the steps that follow from them. Pure.
+"""Assigns tasks to sorters: separate policies choose moves, and steps follow from the moves. Pure.
 
 basic    every task has exactly one sorter
 drain    a node that is to go has none
@@ -67,7 +67,7 @@ def schedule(
 
 
 def alive(nodes: Mapping[str, NodeState]) -> list[str]:
-    """Nodes that may be given tasks."""
+    """The nodes to which tasks may be assigned."""
     return [node for node, state in nodes.items() if state is NodeState.ALIVE]
 
 

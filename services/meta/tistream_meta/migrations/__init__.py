@@ -44,7 +44,7 @@ def files(dialect: str) -> dict[int, str]:
 
 
 class NewerDatabase(Exception):
-    """The database was made by a newer program."""
+    """The database's schema was made by a newer version of the program."""
 
 
 def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) -> int:
@@ -75,7 +75,7 @@ def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) ->
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
-    """A connection. On MySQL no other process has one from here at the same time."""
+    """A `with` block with a connection. On MySQL only one process at a time is in such a block."""
     with engine.connect() as connection:
         if engine.dialect.name == "mysql":
             connection.detach()  # it is closed at the end in any case, and the lock ends with it

@@ -12,19 +12,19 @@ from tistream_meta.decide.model import Change, Node, Plan, Store, Task, Tenant
 
 @dataclass(slots=True)
 class Touched:
-    """Tasks (also removed ones) and tenants that may have changed."""
+    """The tasks (removed ones included) and tenants that a change may affect."""
 
     tasks: set[int] = field(default_factory=set)
     tenants: set[TenantKey] = field(default_factory=set)
 
     def add(self, other: Touched) -> None:
-        """Add what another one names."""
+        """Add the tasks and tenants of another Touched."""
         self.tasks |= other.tasks
         self.tenants |= other.tenants
 
 
 class OwnerCopy:
-    """Everything that routes are made from, as of `version`."""
+    """The owner's copy of everything that routes are made from, as of `version`."""
 
     def __init__(self, plan: Plan) -> None:
         self.version = plan.version
@@ -42,7 +42,7 @@ class OwnerCopy:
             self._put_store(store)
 
     def everything(self) -> Touched:
-        """All tasks and tenants."""
+        """All tasks and tenants, as Touched."""
         return Touched(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> Touched:
@@ -90,7 +90,7 @@ class OwnerCopy:
         return {task_id for node_id in node_ids for task_id in self._of_node[node_id]}
 
     def of_role(self, role: str) -> Sequence[str]:
-        """Names of the nodes of a role."""
+        """The names of the nodes with a role."""
         return [node.node_id for node in self.nodes.values() if node.role == role]
 
     def by_node(self) -> list[tuple[Node, int, int]]:

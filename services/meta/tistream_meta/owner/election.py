@@ -1,4 +1,5 @@
-"""Whether this process is the owner, and else which process is. Holds the lease; makes no other decision."""
+"""Elects the owner among the meta servers: this process holds the lease, or knows which process does. Holds the lease;
+makes no other decision."""
 
 from __future__ import annotations
 
@@ -20,9 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """One process's part in the election. `begin(owner_rev)` is called with the lock held, before this process answers
-    as the owner: after its election, and when it is the owner again after a time without renewals.
-    """
+    """This process's part in the election. `begin(owner_rev)` is called with the lock held, before this process answers
+    as the owner: after its election, and when it is the owner again after a time without renewals."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Ownership:
 
     @property
     def other(self) -> MetaClient | None:
-        """A client of the owner, if that is another process and known."""
+        """A client of the owner, if another process is the owner and is known; else None."""
         return None if self._other is None else self._other[1]
 
     def saw(self, mark: Mark, newest: Mark) -> None:
@@ -76,7 +76,8 @@ class Ownership:
         self._restored |= mark.owner_rev > newest.owner_rev or mark.version > known
 
     def followed(self, table: RouteTable) -> RouteTable:
-        """Record that this process has followed another owner's routes: its own come after them. Returns them."""
+        """Record that this process has followed another owner's routes, so that its own routes get higher versions.
+        Returns those routes."""
         with self._lock:
             self._seen = self._seen.joined(Mark(table.owner_rev, table.version))
         return table
@@ -155,7 +156,7 @@ class Ownership:
         return True
 
     def _note_other(self, found: Owner) -> None:
-        """Another process has the lease: requests are forwarded to it."""
+        """Record that another process has the lease, so that requests are forwarded to it."""
         known = self._other
         if known is None or known[0].owner_rev != found.owner_rev or known[0].url != found.url:
             log.info("another is the owner", extra={"node": found.node_id, "owner_rev": found.owner_rev})

@@ -19,7 +19,7 @@ BEATS_A_SECOND = 400  # heartbeats that one process handles without being busy w
 
 @dataclass(slots=True)
 class HeardNodes:
-    """Not thread-safe. Times are monotonic milliseconds."""
+    """The last heartbeat of each node, and its state. Not thread-safe. Times are monotonic milliseconds."""
 
     timings: Timings
     states: Mapping[str, NodeState] = field(default_factory=dict)
@@ -50,16 +50,15 @@ class HeardNodes:
             self._deaf_since_ms = since_ms
 
     def hears_again(self, now_ms: int) -> None:
-        """Heartbeats are accepted again. Shift every node's last heartbeat by the length of the outage, so that an
-        outage of the database does not make nodes look dead.
-        """
+        """Record that heartbeats are accepted again. Every node's last heartbeat is shifted by the length of the
+        outage, so that an outage of the database does not make nodes look dead."""
         if self._deaf_since_ms is not None:
             lost_ms = now_ms - self._deaf_since_ms
             self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}
             self._deaf_since_ms = None
 
     def lately(self) -> set[str]:
-        """Nodes with a heartbeat since the last call."""
+        """The nodes that have sent a heartbeat since the last call."""
         found, self._lately = self._lately, set()
         return found
 
@@ -81,7 +80,7 @@ class HeardNodes:
 
     @property
     def unrouted(self) -> bool:
-        """Whether the set of lost nodes differs from the set that the last route table was made with."""
+        """Whether other nodes are lost now than when the last route table was made."""
         return self._lost() != self._routed_lost
 
     def routed(self) -> None:

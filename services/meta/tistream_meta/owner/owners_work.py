@@ -80,7 +80,7 @@ class OwnersWork:
         return self._book is not None
 
     def begin(self, owner_rev: int) -> None:
-        """This process is the owner now, or is it again. The lock is held."""
+        """Start as the owner, after an election or after a time without renewals. The lock is held."""
         if owner_rev != self.announcements.owner_rev:
             self.announcements = AnnouncementBoard(owner_rev, self._options.announcements_max, self._stopping)
             self._reports.forget()
@@ -91,9 +91,8 @@ class OwnersWork:
     # -- loops ---------------------------------------------------------------------------------------------------
 
     def look_after_nodes(self) -> None:
-        """Loop body: update the states of the nodes, run one step of the schedulers of tasks and stores, and publish
-        the routes.
-        """
+        """Loop body: update the states of nodes, run one step of the schedulers of tasks and stores, and publish the
+        routes."""
         since_ms = self._ownership.since_ms  # read once, because another loop may lose the ownership meanwhile
         if since_ms is None:
             return
@@ -144,7 +143,7 @@ class OwnersWork:
             return self._book.retired() if self._book is not None and self._ownership.held else []
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Write, and publish the change in the routes. Raises Unavailable."""
+        """Execute a write as the owner, and publish the change in the routes. Raises Unavailable."""
         with self._writing():
             self._take(change())
 
@@ -211,9 +210,8 @@ class OwnersWork:
             return self._ownership.rev, self._known().version, self.heard.next_ms()
 
     def drain(self, node_id: str, draining: bool) -> None:
-        """Drain a node, or (`draining` false) take that back. Raises UnknownName, and InvalidRequest if the node's role
-        has nothing to move.
-        """
+        """Drain a node, or stop draining it (`draining` false). Raises UnknownName, and InvalidRequest if the node's
+        role has nothing to move."""
         with self._writing() as book:
             node = book.nodes.get(node_id)
             if node is not None and node.role not in ("sorter", "dispatcher"):
@@ -256,7 +254,7 @@ class OwnersWork:
             return self._scheduler.placements(self._known(), self._clock.monotonic_ms())
 
     def announce(self, announcement: Announcement) -> None:
-        """Keep an announcement for the dispatchers."""
+        """Keep an announced file for the dispatchers."""
         self.announcements.add(announcement)
         self._metrics.announced.inc()
 
@@ -264,23 +262,23 @@ class OwnersWork:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """The lock, as the owner: a database that hangs may have kept the lock for longer than the lease lasts."""
+        """Hold the lock for a `with` block, and check that this process is still the owner. The check is needed because
+        a database that hangs may have kept the lock for longer than the lease lasts."""
         with self._lock:
             self._require_owner()
             yield
 
     @contextmanager
     def _writing(self) -> Iterator[OwnerCopy]:
-        """A write; the routes are published afterwards."""
+        """Run a `with` block that writes to the database, and publish the routes afterwards."""
         with self._locked(), self._rereading() as book:
             yield book
             self.look_after_nodes()
 
     @contextmanager
     def _rereading(self) -> Iterator[OwnerCopy]:
-        """The book, for a write. A failed write may have been committed all the same, so the book is read again after
-        Unavailable.
-        """
+        """Run a `with` block that writes by the book. A failed write may have been committed all the same, so after
+        Unavailable the book is read again from the database."""
         with self._ownership.writing(), self._lock:
             began_ms = self._clock.monotonic_ms()
             try:

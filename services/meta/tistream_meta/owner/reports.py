@@ -19,10 +19,9 @@ MEASURING_MS = 30_000  # how long a sorter must have held a task before its load
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One task of a report. It is held under `task_epoch`, or `prepared` (ready to be taken over), or `sealed` with
-    these children, or could not be claimed under `task_epoch` because of epoch `fenced_by`. `load`: bytes per second.
-    The other fields are as in wire.meta.TaskReport.
-    """
+    """One task in a sorter's report. It is held under `task_epoch`, or `prepared` (ready to be taken over), or `sealed`
+    with these children, or could not be claimed under `task_epoch` because of epoch `fenced_by`. `load`: bytes per
+    second. The other fields are as in wire.meta.TaskReport."""
 
     task_id: int
     task_epoch: int
@@ -48,7 +47,7 @@ class _Heard:
 
 @dataclass(slots=True)
 class Reports:
-    """The newest report of every node."""
+    """The newest task report of every node."""
 
     _of: dict[str, _Heard] = field(default_factory=dict)
     _measured: dict[int, float] = field(default_factory=dict)  # task -> load reported by a holder after MEASURING_MS
@@ -88,7 +87,7 @@ class Reports:
         self._measured.clear()
 
     def keep(self, task_ids: Container[int]) -> None:
-        """Drop the measured loads of all other tasks, which do not exist any more."""
+        """Drop the measured loads of all tasks but these, because the others do not exist any more."""
         for task_id in [task_id for task_id in self._measured if task_id not in task_ids]:
             del self._measured[task_id]
 
@@ -157,7 +156,8 @@ class Reports:
 
 
 def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> set[int]:
-    """Tasks whose placement may have changed. Changes of load and progress alone do not count."""
+    """The tasks whose placement may have changed between two reports. Changes of load and progress alone do not
+    count."""
     return {
         task_id for task_id in before.keys() | after.keys() if _place(before.get(task_id)) != _place(after.get(task_id))
     }

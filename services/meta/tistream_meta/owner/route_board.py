@@ -18,9 +18,9 @@ Keys = set[TenantKey]
 
 
 class RouteBoard:
-    """Thread-safe. A reader sends the version of its table and gets the changes since then; a sorter gets those of its
-    own tasks only. So the cost of an answer grows with the changes, not with the size of the table.
-    """
+    """The newest route table, for readers that poll it. Thread-safe. A reader sends the version of its table and gets
+    the changes since then; a sorter gets those of its own tasks only. So the cost of an answer grows with the changes,
+    not with the size of the table."""
 
     def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
@@ -131,7 +131,7 @@ def _nodes(route: TenantRoute) -> Iterator[str]:
 
 
 def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[str]:
-    """The nodes whose tasks of the tenant changed, or whose rules changed."""
+    """The nodes that two routes of a tenant concern differently: those whose tasks or rules changed."""
     if before is None or _rules(before) != _rules(after):
         return {*_nodes(after), *(_nodes(before) if before is not None else ())}
     old, new = {id(task) for task in before.tasks}, {id(task) for task in after.tasks}

@@ -25,7 +25,8 @@ class RouteMaker:
     def make(
         self, book: OwnerCopy, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
-        """The table of the present book; `touched` names what may differ from the last table."""
+        """Make the route table of the present book. `touched` names the tasks and tenants that may differ from the last
+        table."""
         for task_id in touched.tasks:
             task = book.tasks.get(task_id)
             if task is None:
@@ -134,5 +135,5 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
 
 
 def waiting(tenants: Iterable[Tenant]) -> tuple[TenantKey, ...]:
-    """Tenants whose schema_snap has not been read yet."""
+    """The tenants whose schema_snap has not been read yet."""
     return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None and not tenant.erasing)

@@ -50,11 +50,12 @@ class Scheduler:
         self._impossible: set[int] = set()  # children whose ids other tasks have; each was logged
 
     def touch(self, task_ids: Iterable[int]) -> None:
-        """Mark these tasks as changed."""
+        """Mark tasks as changed, so that the next step examines them."""
         self._news.update(task_ids)
 
     def step(self, book: OwnerCopy, states: States, now_ms: int) -> Iterator[Change]:
-        """Do what is due. The caller must apply each change to the book before it requests the next."""
+        """Compute and execute the steps that are due. The caller must apply each change to the book before it requests
+        the next."""
         yield from self._look_after_seals(book, now_ms)
         sorters = {node: states[node] for node in book.of_role("sorter")}
         there = alive(sorters)
@@ -182,7 +183,7 @@ class Scheduler:
         return change, tuple(_ids(order.seal.children))
 
     def _working(self, book: OwnerCopy, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
-        """A running task without an order. Raises InvalidRequest otherwise."""
+        """Check that a task is running and has no order, and return it. Raises InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
             raise InvalidRequest(f"task {task_id} is about to be split or merged already")
@@ -217,9 +218,9 @@ class Scheduler:
         yield change
 
     def _possible(self, book: OwnerCopy, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
-        """The sealed parents that can be replaced. Others have children whose ids are taken, because a restored
-        database gave them out again before the restore was noticed. That holds one tenant, and must not hold others.
-        """
+        """The sealed parents that can be replaced by their children. The others have children whose ids are taken: a
+        restored database gave these ids out again before the restore was noticed. Such parents must not hold up other
+        tenants."""
         out = []
         for one in ended:
             taken = [child.task_id for child in one.children if child.task_id in book.tasks]

@@ -69,7 +69,8 @@ class MetaServer:
     # -- the owner -----------------------------------------------------------------------------------------------
 
     def owned(self) -> OwnersWork:
-        """What only the owner does. Raises Unavailable if this process is not the owner, or has not read the plan."""
+        """The OwnersWork of this process, which only the owner may use. Raises Unavailable if this process is not the
+        owner, or has not read the plan."""
         self._require_owner()
         return self._work
 
@@ -152,7 +153,7 @@ class MetaServer:
         return self._repository.tenants_of(cluster_id)
 
     def who_owns(self) -> Owner:
-        """The owner as the database has it."""
+        """The owner, as stored in the database."""
         return self._repository.owner()
 
     def routes(self) -> RouteBoard:

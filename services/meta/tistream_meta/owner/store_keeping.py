@@ -31,7 +31,8 @@ class ReportedStore:
 
 @dataclass(slots=True)
 class StoreKeeping:
-    """The reports that one owner has received. Times are monotonic milliseconds. Not thread-safe."""
+    """The reports of dispatchers about stores that this owner has received. Times are monotonic milliseconds. Not
+    thread-safe."""
 
     _loads: dict[tuple[TenantKey, int], float] = field(default_factory=dict)
     _found: dict[tuple[TenantKey, int], Store] = field(default_factory=dict)  # without a row in the database yet
@@ -85,9 +86,8 @@ class StoreKeeping:
         return given + homeless
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:
-        """How many stores may move. 0 until every live dispatcher has sent a heartbeat, because its stores would seem
-        to have no load.
-        """
+        """The number of stores that may move now. It is 0 until every live dispatcher has sent a heartbeat, because its
+        stores would seem to have no load."""
         unheard = [n for n, state in dispatchers.items() if state is NodeState.ALIVE and n not in self._heard]
         paused = self._moved_ms is not None and now_ms - self._moved_ms < MOVES_MS
         return 0 if unheard or paused else MOVES_MAX

@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreRules:
-    """`write` executes a change as the owner, and publishes it in the routes."""
+    """Executes the changes that operators make to stores. `write` executes a change as the owner, and publishes it in
+    the routes."""
 
     repository: Repository
     objects: ObjectStore

@@ -29,7 +29,7 @@ class UsageKeeping:
 
     @property
     def book(self) -> UsageBook:
-        """The stored usage."""
+        """The usage that is stored in the database."""
         return self._repository.usage
 
     def now_ms(self) -> int:

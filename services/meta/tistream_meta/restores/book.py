@@ -27,7 +27,8 @@ _RESTORES = tables.restores
 
 
 class RestoreBook:
-    """Each call is a transaction of its own, and raises as the repository's do."""
+    """Reads and writes the restores in the meta database. Each call is a transaction of its own, and raises as the
+    repository's calls do."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
@@ -79,7 +80,8 @@ class RestoreBook:
         return self._transactions.run(lambda connection: _one(connection, key, restore_id))
 
     def cancel(self, key: TenantKey, restore_id: str) -> Restore:
-        """End a restore that waits or runs. What it has written stays. Idempotent. Raises UnknownName."""
+        """Cancel a restore that is queued or running. The rows that it has written stay. Idempotent. Raises
+        UnknownName."""
 
         def body(connection: Connection) -> Restore:
             one = _one(connection, key, restore_id)

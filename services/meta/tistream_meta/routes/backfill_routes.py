@@ -40,7 +40,7 @@ def get_backfill(request: Request, cluster_id: str, tenant_id: str, backfill_id:
 
 @router.delete(BACKFILLS + "/{backfill_id}", operation_id="CancelBackfill")
 def cancel_backfill(request: Request, cluster_id: str, tenant_id: str, backfill_id: str) -> BackfillRow:
-    """Cancel a backfill: no more of its chunks are written or taken. What was taken stays."""
+    """Cancel a backfill: no more of its chunks are written or applied. Chunks that were applied stay."""
     return _book(request).end(TenantKey.parse(cluster_id, tenant_id), backfill_id, "cancelled")
 
 
@@ -54,7 +54,7 @@ def running_backfills(request: Request) -> BackfillRows:
     "/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end", operation_id="EndBackfill"
 )
 def end_backfill(request: Request, cluster_id: str, tenant_id: str, backfill_id: str, body: EndBackfill) -> BackfillRow:
-    """A backfill has finished or failed. Idempotent; 409 if it has ended otherwise."""
+    """Record that a backfill has finished or failed. Idempotent; 409 if it has ended otherwise."""
     return _book(request).end(TenantKey.parse(cluster_id, tenant_id), backfill_id, body.state, body.reason)
 
 

@@ -25,7 +25,7 @@ def server_of(request: Request) -> MetaServer:
 
 
 def owned_of(request: Request) -> OwnersWork:
-    """What only the owner does. Raises Unavailable if this process is not the owner."""
+    """The OwnersWork of this process. Raises Unavailable if this process is not the owner."""
     return server_of(request).owned()
 
 
@@ -63,7 +63,8 @@ class OwnersRoute(AuditedRoute):
 
 
 def _forwarded(owner: MetaClient, request: Request, body: bytes) -> Response:
-    """The owner's answer. Raises the error that it answers, or Unavailable."""
+    """Forward a request to the owner, and return its answer. Raises the error that the owner answers, or
+    Unavailable."""
     query = request.scope["query_string"]
     path = (request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii")
     answer = owner.request(request.method, path, body or None)

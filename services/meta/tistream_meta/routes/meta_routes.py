@@ -134,9 +134,8 @@ def list_nodes(request: Request) -> NodeList:
 
 @of_owner.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
 def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
-    """Move all tasks and stores off a node and assign none to it; `draining: false` takes that back. So does its next
-    start.
-    """
+    """Move all tasks and stores off a node and assign none to it. `draining: false` ends that, and so does the node's
+    next start."""
     _owned(request).drain(node_id, body.draining)
     return Accepted()
 
@@ -192,7 +191,7 @@ def _key(text: str, parameter: str) -> bytes:
 
 @router.get("/v1/owner", operation_id="Owner")
 def show_owner(request: Request) -> OwnerInfo:
-    """The owner among the meta servers, as the database has it."""
+    """The owner among the meta servers, as stored in the database."""
     found = _server(request).who_owns()
     return OwnerInfo(node_id=found.node_id, url=found.url, owner_rev=found.owner_rev, lease_left_ms=found.lease_left_ms)
 
@@ -215,7 +214,7 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
 
 @router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
-    """Heartbeat of a process. 404: it has to register; 409 `superseded`: it has to end."""
+    """Accept the heartbeat of a process. 404: the process has to register; 409 `superseded`: it has to end."""
     seen = Mark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)

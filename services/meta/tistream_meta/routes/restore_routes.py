@@ -39,13 +39,13 @@ def list_restores(request: Request, cluster_id: str, tenant_id: str) -> RestoreL
 
 @router.get(RESTORES + "/{restore_id}", operation_id="GetRestore")
 def get_restore(request: Request, cluster_id: str, tenant_id: str, restore_id: str) -> RestoreInfo:
-    """How far a restore is."""
+    """One restore, with its progress."""
     return info_of(_book(request).one(TenantKey.parse(cluster_id, tenant_id), restore_id))
 
 
 @router.delete(RESTORES + "/{restore_id}", operation_id="CancelRestore")
 def cancel_restore(request: Request, cluster_id: str, tenant_id: str, restore_id: str) -> RestoreInfo:
-    """End a restore that waits or runs. What it has written stays."""
+    """Cancel a restore that is queued or running. The rows that it has written stay."""
     return info_of(_book(request).cancel(TenantKey.parse(cluster_id, tenant_id), restore_id))
 
 

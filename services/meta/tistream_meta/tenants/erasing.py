@@ -31,7 +31,7 @@ PAUSE_MS = 1_000
 
 
 class Owner(Protocol):
-    """The part of the meta server that erasing uses."""
+    """The methods of the meta server that erasing uses."""
 
     def ending(self) -> list[Tenant]:
         """Tenants that are being erased or have a deletion date; empty if another meta server is the owner."""
@@ -40,7 +40,7 @@ class Owner(Protocol):
         """Stores that were retired; empty if another meta server is the owner."""
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Write as the owner, and publish the change in the routes. Raises Unavailable, Fenced."""
+        """Execute a write as the owner, and publish the change in the routes. Raises Unavailable, Fenced."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _Sweep:
 
 
 class Erasing:
-    """Run `step` in a loop of its own, because a large tenant takes long."""
+    """Erases tenants and retired stores. Run `step` in a loop of its own, because a large tenant takes long."""
 
     def __init__(
         self, objects: ObjectStore, owner: Owner, ends: TenantEnds, clock: Clock, quiet_ms: int, metrics: MetaMetrics

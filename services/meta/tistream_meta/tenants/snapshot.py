@@ -42,7 +42,7 @@ def parse(key: str, body: bytes | Iterable[bytes]) -> SnapshotFacts:
 
 
 class _Ids:
-    """Ids of all objects that may be tables, collected before the reader knows which ones are."""
+    """Collects the ids of all objects in a schema_snap that may be tables, before the reader knows which ones are."""
 
     def __init__(self) -> None:
         self._ids = array("q")
@@ -63,9 +63,8 @@ class _Ids:
             raise ValueError(f"schema_snap has more than {IDS_MAX} tables and partitions; no more are read")
 
     def of(self, databases: list[Any]) -> Iterator[npt.NDArray[np.int64]]:
-        """The ids of the tables of these databases. Raises KeyError, TypeError or ValueError for a
-        malformed database.
-        """
+        """The ids of the tables of these databases. Raises KeyError, TypeError or ValueError for a malformed
+        database."""
         starts, end = list[int](), 0
         for told in self._ends:
             starts.append(end)

@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """objects: the platform's object store. open_log: opens another one by its URL. backfill: starts the backfill of
-    all tables of a tenant from the full backup at a URL, in the transaction that adds the source."""
+    """Executes the changes that operators make to sources. objects: the platform's object store. open_log: opens
+    another store by its URL. backfill: starts the backfill of all tables of a tenant from the full backup at a URL, in
+    the transaction that adds the source."""
 
     repository: Repository
     objects: ObjectStore
@@ -114,7 +115,7 @@ class SourceRules:
         return full, schema
 
     def _put_schema(self, key: TenantKey, data: bytes) -> None:
-        """Put the schema_snap, unless one has come meanwhile."""
+        """Put the schema_snap, unless one was pushed meanwhile."""
         name = layout.schema_snap(key)
         try:
             self.objects.put_new(name, data)
@@ -123,7 +124,7 @@ class SourceRules:
                 raise SourceRefused(f"{name} is there and differs from that of the full backup") from None
 
     def _look(self, url: str) -> tuple[LogBackup, int]:
-        """What the prefix holds, and its safe point."""
+        """Read what the prefix of a log backup states, and its safe point."""
         try:
             opened = self.open_log(url)
             backup = prefix.parse_backupmeta(opened.get(prefix.BACKUPMETA))

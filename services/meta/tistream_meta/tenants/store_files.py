@@ -1,4 +1,4 @@
-"""The files of a retired store: which exist, and which are deleted."""
+"""Lists the files of a retired store, and those of them that are to be deleted."""
 
 from __future__ import annotations
 

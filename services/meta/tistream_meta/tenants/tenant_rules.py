@@ -20,7 +20,8 @@ Write = Callable[[], tuple[Tenant, Change | None]]
 
 @dataclass(frozen=True, slots=True)
 class TenantRules:
-    """`write` executes a change as the owner, and publishes it in the routes."""
+    """Executes the changes that operators make to tenants. `write` executes a change as the owner, and publishes it in
+    the routes."""
 
     repository: Repository
     options: Options
@@ -61,9 +62,8 @@ class TenantRules:
         return self._done(lambda: self.repository.ends.pause(key, paused=paused))
 
     def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:
-        """Let a tenant be erased in `grace_ms` milliseconds. Raises UnknownName, and InvalidRequest if `confirm` is not
-        its name.
-        """
+        """Schedule a tenant to be erased in `grace_ms` milliseconds. Raises UnknownName, and InvalidRequest if
+        `confirm` is not its name."""
         if confirm != key.tenant_id:
             raise InvalidRequest(
                 f"confirm is {confirm[:80]!r}: to delete tenant {key} with all that it has, say {key.tenant_id!r}",
@@ -72,7 +72,7 @@ class TenantRules:
         return self._done(lambda: self.repository.ends.delete_in(key, grace_ms))
 
     def keep(self, key: TenantKey) -> Tenant:
-        """Withdraw the deletion of a tenant. Raises UnknownName, and InvalidRequest once it is being erased."""
+        """Cancel the deletion of a tenant. Raises UnknownName, and InvalidRequest once it is being erased."""
         return self._done(lambda: self.repository.ends.keep(key))
 
     def _done(self, write: Write) -> Tenant:
@@ -90,6 +90,7 @@ class TenantRules:
         return tenant
 
     def _check(self, encryption: Encryption | None) -> None:
-        """Raises InvalidRequest for a key that the object store would not use: an accepted key is a promise."""
+        """Check that the object store would use a key. Raises InvalidRequest if not, because an accepted key is a
+        promise."""
         if encryption is not None and encryption.kms_key_id is not None and not self.options.encrypts:
             raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")

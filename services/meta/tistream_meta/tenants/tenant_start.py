@@ -39,7 +39,8 @@ class _Retry:
 
 
 class TenantStarts:
-    """Each tenant has its own pause between two attempts, which doubles up to `retry_max_ms`."""
+    """Looks for the schema_snap of tenants that have not started. Each tenant has its own pause between two attempts,
+    which doubles up to `retry_max_ms`."""
 
     def __init__(self, objects: ObjectStore, clock: Clock, retry_max_ms: int) -> None:
         self._objects, self._clock, self._retry_max_ms = objects, clock, retry_max_ms
@@ -87,7 +88,8 @@ class TenantStarts:
             return f"object storage does not answer: {error}"
 
     def _in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
-        """The facts from the registry's log, or the problem with it; None if there is no log."""
+        """The facts about a tenant's start from the schema registry's log, or the problem with the log; None if there
+        is no log."""
         if retry.begins:
             return None
         try:

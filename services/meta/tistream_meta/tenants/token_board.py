@@ -20,7 +20,8 @@ _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
 class TokenBoard:
-    """Thread-safe. Run `look` in a loop. The owner stores `first` if it does not exist."""
+    """The valid tokens, for API servers that poll them. Thread-safe. Run `look` in a loop. The owner stores the token
+    `first` if it does not exist."""
 
     def __init__(
         self,

@@ -1,1 +1,2 @@
-"""What Spark executors do: read row groups and parts, write segments, rewrite them. Imports nothing of the driver."""
+"""The work of Spark executors: read row groups and parts, write segments, rewrite them. It imports no module of the
+driver."""

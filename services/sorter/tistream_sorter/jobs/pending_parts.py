@@ -81,8 +81,9 @@ def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
 
 
 def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: int) -> Iterator[pa.Table]:
-    """Read the values of `rows` (contracts.POINTED_WIDE). Yields READY_WIDE tables in the order of the sources; each
-    fetch is bounded by `bytes_max`.
+    """Read the values that `rows` (contracts.POINTED_WIDE) point to.
+
+    Yields READY_WIDE tables in the order of the sources; each fetch is bounded by `bytes_max`.
 
     Raises:
         CorruptObject: a source is missing or damaged, or a pointer leads to a row with another key or start_ts.
@@ -126,7 +127,7 @@ def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
 
 
 def _check_same(asked: pa.Table, found: pa.Table, key: str) -> None:
-    """Raises CorruptObject unless `found` has the key and start_ts of `asked` in each row."""
+    """Check that `found` has the key and start_ts of `asked` in each row. Raises CorruptObject."""
     same = pc.and_(pc.equal(asked["key"], found["key"]), pc.equal(asked["start_ts"], found["start_ts"]))
     if not pc.all(pc.fill_null(same, False)).as_py():
         at = pc.index(pc.fill_null(same, False), False).as_py()

@@ -49,7 +49,7 @@ def rows_of(pointer: Int64s) -> Int64s:
 
 
 def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
-    """The pointers after source `s` got the number `numbers[s]`. NOWHERE stays."""
+    """Replace the source number `s` in each pointer by `numbers[s]`. NOWHERE stays."""
     source = sources_of(pointer)
     rest = pointer & ((1 << SOURCE_SHIFT) - 1)
     there = pointer >= 0
@@ -57,8 +57,9 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
 
 
 def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
-    """Which rows to copy out of their source because the pointers into their row group cover at most about `bytes_max`
-    bytes. Otherwise a source would be kept for its last row. False for rows whose values are in memory."""
+    """The rows to copy out of their source: those whose row group is used by few rows, of at most about `bytes_max`
+    bytes together. Otherwise a source would be kept for its last row. Returns a mask; it is False for rows whose values
+    are in memory."""
     away = sources_of(pointer) >= book.at_hand
     if not away.any():
         return away
@@ -117,12 +118,9 @@ class PointedFiles:
         return own if group.unpacked else max(own, self.row_bytes[number])
 
     def named_by(self, pointer: Int64s, weight: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
-        """(the sources with pointers into them, each with only its row groups in use; the pointers renumbered to that
-        tuple). A file with two numbers becomes one source.
-
-        `weight`: bytes of each row's values, 0 if they are not in memory. The sum over a row group is a lower bound of
-        its `unpacked` size.
-        """
+        """Select the sources that pointers use, each with only the row groups in use. Returns them, and the pointers
+        renumbered to them. A file with two numbers becomes one source. `weight`: bytes of each row's values, 0 if they
+        are not in memory. The sum over a row group is a lower bound of its `unpacked` size."""
         places: dict[str, int] = {}
         groups: list[dict[int, SourceGroup]] = []
         numbers = np.full(len(self.sources) + 1, -1, np.int64)
@@ -164,8 +162,8 @@ def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A read of neighbouring row groups of one source. asked: positions of the wanted rows in the list of pointers.
-    found: for each, its position in the concatenated rows of the groups."""
+    """One read of neighbouring row groups of a source. asked: positions of the wanted rows in the list of pointers.
+    found: for each of them, its position in the concatenated rows of the groups."""
 
     source: SourceFile
     groups: tuple[SourceGroup, ...]
@@ -174,8 +172,8 @@ class Fetch:
 
 
 def fetches(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Iterator[Fetch]:
-    """Reads that together return every row once. Each takes at most `bytes_max` unpacked bytes, or one row group.
-    `pointer` must not contain NOWHERE."""
+    """Plan the reads that together return every row once. Each takes at most `bytes_max` unpacked bytes, or one row
+    group. `pointer` must not contain NOWHERE."""
     order = np.argsort(pointer, kind="stable")
     ordered = pointer[order]
     for number, indexes in _by_source(ordered, book, bytes_max):

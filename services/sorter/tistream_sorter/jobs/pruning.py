@@ -21,19 +21,19 @@ BYTES_SMALL = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """The changes of this tick, sorted by key."""
+    """The identities of the changes of this tick, sorted by key, against which pending parts are tested."""
 
     keys: pl.Series
     start_ts: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, identities: pl.DataFrame) -> AtHand:
-        """`identities` has the columns start_ts and key. A change may have several rows."""
+        """Create it from a table with the columns start_ts and key. A change may have several rows."""
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
     def meet(self, parts: Sequence[PendingPart]) -> list[bool]:
-        """For each part whether it may hold one of the changes."""
+        """For each part, whether it may hold one of the changes."""
         firsts = self._below([part.span.start for part in parts])
         ends = self._below([part.span.end for part in parts])
         out = []
@@ -50,9 +50,9 @@ class AtHand:
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """high: the window's high. rows_small: parts with fewer rows (and less than BYTES_SMALL) are always read. scanned:
-    spans in which a scan connects, so that pipelined locks may be dead. swept: keys of the parts to scan for dead
-    locks."""
+    """The reasons for which a part must be read. high: the window's high. rows_small: parts with fewer rows (and less
+    than BYTES_SMALL) are always read. scanned: spans in which a scan connects, so that pipelined locks may be dead.
+    swept: keys of the parts to scan for dead locks."""
 
     high: int
     rows_small: int
@@ -60,7 +60,7 @@ class ReadRules:
     swept: Collection[str] = ()
 
     def reaches(self, part: PendingPart) -> bool:
-        """Whether the part is read independently of the changes of this tick."""
+        """Whether the part must be read whatever the changes of this tick are."""
         return (
             (part.rows < self.rows_small and part.size < BYTES_SMALL)
             or part.commit_ts_min <= self.high
@@ -70,12 +70,13 @@ class ReadRules:
 
 
 def read_anyway(parts: Sequence[PendingPart], rules: ReadRules) -> list[bool]:
-    """For each part whether it is read independently of the changes of this tick."""
+    """For each part, whether it must be read whatever the changes of this tick are."""
     return [rules.reaches(part) for part in parts]
 
 
 def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: pl.DataFrame) -> list[bool]:
-    """For each part whether it is read only because of the changes of this tick (`identities`)."""
+    """For each part, whether it must be read because it may hold one of the changes of this tick (`identities`), and
+    for no other reason."""
     if all(anyway):
         return [False] * len(parts)
     unsure = [part for part, sure in zip(parts, anyway, strict=True) if not sure]

@@ -11,8 +11,8 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Neighbouring segments to merge into the object `key`, in order. Only the first ones are merged that together fit
-    into `unpacked_max` bytes of memory."""
+    """The input of a merge: neighbouring segments to be merged into the object `key`, in order. Only as many of the
+    first ones are merged as fit into `unpacked_max` bytes of memory together."""
 
     tenant: TenantKey
     task_id: int

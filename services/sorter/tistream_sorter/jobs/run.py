@@ -22,7 +22,7 @@ POOL, LARGE_POOL = "default", "large"  # Spark serves equal pools in order of na
 
 
 class _OfTenant(Protocol):
-    """A unit of work for one tenant."""
+    """A unit of work that belongs to one tenant."""
 
     @property
     def tenant(self) -> TenantKey: ...
@@ -90,7 +90,7 @@ class SparkRunner:
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Run compactions, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        """Merge segments, each unit in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
         return self._each(units, shard_io.rewrite)
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
@@ -110,7 +110,7 @@ class SparkRunner:
         return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
-        """Take base chunks, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        """Turn base chunks into base runs, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
         url = self._url
 
         def given(bundle: Iterable[bytes]) -> Iterator[BaseMade]:

@@ -76,7 +76,7 @@ class Shard:
 
     @property
     def weight(self) -> int:
-        """Bytes to read. Shards are distributed over Spark tasks by it."""
+        """The bytes that the shard must read. Shards are distributed over Spark tasks by this weight."""
         groups = sum(group.length for file in self.files for group in file.wanted_groups)
         return groups + sum(part.size for part in (*self.unmatched, *self.ready)) + 4096
 

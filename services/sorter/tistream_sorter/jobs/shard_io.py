@@ -76,7 +76,7 @@ def merge_index(url: str, keys: KeyIds, unit: IndexUnit) -> IndexResult:
 
 
 def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseMade:
-    """Take one base chunk in a Spark task. The output is encrypted with `keys`."""
+    """Turn one base chunk into a base run in a Spark task. The output is encrypted with `keys`."""
     return base_guarded(_told(url, keys), unit)
 
 
@@ -87,13 +87,13 @@ def _told(url: str, keys: KeyIds) -> ObjectStore:
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """Run one shard in the calling thread."""
+    """Run one shard in the calling thread. An error is returned in its result."""
     return _begun(objects, shard, None).ended()
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A processed shard whose writes may still be in progress."""
+    """A shard that was processed, whose writes may still be in progress."""
 
     shard: Shard
     result: ShardResult
@@ -235,7 +235,7 @@ def _inside(table: pa.Table, span: KeySpan) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The pending parts that were read, and their rows."""
+    """The pending parts that were read in this tick, and their rows."""
 
     unmatched_parts: list[PendingPart]
     unmatched: list[pa.Table]
@@ -290,7 +290,7 @@ def _rows_in(changes: pa.Table) -> int:
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:
-    """The repeats that are in none of the segments to look up."""
+    """The repeats that none of the looked-up segments has."""
     missing = repeats
     for segment in shard.lookup or ():
         if not len(missing):
@@ -304,7 +304,7 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
 
 
 def _limit(shard: Shard, missing: pl.DataFrame) -> str:
-    """The limit that the missing rows lie at or below, for the error's text."""
+    """The name and value of the limit at or below which the missing rows lie, for the error's text."""
     rules = shard.rules
     if int(missing["commit_ts"].max()) <= rules.window.low:  # type: ignore[arg-type]
         return "flushed_ts that the pool does not hold"

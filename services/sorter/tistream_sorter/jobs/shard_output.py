@@ -32,7 +32,7 @@ ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_i
 
 
 class Target(Protocol):
-    """A destination for objects."""
+    """The store to which objects are written."""
 
     def put(self, key: str, body: Body) -> None: ...
 
@@ -141,7 +141,7 @@ class ShardOutput:
 
 
 def _part(kind: str, rows: pa.Table, key: str, size: int, checksum: str) -> PendingPart:
-    """The description of a part for a manifest."""
+    """Describe a written part for the manifest."""
     keys, starts, commits = pl.Series(rows["key"]), pl.Series(rows["start_ts"]), pl.Series(rows["commit_ts"])
     lowest, highest = keys.min(), keys.max()
     assert isinstance(lowest, bytes)
@@ -165,7 +165,7 @@ def _bytes(tables: list[pa.Table]) -> int:
 
 
 def _without(rows: pa.Table, name: str, gone: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Table:
-    """The table with nulls in column `name` where `gone`."""
+    """The table with nulls in column `name` in the rows where `gone` is true."""
     if not gone.any():
         return rows
     at = rows.schema.get_field_index(name)

@@ -19,7 +19,7 @@ class Stages:
         self._done: list[Stage] = []
 
     def over(self, name: str) -> None:
-        """End a stage: give `name` to the time since the last stage ended."""
+        """End the present stage: name the time since the last stage ended."""
         now_ns = self._now_ns()
         self._done.append((name, self._began_ns, now_ns))
         self._began_ns = now_ns

@@ -63,7 +63,7 @@ class Bank:
         return len(self.part)
 
     def plain(self, rows: Int64s) -> Entries:
-        """Rows in the form that the fast path takes."""
+        """The given rows in the form that the fast path (match/pairs.py) takes."""
         if len(rows) == len(self):
             return Entries(self.start_ts, self.kind, self.keys, self.parts)
         return Entries(self.start_ts[rows], self.kind[rows], self.keys.gather(rows), self.parts.take(rows))
@@ -97,7 +97,7 @@ class Bank:
     # -- for the exact path ---------------------------------------------------------------------------------------
 
     def facts(self, rows: Int64s) -> pl.DataFrame:
-        """All columns but the values of entries; each of `rows` is below `pending`."""
+        """All columns of entries but their values, for `rows`, each of which is below `pending`."""
         columns = {name: _series(self._entries(name)).gather(rows) for name in _FACTS}
         valued = np.asarray(self._entries("value").is_valid())[rows] | self.away[rows]
         seq = np.full(self.pending, -1, np.int64)
@@ -122,7 +122,7 @@ class Bank:
         )
 
     def matched(self, rows: Int64s) -> pl.DataFrame:
-        """(row, part, start_ts, key, commit_ts) of `rows`."""
+        """The columns row, part, start_ts, key and commit_ts of `rows`, which an earlier tick has matched."""
         return pl.DataFrame(
             {
                 "row": rows,
@@ -159,13 +159,13 @@ class Bank:
         return self.rows(rows, commit_ts, segment.SCHEMA) if len(rows) else segment.SCHEMA.empty_table()
 
     def ready_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """A table of READY_WIDE."""
+        """The given rows as a table of READY_WIDE."""
         if not len(rows):
             return READY_WIDE.empty_table()
         return widened(self.rows(rows, commit_ts, READY_WIDE), READY_WIDE)
 
     def pointed_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """A table of POINTED_WIDE, for rows whose values are in change files."""
+        """The given rows as a table of POINTED_WIDE. Their values are in change files."""
         if not len(rows):
             return POINTED_WIDE.empty_table()
         columns = {
@@ -179,7 +179,7 @@ class Bank:
         return pa.table(columns).select(POINTED_WIDE.names).cast(POINTED_WIDE)
 
     def unmatched_rows(self, entries: pl.DataFrame) -> pa.Table:
-        """A table of UNMATCHED_WIDE, with place and floor taken from `entries`."""
+        """The given rows as a table of UNMATCHED_WIDE, with place and floor taken from `entries`."""
         if not len(entries):
             return UNMATCHED_WIDE.empty_table()
         rows = entries["row"].to_numpy()

@@ -32,7 +32,8 @@ class Disagreement(ValueError):
 def rows_that_count(
     chunk: pa.Table, logged: pa.Table, first: pa.Table, base_ts: int, *, exact: bool, old_values: bool = True
 ) -> pa.Table:
-    """The rows of the chunk that become part of the base, in key order (CHUNK).
+    """Select the rows of the chunk that become part of the base: those of which the log has no version at or below
+    base_ts. Returns them in key order (CHUNK).
 
     Args:
         chunk: rows of CHUNK, each key once, in key order.

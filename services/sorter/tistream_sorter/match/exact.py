@@ -76,7 +76,7 @@ def resolve(
 
 
 def _first(entries: pl.DataFrame) -> pl.DataFrame:
-    """The first entry of each identity. Pending entries and ready rows stand before their repeats."""
+    """The first entry of each identity (key, start_ts). Pending entries and ready rows stand before their repeats."""
     return entries.unique(subset=list(IDENTITY), keep="first", maintain_order=True)
 
 
@@ -128,8 +128,8 @@ def _living(
 
 
 def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[liveness.Verdict, npt.NDArray[np.bool_]]:
-    """(the verdict, whether each lock repeats a settled one: its place was covered on arrival, and no scan brought
-    it)."""
+    """The verdict for each lock, and whether the lock repeats a settled one: its place was covered on arrival, and no
+    scan brought it."""
     facts = liveness.Locks(
         key=locks["key"],
         start_ts=locks["start_ts"].to_numpy(),

@@ -50,9 +50,8 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """The window to flush, and the entries to drop. served_ts: the highest resolved_ts that readers have received, so
-    no new row may appear at or below it.
-    """
+    """The window to flush, and the rules by which entries are dropped. served_ts: the highest resolved_ts that readers
+    have received, so no new row may appear at or below it."""
 
     window: Window
     snapshot_ts: int
@@ -135,8 +134,8 @@ def match(
 
 
 def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
-    """Rows of record and meta keys, and of index keys if the tenant keeps them. Other entries of this tick's files are
-    dropped and counted. Entries of pending parts are all wanted."""
+    """The rows that a tick processes: record and meta keys, and index keys if the tenant keeps them. Other entries of
+    this tick's files are dropped and counted. Entries of pending parts are always processed."""
     kind = bank.parts.kind[: bank.fresh]
     keep = (kind == KeyKind.RECORD) | (kind == KeyKind.META)
     if rules.keep_index_keys:
@@ -168,13 +167,13 @@ def _above_snapshot(rows: _Rows, rules: MatchRules, counters: dict[str, int]) ->
 
 
 def _told(bank: Bank, rows: _Rows) -> pl.DataFrame:
-    """(start_ts, key, commit_ts) of `rows`."""
+    """The columns start_ts, key and commit_ts of `rows`."""
     found = {"start_ts": bank.start_ts[rows.row], "key": bank.keys.gather(rows.row), "commit_ts": rows.commit_ts}
     return pl.DataFrame(found)
 
 
 def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
-    """(rows whose values are in memory, rows whose values a pointer leads to)."""
+    """Divide rows into those whose values are in memory and those whose values a pointer leads to."""
     away = bank.away[rows.row]
     return rows.where(~away), rows.where(away)
 

@@ -47,7 +47,8 @@ class Verdict:
 
 
 def judge(locks: Locks, history: pa.Table) -> Verdict:
-    """Judge each lock by the successive states of its slice. `history`: watermark.slice_history.HISTORY, in order."""
+    """Decide for each lock whether it is dead, by the successive states of its slice. `history`:
+    watermark.slice_history.HISTORY, in order."""
     count = len(locks.key)
     if count == 0:
         return Verdict(np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))
@@ -108,8 +109,8 @@ def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64
 
 
 def _steps(keys: pl.Series, history: pa.Table) -> tuple[Int64s, dict[str, Int64s]]:
-    """(the cell of each key, for each column an array of shape [cell, step]). A cell is a key range without a slice
-    boundary inside. Unused steps have version -1."""
+    """Find the states that are to be compared for each key. Returns (the cell of each key; for each column an array of
+    shape [cell, step]). A cell is a key range without a slice boundary inside. Unused steps have version -1."""
     frame = pl.from_arrow(history)
     assert isinstance(frame, pl.DataFrame)
     bounds = pl.concat([frame["start_key"], frame["end_key"]]).unique().sort()

@@ -11,10 +11,8 @@ from tistream_sorter.match.packed import stable_order
 
 
 def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl.Series, rows: Int64s) -> Int64s:
-    """Positions in order of (table_id, commit_ts, start_ts, key).
-
-    `commit_ts`, `start_ts` and `rows` have one item per change; `rows` is its position in `parts` and `keys`.
-    """
+    """The order that sorts rows by (table_id, commit_ts, start_ts, key), as positions. `commit_ts`, `start_ts` and
+    `rows` have one item per change; `rows` is its position in `parts` and `keys`."""
     order = stable_order(start_ts)
     for values in (commit_ts, parts.table_id[rows]):
         order = order[stable_order(values[order])]

@@ -26,8 +26,8 @@ _MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """One row per entry. kind: PLAIN_PREWRITE (no generation), PLAIN_COMMIT, WHOLE (a COMMITTED entry, or a row that an
-    earlier tick matched) or UNUSUAL. keys: raw keys. parts: the decoded keys."""
+    """The input of the fast path: one row per entry. kind: PLAIN_PREWRITE (no generation), PLAIN_COMMIT, WHOLE (a
+    COMMITTED entry, or a row that an earlier tick matched) or UNUSUAL. keys: raw keys. parts: the decoded keys."""
 
     start_ts: Int64s
     kind: npt.NDArray[np.int8]
@@ -37,8 +37,8 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Row numbers: for each settled change the row of its values and the row of its commit_ts; and the other
-    entries."""
+    """The result of the fast path, as row numbers: for each settled change the row of its values and the row of its
+    commit_ts; and the entries that are not settled."""
 
     values_at: Int64s
     commit_at: Int64s
@@ -65,7 +65,8 @@ def settle(entries: Entries) -> Settled:
 
 
 def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt64s) -> Settled:
-    """Settle groups. `order`: row numbers sorted by group, then kind. `group`: the group of each item of `order`."""
+    """Settle the groups that consist of a prewrite and its commit. `order`: row numbers sorted by group, then kind.
+    `group`: the group of each item of `order`."""
     begins = np.ones(len(order) + 1, bool)
     np.not_equal(group[1:], group[:-1], out=begins[1:-1])
     kind = entries.kind[order]
@@ -112,7 +113,8 @@ def _hashes(entries: Entries, rows: Int64s) -> UInt64s:
 
 
 def _by_hash(entries: Entries, rows: Int64s, hashed: UInt64s) -> tuple[Int64s, UInt64s]:
-    """(`rows` sorted by hash, then kind; their hashes). The hashes must leave bits for the kind and the row number."""
+    """Sort `rows` by hash, then kind; returns them and their hashes. The hashes must leave bits for the kind and the
+    row number."""
     row_bits = (len(entries.kind) - 1).bit_length()
     assert int(hashed.max()).bit_length() + CLASS_BITS + row_bits <= WORD
     packed = (hashed << np.uint64(CLASS_BITS)) | entries.kind[rows].astype(np.uint64)

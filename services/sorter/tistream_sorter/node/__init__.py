@@ -1,1 +1,1 @@
-"""The process: which tasks it holds, and the threads that run their ticks. I/O."""
+"""The sorter process: the tasks that it holds, and the threads that run their ticks. I/O."""

@@ -36,13 +36,13 @@ def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskR
 
 
 def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
-    """Tasks that will move to this start of `node_id`."""
+    """The tasks that will move to this start of `node_id`."""
     me = (node_id, start_epoch)
     return [one for one, task in _tasks(routes, rules) if (task.next_node, task.next_start_epoch) == me]
 
 
 def kept(routes: RouteTable) -> dict[TenantKey, int]:
-    """Retention of committed rows in ms, by tenant; tenants that keep rows for ever are left out."""
+    """The retention of committed rows in ms, by tenant. Tenants that keep rows for ever are left out."""
     return {
         TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
         for tenant in routes.tenants

@@ -1,4 +1,5 @@
-"""Takes base chunks into the tasks of this process, as jobs. Commits nothing: the task's next manifest does."""
+"""Runs the jobs that turn base chunks of backfills into base runs of the tasks of this process. Commits nothing: the
+task's next manifest does."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class BaseRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Asked:
-    """A backfill that is open. old_values: see OpenBackfill."""
+    """An open backfill, as the meta server lists it. old_values: see OpenBackfill."""
 
     tenant: TenantKey
     backfill_id: str
@@ -45,7 +46,7 @@ class Asked:
 
 
 class BaseTaker:
-    """Call `take` again and again, from one thread; `open` from another."""
+    """Turns base chunks into base runs. Call `take` repeatedly, from one thread; `open` may be called by another."""
 
     def __init__(
         self,
@@ -63,12 +64,13 @@ class BaseTaker:
         self._pauses = Pauses()
 
     def open(self, backfills: Iterable[Asked]) -> None:
-        """Set the backfills whose chunks are taken."""
+        """Set the open backfills, whose chunks are turned into base runs."""
         with self._lock:
             self._wanted = frozenset(backfills)
 
     def take(self, tasks: Sequence[Task]) -> bool:
-        """Look for chunks, and run one job. Return whether there was one. Does nothing before the first `open`."""
+        """Look for chunks, and run one job for them. Returns whether there was one. Does nothing before the first
+        `open`."""
         with self._lock:
             wanted = self._wanted
         if wanted is None:
@@ -133,7 +135,8 @@ class BaseTaker:
             self._refuse(backfill, number, error.reason)
 
     def _units(self, task: Task, count_max: int) -> list[BaseUnit]:
-        """The chunks that a task takes now, all of one backfill: those of another may have the same keys."""
+        """The chunks that a task can use now. All are of one backfill, because chunks of another may have the same
+        keys."""
         state = task.durable
         if task.to_settle or state.inherited:
             return []  # the last job is not committed yet
@@ -177,7 +180,7 @@ class BaseTaker:
             self._pauses.failed(task.task_id, self._clock.monotonic_ms())
 
     def _refuse(self, backfill: OpenBackfill, number: int, reason: str) -> None:
-        """Record why a chunk is never taken, beside it, where the progress of the backfill is read."""
+        """Record beside a chunk why it is never used. The progress of the backfill is read there."""
         key = layout.refused_chunk(backfill.tenant, backfill.backfill_id, number)
         try:
             self._objects.put_new(key, refused_chunk.encode(reason))

@@ -61,7 +61,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A sealed task, which is reported to the meta server. `task`: its last state, if it was sealed by this process."""
+    """A sealed task, whose seal is reported to the meta server. `task`: its last state, if this process sealed it."""
 
     identity: TaskIdentity
     children: tuple[tuple[int, KeySpan], ...]
@@ -121,13 +121,13 @@ class Claims:
             return sorted(self._prepared)
 
     def fenced(self) -> list[tuple[int, int, int]]:
-        """(task, assigned epoch, epoch that has claimed it) of tasks that a newer epoch holds."""
+        """Tasks that a newer epoch holds: (task, assigned epoch, epoch that has claimed it)."""
         with self._lock:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
     def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
-        """Try to claim a task: (Held, True) if this process has it; (Ended, True) if it is sealed; (None, True) if a
-        newer epoch holds it; (None, False) if nothing was learned, so that the caller has to try again."""
+        """Try to claim a task. Returns (Held, True) if this process has it; (Ended, True) if it is sealed; (None, True)
+        if a newer epoch holds it; (None, False) if the result is not known and the caller has to try again."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())

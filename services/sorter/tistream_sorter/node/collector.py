@@ -34,7 +34,7 @@ HERITAGE_DOUBLINGS = 6  # of the pause between scans of a sealed task, while the
 
 
 class Collector:
-    """Call `collect` again and again, from one thread."""
+    """Deletes the garbage of all tasks. Call `collect` repeatedly, from one thread."""
 
     def __init__(self, objects: ObjectStore, rules: CollectRules, clock: Clock, metrics: SorterMetrics) -> None:
         self._objects, self._rules, self._clock, self._metrics = objects, rules, clock, metrics
@@ -42,8 +42,8 @@ class Collector:
         self._schema_logs: dict[TenantKey, SchemaLog] = {}
 
     def collect(self, held: Sequence[Held]) -> bool:
-        """One turn for each task. An error of one task is retried at the next turn and does not stop the others. Return
-        whether there is more to delete at once."""
+        """Delete objects of each task in turn. An error of one task is retried at the next call and does not stop the
+        others. Returns whether there is more to delete at once."""
         tenants = {one.task.state.identity.tenant for one in held}
         self._schema_logs = {tenant: known for tenant, known in self._schema_logs.items() if tenant in tenants}
         more = False
@@ -144,7 +144,8 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """How far this collector has read the log of a schema registry: the key of the newest object, its highest ts."""
+    """How far this collector has read the log of a schema registry: the key of the newest object, and its highest
+    ts."""
 
     key: str = ""
     high_ts: int = 0
@@ -152,7 +153,7 @@ class SchemaLog:
 
 @dataclass(frozen=True, slots=True)
 class _Sealed:
-    """A sealed task, in the form in which the lineage follows tasks."""
+    """A sealed task, in the form that Lineage follows."""
 
     task_id: int
     span: KeySpan

@@ -52,7 +52,8 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         return index_unit(state, self._rules, self._clock.now_ms(), self._new_nonce(), self._alone)
 
     def _rests(self, state: TaskState, /) -> bool:
-        """Rows that are not indexed yet become due by the clock alone."""
+        """Whether the index covers all rows. Rows that it does not cover become due by the clock alone, so their task
+        must be examined again."""
         covered_ts = min((part.indexed_ts for part in state.index), default=0)
         return all(segment.commit_ts_max <= covered_ts for segment in state.live_segments)
 

@@ -42,7 +42,8 @@ TROUBLE_AGAIN_MS = 10_000  # how often a tick that keeps failing is logged
 
 
 class SorterNode:
-    """Tasks by id. `open_task` and `drop` come from the assignment loop, `tick` from the tick loop."""
+    """The tasks of a sorter process, by id. `open_task` and `drop` come from the assignment loop, `tick` from the tick
+    loop."""
 
     def __init__(
         self,
@@ -74,13 +75,13 @@ class SorterNode:
             return [held.task for held in self._held.values()]
 
     def find(self, task_id: int) -> Task | None:
-        """One task, if it is held."""
+        """The task with this id, if this process holds it; else None."""
         with self._lock:
             held = self._held.get(task_id)
         return held.task if held else None
 
     def known(self, task_id: int) -> Task | None:
-        """One task, if it is held here, or was sealed here and is still routed here."""
+        """The task with this id, if this process holds it, or has sealed it and it is still routed here; else None."""
         with self._lock:
             ended = self._sealed.get(task_id)
         return self.find(task_id) or (ended.task if ended else None)
@@ -129,7 +130,7 @@ class SorterNode:
         return complete
 
     def _give(self, task: Task, orders: Mapping[int, SealOrder]) -> None:
-        """Give a task its order before its first commit: without the order it would flush past its stop_at."""
+        """Give a task its order before its first commit. Without the order it would flush past its stop_at."""
         reason = task.order(orders.get(task.task_id))
         if reason is not None:
             self._metrics.refused.inc()
@@ -204,7 +205,7 @@ class SorterNode:
         return any(done) or unfinished
 
     def _due(self, one: Held, now_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
-        """One turn of a task: its next step, if there is one. Its trace begins."""
+        """Run one turn of a task. Returns its next step, if there is one; the step's trace begins."""
         with one.task.turn() as turn:
             try:
                 self._claims.read_others(one, turn, now_ms)
@@ -231,7 +232,7 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
 
     def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """What can be committed of a large tick that has ended; empty while it runs."""
+        """The result of a large tick that has ended, to be committed; empty while the tick runs."""
         running = one.beside
         if running is None or not running.done():
             return []
@@ -308,7 +309,7 @@ class SorterNode:
         return True
 
     def _end(self, held: Held, manifest: Manifest) -> None:
-        """The task is sealed: report its children for as long as it is routed here."""
+        """Handle a sealed task: report its children for as long as it is routed here."""
         state = held.task.state
         self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
         log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})

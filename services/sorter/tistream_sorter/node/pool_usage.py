@@ -15,7 +15,8 @@ Hour = tuple[str, str, int]
 
 
 class PoolUsage:
-    """Finds what the newest manifests add to earlier reports. Called by one thread; `tasks` returns the states."""
+    """Finds the usage that the newest manifests add to earlier reports. Called by one thread; `tasks` returns the
+    states."""
 
     def __init__(self, tasks: Callable[[], Iterable[TaskState]]) -> None:
         self._tasks = tasks
@@ -23,10 +24,9 @@ class PoolUsage:
         self._stored: dict[int, tuple[int, int]] = {}  # task -> the hour and the manifest last reported
 
     def due(self, now_ms: int) -> tuple[list[Intake], list[StoredUsage]]:
-        """What has not been reported: bytes ingested, by hour; and stored bytes, for each hour since the last report.
-
-        An hour without a report had the same stored bytes as the hour before: a change would have made a manifest.
-        """
+        """The usage that has not been reported: bytes ingested, by hour; and stored bytes, for each hour since the last
+        report. An hour without a report had the same stored bytes as the hour before, because a change would have made
+        a manifest."""
         intake: list[Intake] = []
         stored: list[StoredUsage] = []
         states = list(self._tasks())

@@ -27,8 +27,8 @@ class Runner(Protocol):
     """Runs shards as one job; SparkRunner in production."""
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """Results in the order of `shards`. beside: a long job in a thread of its own; shards of other jobs run between
-        its shards."""
+        """Run one job. Returns the results in the order of `shards`. beside: the job is long and has a thread of its
+        own; shards of other jobs run between its shards."""
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
         """Merge the segments of each unit into one, beside the ticks."""
@@ -41,14 +41,15 @@ class Runner(Protocol):
 
 
 class Trouble(Protocol):
-    """Receives the reason why a tick failed. key_unusable: the reason is the tenant's key."""
+    """A callback that receives the reason why a tick failed. key_unusable: the reason is the tenant's encryption
+    key."""
 
     def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
 
 
 class TickJobs:
-    """Runs plans. `trouble` receives the reason of a failed tick that will be repeated, `stop` the error that stops a
-    task."""
+    """Runs the plans of ticks. `trouble` receives the reason of a failed tick that will be repeated, `stop` the error
+    that stops a task."""
 
     def __init__(
         self,
@@ -88,7 +89,8 @@ class TickJobs:
         return out
 
     def _job(self, plans: list[tuple[Held, Plan]], *, beside: bool) -> dict[int, list[ShardResult]]:
-        """Results by task. After a job that failed as a whole, each task runs alone: one cannot fail the others."""
+        """Run one job. Returns its results by task. After a job that failed as a whole, each task runs alone, so that
+        one cannot fail the others."""
         groups = [[entry] for entry in plans] if self._one_by_one else [plans]
         out: dict[int, list[ShardResult]] = {}
         failed = False
@@ -147,7 +149,7 @@ class TickJobs:
 def _tell(
     group: Sequence[tuple[Held, Plan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
-    """Add a job to the traces of its tasks."""
+    """Add a finished job to the traces of its tasks."""
     for held, _ in group:
         if held.trace is not None:
             mine = [result for result in results if result.task_id == held.task.task_id]

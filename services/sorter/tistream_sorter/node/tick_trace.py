@@ -28,7 +28,7 @@ class TickTrace:
 
     @classmethod
     def begun(cls, state: TaskState, due: Plan | Manifest, began_ns: int) -> TickTrace:
-        """The trace of a tick whose plan, or manifest without rows, was begun at `began_ns`."""
+        """Begin the trace of a tick, or of a manifest without rows, whose work began at `began_ns`."""
         files = [file for _, file in due.files] if isinstance(due, Plan) else []
         marked = [(file, file.mark) for file in files if file.mark is not None]
         contexts = list(dict.fromkeys(mark.context for _, mark in marked))

@@ -1,4 +1,5 @@
-"""What is done to committed rows beside the ticks: small segments are compacted, and the version index is merged."""
+"""Runs the background work on committed rows beside the ticks: compaction of small segments, and merges of the version
+index."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tistream_sorter.task.turn import TickLimits
 
 
 class Upkeep:
-    """The kinds of work that the limits ask for. Used by one thread."""
+    """The kinds of background work that the limits ask for. Used by one thread."""
 
     def __init__(
         self,

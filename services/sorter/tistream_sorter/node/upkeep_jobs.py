@@ -25,7 +25,8 @@ Looked = tuple[tuple[SegmentRef, ...], Index, int]
 
 
 class UpkeepJobs(ABC, Generic[Unit]):
-    """Call `work` again and again, from one thread. `what` names the jobs in logs and traces."""
+    """Base of the kinds of background work. Call `work` repeatedly, from one thread. `what` names the jobs in logs and
+    traces."""
 
     what: str
 
@@ -55,7 +56,8 @@ class UpkeepJobs(ABC, Generic[Unit]):
         """The next unit of a task, according to its newest manifest."""
 
     def _rests(self, _: TaskState, /) -> bool:
-        """Whether a state without a unit stays without one until its segments, index or retained_ts change."""
+        """Whether a task without a unit has none until its segments, index or retained_ts change, so that it need not
+        be examined again before."""
         return True
 
     @abstractmethod
@@ -95,7 +97,8 @@ class UpkeepJobs(ABC, Generic[Unit]):
         return True
 
     def _give_up(self, task: Task, unit: Unit, damaged: Sequence[str]) -> None:
-        """A unit failed: leave the objects that caused it alone, or try the task again after a pause."""
+        """Handle a failed unit: skip the objects that caused the failure from now on, or try the task again after a
+        pause."""
         self._failed(task, unit)
         self._alone |= frozenset(damaged)
         if not damaged:

@@ -27,7 +27,8 @@ class Damaged:
 
 @dataclass(slots=True)
 class Damages:
-    """At most one damaged file for each chain of a store. Later files of the chain wait; a new chain does not."""
+    """The damaged files of a task: at most one for each chain of a store. Later files of the chain wait; those of a new
+    chain do not."""
 
     by_chain: dict[tuple[int, int], Damaged] = field(default_factory=dict)
 
@@ -41,12 +42,13 @@ class Damages:
         self.by_chain[ref.store_id, ref.chain_ts] = again
 
     def refuses(self, ref: FileRef, now_ms: int) -> bool:
-        """Whether files of this chain are not taken at present."""
+        """Whether files of this chain are refused at present."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         return known is not None and now_ms < known.retry_ms
 
     def taken(self, ref: FileRef) -> None:
-        """Record that a file was taken. It ends the damage of its chain up to it, and of the store's older chains."""
+        """Record that a file was accepted. This ends the damage of its chain up to the file, and of the store's older
+        chains."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
             same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
             if same or known.chain_ts < ref.chain_ts:

@@ -1,5 +1,5 @@
-"""Bytes of change files that a tenant has pushed, each file counted once, according to the manifests (docs/adr/0014).
-Pure.
+"""Counts the bytes of change files that a tenant has pushed, each file once, according to the manifests
+(docs/adr/0014). Pure.
 
 Every file goes to every task of its tenant, so only one task counts: the one with the lowest keys. A file is counted
 when a manifest's positions move past it. After a merge has moved positions back it arrives again and is not counted.
@@ -35,7 +35,7 @@ def uncounted(state: TaskState, ref: FileRef) -> int:
 
 
 def counted(state: TaskState, now_ms: int) -> TaskState:
-    """The state with the bytes since its last manifest added to the current hour (wall clock)."""
+    """Add the bytes since the last manifest to the count of the current hour (wall clock). Returns the new state."""
     intake = state.intake
     through = _ahead(received(intake.through, state.positions, state.flushed_ts), state.positions)
     if not state.taken_bytes and through == intake.through:
@@ -49,7 +49,7 @@ def counted(state: TaskState, now_ms: int) -> TaskState:
 
 
 def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:
-    """The count with which a child task at these positions begins; `first` is the seal of the parent with the lowest
+    """The count with which a child task begins at these positions. `first` is the seal of the parent with the lowest
     keys."""
     if not counts(identity):
         return NOTHING_TAKEN

@@ -14,7 +14,7 @@ CHAINS_MAX = 1_024  # open chains of one store; a dispatcher begins at most 1,00
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:
-    """Whether `ref` is the next file of its chain, or the first of a new one."""
+    """Whether the file `ref` is the next of its chain, or the first of a new chain."""
     chains = positions.get(ref.store_id, ())
     for chain in chains:
         if chain.first_ts == ref.chain_ts:
@@ -41,7 +41,7 @@ def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
 
 
 def moved(positions: Positions, ref: FileRef) -> Positions:
-    """The positions after `ref`."""
+    """The positions after the file `ref` was accepted."""
     chains = positions.get(ref.store_id, ())
     kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
     added = (*kept, ChainPosition(ref.chain_ts, ref.ts))
@@ -76,7 +76,8 @@ def _received(
 
 
 def common(several: Sequence[Mapping[int, tuple[ChainPosition, ...]]], flushed_ts: int) -> Positions:
-    """The lowest positions of several tasks: files that only one of them has taken arrive again, as repeats.
+    """The lowest positions of several tasks, with which their child begins: files that only one of them has received
+    arrive again, as repeats.
 
     A chain that one of the tasks has not begun is left out, so that it is sent from its first file. The exception is a
     chain that is closed for that task, because it has a later one whose beginning all of them have flushed: nothing

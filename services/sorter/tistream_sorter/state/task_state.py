@@ -159,7 +159,8 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
 
 
 def begun(state: TaskState) -> TaskState:
-    """The state directly after a manifest. The earlier history of the slices is dropped, because it decides nothing."""
+    """The state directly after a manifest. The earlier history of the slices is dropped, because no later decision
+    needs it."""
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)
 
 

@@ -60,7 +60,8 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
 
 
 def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
-    """The parents' indexes, clipped. A parent without one has dropped nothing above what it states as retained."""
+    """The version indexes of the parents, clipped to the child. A parent without an index has kept everything above its
+    retained_ts."""
     found = []
     for view in parents:
         seal = _seal_of(view, identity)

@@ -1,4 +1,4 @@
-"""Files that a task has received and not yet taken into a tick. Pure.
+"""Queues the files that a task has received and no tick has processed yet. Pure.
 
 The references exist in memory only. After a crash the dispatcher sends them again, from the position in the manifest.
 """
@@ -54,12 +54,12 @@ class Inbox:
         return out
 
     def crowded(self) -> list[FileRef]:
-        """The refused files for which there is still no room."""
+        """The refused first files of chains for which there is still no room."""
         self.refused = {store: ref for store, ref in self.refused.items() if not has_room(self.positions, ref)}
         return list(self.refused.values())
 
     def committed(self, durable: Positions, flushed_ts: int) -> None:
-        """Drop the closed chains that a manifest has dropped."""
+        """Drop the files of closed chains that a manifest has dropped."""
         self.positions = received(self.positions, durable, flushed_ts)
 
     def taken(self, count: int) -> None:
@@ -89,7 +89,7 @@ class Inbox:
 
 
 def _by_time(files: list[TaskFile]) -> list[TaskFile]:
-    """Sorted by ts, without changing the order within a store."""
+    """Sort files by ts, without changing the order within a store."""
     reached: dict[int, int] = {}
     times = []
     for file in files:

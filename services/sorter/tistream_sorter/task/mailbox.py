@@ -1,4 +1,4 @@
-"""What other threads leave for a task: files, orders, and notes. The next turn takes it (turn.py). Thread-safe.
+"""Passes files, orders and notes from other threads to a task. The next turn takes it (turn.py). Thread-safe.
 
 The lock here is the only one of a task. It protects what threads share and is held for a moment; nothing is decided and
 nothing waits while it is held.
@@ -30,51 +30,52 @@ from tistream_sorter.task.tick import TaskFile, emptied
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long committed rows are kept; None: for ever."""
+    """A note: how long committed rows are kept; None: for ever."""
 
     ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadThrough:
-    """The schema registry has durably read the pool up to `ts`. Rows above it must be kept."""
+    """A note: the schema registry has durably read the pool up to `ts`. Rows above it must be kept."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class FlushedByAll:
-    """The manifests of all tasks of the tenant cover `ts`, so readers can have read up to it. Rows above it must be
-    kept, because readers wait for the slowest task. The highest value counts."""
+    """A note: the manifests of all tasks of the tenant cover `ts`, so readers can have read up to it. Rows above it
+    must be kept, because readers wait for the slowest task. The highest value counts."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """Open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept; MAX_TS: none is
-    open."""
+    """A note: open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept; MAX_TS: no
+    backfill is open."""
 
     above_ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class NothingLeftOf:
-    """No object is left of a sealed ancestor: it is removed from the heritage."""
+    """A note: a sealed ancestor has no objects left, so it is removed from the heritage."""
 
     task_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wasted:
-    """An object that may exist will never be named by a manifest."""
+    """A note: no manifest will ever name an object, which may exist."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merge of the version index is complete: the next manifest has `written` in the place of the unit's inputs."""
+    """A note: a merge of the version index is complete. The next manifest has `written` in the place of the unit's
+    inputs."""
 
     unit: IndexUnit
     written: Sequence[RunRef]
@@ -86,7 +87,7 @@ Note = Keep | ReadThrough | FlushedByAll | Backfilled | NothingLeftOf | Wasted |
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The notes as of one moment. `rewritten`, `merged`, `based` and `wasted` are handed over once; of the others the
+    """All notes as of one moment. `rewritten`, `merged`, `based` and `wasted` are handed over once; of the others the
     present value counts."""
 
     keep_ms: int | None
@@ -101,7 +102,7 @@ class Notes:
 
 
 class Mailbox:
-    """The shared part of one task."""
+    """The part of one task that other threads share."""
 
     def __init__(self, state: TaskState, files_max: int, *, read_by_registry: bool, backfills: bool = False) -> None:
         self._lock = new_lock()
@@ -141,7 +142,7 @@ class Mailbox:
                     notes.based.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
-        """Set the owner's present order (None: none). For a new order that cannot be obeyed, return the reason."""
+        """Set the owner's present order (None: no order). Returns the reason if a new order cannot be executed."""
         with self._lock:
             if order == self._sent:
                 return None
@@ -191,20 +192,20 @@ class Mailbox:
             return bool(self._notes.rewritten or self._notes.merged or self._notes.based)
 
     def nothing_left_of(self) -> frozenset[int]:
-        """Ancestors of which no object is left."""
+        """The ancestors that have no objects left."""
         with self._lock:
             return self._notes.nothing_left_of
 
     # -- the turn -------------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Begin a turn. A second one at the same time is a fault of the program."""
+        """Begin a turn of the task. A second turn at the same time is a bug, and raises AssertionError."""
         with self._lock:
             assert not self._in_turn, "two turns of one task at the same time"
             self._in_turn = True
 
     def end_turn(self) -> None:
-        """End the turn."""
+        """End the turn of the task."""
         with self._lock:
             self._in_turn = False
 
@@ -214,7 +215,7 @@ class Mailbox:
             return self._order
 
     def notes(self) -> Notes:
-        """Take the notes."""
+        """Return the notes, and remove those that are handed over once."""
         with self._lock:
             taken = self._notes
             self._notes = replace(taken, rewritten=[], merged=[], based=[], wasted=[])
@@ -231,14 +232,14 @@ class Mailbox:
             return self._inbox.files[:count]
 
     def took(self, files: Sequence[TaskFile]) -> None:
-        """Remove the first files, because a manifest or the state in memory has them."""
+        """Remove the first files, because a manifest or the state in memory covers them."""
         with self._lock:
             self._inbox.taken(len(files))
             for file in files:
                 self._damages.taken(file.ref)
 
     def committed(self, after: TaskState) -> None:
-        """A manifest has `after`: drop the closed chains that it has dropped."""
+        """Record that a manifest has the state `after`: drop the closed chains that it has dropped."""
         with self._lock:
             self._inbox.committed(after.positions, after.flushed_ts)
 

@@ -1,4 +1,4 @@
-"""How a manifest restates a task's state. Pure."""
+"""Makes the manifest that restates a task's state. Pure."""
 
 from __future__ import annotations
 

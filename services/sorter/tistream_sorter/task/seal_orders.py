@@ -1,4 +1,4 @@
-"""Orders to split or merge a task, and the holder's next step to obey one. Pure.
+"""Orders to split or merge a task, and the next step by which the holder executes one. Pure.
 
 A split is one seal. In a merge each parent first commits a `stop_at` above its reported progress. Neither this holder
 nor a later one flushes or reports anything above it. Once every parent has reached the stop, all are sealed at one
@@ -67,8 +67,8 @@ class Others:
 
 
 def others(state: TaskState, views: Sequence[TaskView]) -> Others:
-    """Interpret the logs of the other parents: `views`, in the order of `state.merge.parents`, read after this task
-    stopped."""
+    """Interpret the logs of the other parents of a merge: `views`, in the order of `state.merge.parents`, read after
+    this task stopped."""
     merge = state.merge
     assert merge is not None
     sealed = any(_ends(view, merge) for view in views)
@@ -84,7 +84,7 @@ def _ends(view: TaskView, merge: Merging) -> bool:
 
 
 def leads(state: TaskState) -> bool:
-    """Whether this task's log decides about its merge."""
+    """Whether this task's log decides about the merge of its task."""
     return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
 
 
@@ -151,7 +151,8 @@ def next_step(state: TaskState, order: Order | None, heard: Others | None = None
 
 
 def _ended(state: TaskState) -> Step | None:
-    """The seal of a task whose fellow parent is sealed in favour of their child; None until it has reached the stop."""
+    """The seal of a task one of whose fellow parents is sealed in favour of their child. None until the task has
+    reached the stop."""
     assert state.merge is not None
     ends = ((state.merge.child, state.merge.span),)
     return Step(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None

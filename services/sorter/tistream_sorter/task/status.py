@@ -49,7 +49,7 @@ def task_status(
 
 
 def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
-    """For each store the ts of the oldest change file that the parts point into."""
+    """For each store, the ts of the oldest change file that the pending parts point into."""
     oldest: dict[int, int] = {}
     for key in {source.key for part in parts for source in part.sources}:
         found = layout.parse_change_file(key)
@@ -72,7 +72,7 @@ def log_fields(state: TaskState) -> dict[str, object]:
 
 
 def chains(positions: Positions) -> dict[int, list[Chain]]:
-    """Positions in wire form."""
+    """Convert positions to their wire form."""
     return {
         store: [Chain(first_ts=chain.first_ts, at_ts=chain.at_ts) for chain in chains]
         for store, chains in positions.items()
@@ -111,7 +111,7 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
 
 
 def no_room(ref: FileRef, received: Positions) -> Hold:
-    """The hold of a chain that cannot begin because the store has too many open chains."""
+    """The hold of a chain that cannot begin, because the store has too many open chains."""
     chains = received[ref.store_id]
     reason = (
         f"chain {ref.chain_ts} of store {ref.store_id} cannot begin: {len(chains)} of its chains are open, the oldest "

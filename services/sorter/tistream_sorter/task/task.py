@@ -39,7 +39,8 @@ class Task:
 
     @contextmanager
     def turn(self) -> Iterator[Turn]:
-        """Enter the task, to decide its next step or to change its state. For the thread that has its tick."""
+        """Begin a turn, to decide the next step of the task or to change its state. A context manager, for the thread
+        that runs the task's tick."""
         self._mail.begin_turn()
         try:
             yield self._turn
@@ -50,12 +51,12 @@ class Task:
 
     @property
     def state(self) -> TaskState:
-        """The state, with files that no manifest has yet."""
+        """The present state, including files that no manifest covers yet."""
         return self._turn.state
 
     @property
     def durable(self) -> TaskState:
-        """The state that the newest manifest contains."""
+        """The state that the newest manifest restates."""
         return self._turn.durable
 
     @property
@@ -65,17 +66,17 @@ class Task:
 
     @property
     def stopped(self) -> str | None:
-        """Why nothing is done any more; None while the task works."""
+        """The reason why the task has stopped; None while it works."""
         return self._turn.stopped
 
     @property
     def trouble(self) -> str | None:
-        """Why the last tick failed, which is retried; None if it did not."""
+        """The reason why the last tick failed, which will be retried; None if it did not fail."""
         return self._turn.trouble
 
     @property
     def load(self) -> LoadMeter:
-        """The load of the task."""
+        """The LoadMeter of the task."""
         return self._turn.load
 
     @property
@@ -134,7 +135,7 @@ class Task:
         return self._mail.offer(files, self.durable, now_ms)
 
     def order(self, order: SealOrder | None) -> str | None:
-        """Set the owner's present order (None: none). For a new order that cannot be obeyed, return the reason."""
+        """Set the owner's present order (None: no order). Returns the reason if a new order cannot be executed."""
         return self._mail.obey(order, self.state)
 
     def leave(self, note: Note) -> None:
@@ -142,9 +143,11 @@ class Task:
         self._mail.leave(note)
 
     def fail(self, reason: str) -> None:
-        """The tick has failed and will be repeated: the status says why, until a manifest is committed."""
+        """Record that the tick has failed and will be repeated. The status shows the reason until a manifest is
+        committed."""
         self._turn.trouble = reason
 
     def stop(self, reason: str) -> None:
-        """The task must not continue: it keeps everything, and the status says why."""
+        """Stop the task for good, because it must not continue. It keeps all of its data, and the status shows the
+        reason."""
         self._turn.stopped = reason

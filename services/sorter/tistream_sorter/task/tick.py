@@ -51,7 +51,7 @@ class TaskFile:
 
 
 def emptied(file: TaskFile) -> TaskFile:
-    """The file with its position in the chain, but without entries and watermarks."""
+    """The file without entries and watermarks, so that only its position in the chain counts."""
     return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
 
 
@@ -89,7 +89,8 @@ class Taking:
         self._going = _taking(state, files)
 
     def go_on(self, steps: int | None = None) -> Taken | None:
-        """The result of `take`; None if it is not finished after about `steps` steps. Raises FileRefused."""
+        """Continue. Returns the result of `take`; None if it is not finished after about `steps` steps. Raises
+        FileRefused."""
         while True:
             try:
                 done = next(self._going)
@@ -161,15 +162,16 @@ def _scans(rows: pa.Table, seq: int) -> pa.Table:
 
 
 def rested(state: TaskState) -> TaskState:
-    """The state after files without entries. If no lock is pending, the history of the slices before the next file
-    decides nothing, and is dropped."""
+    """The state after files without entries. If no lock is pending, the earlier history of the slices is dropped,
+    because no later decision needs it."""
     if any(part.kind == UNMATCHED for part in state.pending):
         return state
     return replace(state, history=begun_history(state.slices), scans=())
 
 
 def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bool:
-    """Whether entries arrived or rows can be flushed. `sweep`: or whether unmatched entries may be dead locks."""
+    """Whether a job is needed: entries arrived, or rows can be flushed, or (with `sweep`) unmatched entries may be dead
+    locks."""
     if any(file.ref.row_groups.get(state.identity.task_id) for file in files):
         return True
     high = state.progress_ts
@@ -257,7 +259,8 @@ def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
 
 
 def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskState]:
-    """(the manifest that commits the results, the state after its commit).
+    """Conclude a tick from the results of its shards. Returns the manifest that commits them, and the state after its
+    commit.
 
     Raises:
         InvariantBroken: a shard found a violation; nothing may be committed.
@@ -291,7 +294,7 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
 def _carried(
     parts: Sequence[PendingPart], shards: Sequence[Shard], results: Sequence[ShardResult]
 ) -> tuple[PendingPart, ...]:
-    """The parts that stay pending: each is kept for the spans of the shards that did not consume it."""
+    """The pending parts that stay. Each is kept for the spans of the shards that did not consume it."""
     consumed = {result.number: result.consumed for result in results}
     out: list[PendingPart] = []
     for part in parts:

@@ -72,7 +72,7 @@ class Turn:
 
     @property
     def rests(self) -> bool:
-        """Whether a tick would do nothing: no file is queued, and a manifest has all that was taken."""
+        """Whether a tick would do nothing: no file is queued, and a manifest covers all files that were processed."""
         return not self._mail.has_files() and not self.state.unwritten and not self.state.unflushed
 
     @property
@@ -91,12 +91,12 @@ class Turn:
         return other_parents(state)
 
     def heard(self, others: Others | None) -> None:
-        """Set the content of the other parents' logs; None if they could not be read."""
+        """Store what the other parents' logs contain; None if they could not be read."""
         self._others = others
 
     def settle(self, now_ms: int) -> list[str]:
-        """Apply the notes of other threads to the state. Returns keys of objects that no manifest will name. Monotonic
-        time."""
+        """Apply the notes of other threads to the state. Returns keys of objects that no manifest will name. Times are
+        monotonic."""
         if self._taking is not None:
             return []
         notes = self._mail.notes()
@@ -154,8 +154,8 @@ class Turn:
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
     def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Taken] | None:
-        """The files of this tick and the state after them. None if there is nothing to do, if the work is not finished
-        after `take_steps`, or if a file was refused."""
+        """Process the files of this tick. Returns them and the state after them. None if there is nothing to do, if the
+        work is not finished after `take_steps`, or if a file was refused."""
         if (taking := self._taking) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:
@@ -173,7 +173,7 @@ class Turn:
         return [file for _, file in taken[1]], taken
 
     def _asked(self, order: Order | None, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
-        """The step that precedes any file: the first manifest of a child task, or the owner's order."""
+        """The step that must come before any file: the first manifest of a child task, or the owner's order."""
         state = self.state
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
@@ -193,11 +193,12 @@ class Turn:
         return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)
 
     def queued(self, count: int) -> list[TaskFile]:
-        """The first `count` files of the inbox: those that the present tick has read."""
+        """The first `count` files of the inbox, which the present tick has read."""
         return self._mail.queued(count)
 
     def committed(self, after: TaskState, files: int, now_ms: int) -> None:
-        """A manifest was committed that covers the first `files` files of the inbox. Monotonic time."""
+        """Record that a manifest was committed which covers the first `files` files of the inbox. Times are
+        monotonic."""
         self._sweeps.swept(self._sweeping, now_ms)
         self._sweeping = frozenset()
         self._idle_at_ms = now_ms + self._limits.idle_manifest_ms
@@ -210,7 +211,7 @@ class Turn:
         self._mail.committed(after)
 
     def refused(self, done: Plan, results: Sequence[ShardResult], now_ms: int) -> None:
-        """Shards found damaged files: drop them and the later files of their chains. The dispatcher sends them
+        """Drop damaged files, which shards have found, and the later files of their chains. The dispatcher sends them
         again."""
         reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
         bad: list[tuple[FileRef, str]] = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]

@@ -1,4 +1,5 @@
-"""Which base chunks a task takes next, and why others wait or are refused (docs/adr/0030). Pure.
+"""Selects the base chunks that become base runs of a task next, and the reasons why others wait or are refused
+(docs/adr/0030). Pure.
 
 A chunk counts for each task that its span overlaps, clipped. The task's log must have every change above the chunk's
 base_ts: so base_ts is at or above the tenant's snapshot_ts and the task's retained_ts, and it must have been flushed.
@@ -55,7 +56,7 @@ class OpenBackfill:
 
 
 def wanted(state: TaskState, backfill: OpenBackfill) -> list[int]:
-    """The numbers of existing chunks that concern the task and are not among its bases yet, in order."""
+    """The numbers of the existing chunks that overlap the task's span and are not among its bases yet, in order."""
     identity = state.identity
     return [
         number
@@ -67,7 +68,7 @@ def wanted(state: TaskState, backfill: OpenBackfill) -> list[int]:
 
 
 def refusal(state: TaskState, backfill: OpenBackfill, number: int) -> str | None:
-    """Why the task never takes a chunk; None if it may."""
+    """The reason why a task refuses a chunk for ever; None if it may accept it."""
     base_ts, plan = backfill.base_ts[number], backfill.plan
     if base_ts < plan.min_ts:
         return f"is as of {base_ts}, below the min_ts {plan.min_ts} of its plan"
@@ -96,8 +97,8 @@ def kept_above(open_backfills: Iterable[ChunkPlan | None]) -> int:
 
 
 def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_max: int) -> list[BaseUnit]:
-    """Chunks that the task takes now, one unit for each part of its index, at least one chunk and then at most
-    `count_max` units. A chunk above flushed_ts waits."""
+    """The chunks that become base runs of the task now: one unit for each chunk and part of the index. The units of a
+    chunk stay together; once there are `count_max` units, no further chunk is added. A chunk above flushed_ts waits."""
     identity, out = state.identity, list[BaseUnit]()
     for number in wanted(state, backfill):
         base_ts = backfill.base_ts[number]
@@ -162,6 +163,6 @@ def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, l
 
 
 def _has(state: TaskState, span: KeySpan, base_ts: int) -> bool:
-    """Whether every key of the span has a base at least as new."""
+    """Whether every key of the span has a base that is at least as new."""
     known = clipped(state.cover, span)
     return all(base.base_ts >= base_ts for base in known) and isinstance(base_ts_of(known, [span]), int)

@@ -1,4 +1,4 @@
-"""Compaction: which small segments are merged, and the task's list of segments afterwards (docs/adr/0009). Pure.
+"""Plans compaction: selects the small segments to merge, and updates the task's list of segments (docs/adr/0009). Pure.
 
 Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts; and only the task's own
 segments, which their keys identify: other child tasks may share the inherited ones.
@@ -26,8 +26,8 @@ PAUSE_MS, PAUSE_MAX_MS = 5_000, 600_000  # after a job that failed
 
 @dataclass(frozen=True, slots=True)
 class CompactRules:
-    """See SorterSettings.compact. `rows_max` and `unpacked_max` bound the memory of one job to that of a shard of a
-    tick, because both run side by side."""
+    """The limits of compaction; see SorterSettings.compact. `rows_max` and `unpacked_max` bound the memory of one job
+    to that of a shard of a tick, because both run side by side."""
 
     fan_in: int = 128
     fan_in_full: int = 16
@@ -60,7 +60,7 @@ class Pauses:
     _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: end and length of the pause
 
     def over(self, task_id: int, now_ms: int) -> bool:
-        """Whether the task may be tried."""
+        """Whether the pause of the task has ended, so that it may be tried."""
         return task_id not in self._until or now_ms >= self._until[task_id][0]
 
     def failed(self, task_id: int, now_ms: int) -> None:
@@ -78,7 +78,8 @@ class Pauses:
 
 
 def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
-    """The state with the output in place of its inputs; None if the inputs are no longer all there, side by side."""
+    """The state with the merged segment in place of its inputs; None if the inputs are no longer all in the list, side
+    by side."""
     assert done.output is not None
     keys = [segment.key for segment in state.live_segments]
     try:
@@ -93,7 +94,7 @@ def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
 
 
 def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """Neighbours that together reach `small_bytes` or the limits of a job; empty if no such run exists."""
+    """A run of neighbours that together reach `small_bytes` or the limits of a job; empty if no such run exists."""
     for begin, end in _runs(tiers, _tiers(rules)):
         first, last = _fitting(live, begin, end, rules.fan_in_full, rules)
         if last > first and (last < end or sum(one.size for one in live[first:last]) >= rules.small_bytes):
@@ -102,7 +103,7 @@ def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """At least `fan_in` neighbours of low tiers; empty if no such run exists."""
+    """A run of at least `fan_in` neighbours of low tiers; empty if no such run exists."""
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
             first, last = _fitting(live, begin, end, rules.fan_in, rules)

@@ -1,4 +1,4 @@
-"""Which objects of a task are garbage (docs/adr/0009). Pure.
+"""Finds the objects of a task that are garbage (docs/adr/0009). Pure.
 
 Objects are a task's own. Of those that it shares with other children of a sealed task, `unnamed` finds the garbage.
 """
@@ -17,7 +17,7 @@ from tistream_sorter.state.task_state import TaskState
 
 @dataclass(frozen=True, slots=True)
 class CollectRules:
-    """See SorterSettings.collect."""
+    """The limits of garbage collection; see SorterSettings.collect."""
 
     grace_ms: int = 600_000
     every_ms: int = 60_000
@@ -27,7 +27,8 @@ COLLECT_DEFAULT = CollectRules()
 
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
-    """The task's own objects that `before` names and `after` does not; `manifest` leads from one to the other."""
+    """The task's own objects that the state `before` names and the state `after` does not. `manifest` leads from one to
+    the other."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
     named |= {run.key for run in runs_of(before.index)} - {run.key for run in runs_of(after.index)}
     if manifest.live_segments is not None:
@@ -60,8 +61,9 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 def unnamed(
     keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
 ) -> list[str]:
-    """The objects of a sealed task that can be deleted: no state of its children refers to them. A child takes over
-    objects from the seal only, when it begins, so none will refer to them later. carrying_on: what each child has."""
+    """The objects of a sealed task that can be deleted, because no state of its children names them. A child takes over
+    objects from the seal only, when it begins, so no child will name them later. carrying_on: the states of the
+    children."""
     named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 

@@ -1,4 +1,4 @@
-"""The version index of a task: which merge comes next (docs/adr/0028). Pure; `now_ms` is wall clock.
+"""Selects the next merge of a task's version index (docs/adr/0028). Pure; `now_ms` is wall clock.
 
 Of each part of the index, in this order:
 
@@ -38,7 +38,7 @@ EIGHTH, TENTH = 8, 10
 
 @dataclass(frozen=True, slots=True)
 class IndexRules:
-    """See SorterSettings.index."""
+    """The limits of the version index; see SorterSettings.index."""
 
     age_ms: int = 600_000
     wait_ms: int = 3_600_000
@@ -56,7 +56,7 @@ Runs = tuple[RunRef, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """The state of a task, and what the rules make of it."""
+    """Applies the rules to the state of one task."""
 
     state: TaskState
     index: Index
@@ -179,7 +179,8 @@ class _Planner:
         return tier
 
     def _align(self, left: IndexPart, right: IndexPart) -> Iterator[IndexUnit]:
-        """Merges within the longest windows whose bounds both parts have."""
+        """Merges of runs whose windows differ between two neighbouring parts: each is within the longest windows whose
+        bounds both parts have."""
         if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
             return
         bounds = sorted(_free(left) & _free(right))
@@ -246,7 +247,7 @@ def _size(runs: Sequence[Runs]) -> int:
 
 
 def _touching(bases: Sequence[RunRef], others: Sequence[RunRef]) -> Runs:
-    """Those of `bases` that reach into the range of keys of the others, of which there is at least one."""
+    """The base objects of `bases` that overlap the key range of the other objects, of which there is at least one."""
     first, last = min(run.first for run in others), max(run.last for run in others)
     return tuple(base for base in bases if base.first <= last and first <= base.last)
 
@@ -277,7 +278,7 @@ def _longest(chosen: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _free(part: IndexPart) -> set[int]:
-    """The timestamps in [base_ts, indexed_ts] that no window of the part has inside: where windows may be cut."""
+    """The timestamps in [base_ts, indexed_ts] that lie inside no window of the part. Windows may be cut there."""
     bounds = {part.base_ts, part.indexed_ts}
     return bounds | {ts for runs in part.by_window() for ts in runs[0].window if ts is not None}
 

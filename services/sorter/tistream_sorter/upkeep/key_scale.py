@@ -23,7 +23,7 @@ FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work per key, as a fixed-point numb
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Work whose keys lie between two bounds, both inclusive."""
+    """An amount of work whose keys lie between two bounds, both inclusive."""
 
     low: bytes
     high: bytes
@@ -31,11 +31,9 @@ class Load:
 
 
 def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
-    """At most `count` - 1 cuts at lowest keys of loads; an empty list if such cuts are too uneven.
-
+    """Choose at most `count` - 1 cuts, each at the lowest key of a load; an empty list if such cuts are too uneven.
     Among the keys near an even cut, the one that cuts through the least work is taken, because loads with keys on both
-    sides are read twice.
-    """
+    sides are read twice."""
     scale = _KeyScale(loads)
     candidates = _candidates(span, loads, scale)
     total = sum(load.weight for load in loads)
@@ -53,7 +51,7 @@ def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
 
 
 def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
-    """Cuts with equal work between them, on the assumption that a load is spread evenly between its bounds."""
+    """Choose cuts with equal work between them, on the assumption that a load is spread evenly between its bounds."""
     scale = _KeyScale(loads)
     bounds: list[bytes] = []
     for number in range(1, count):

@@ -13,11 +13,9 @@ from tistream_sorter.upkeep.version_index import index_of
 
 @dataclass(slots=True)
 class Readable:
-    """The ts that has been durable for at least `pause_ms`, so that followers had time to read it.
-
-    After a stall hours of changes may be flushed at once; they would exceed the retention before any consumer could
-    read them. Times are monotonic milliseconds.
-    """
+    """The highest ts that has been durable for at least `pause_ms`, so that followers had time to read it. After a
+    stall hours of changes may be flushed at once; they would exceed the retention before any consumer could read them.
+    Times are monotonic milliseconds."""
 
     pause_ms: int
     _flushed: deque[tuple[int, int]] = field(

@@ -75,8 +75,8 @@ def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, 
 
 
 def _count(read: int, work: int, rules: CutRules) -> int:
-    """The number of shards: at most one per slot, fewer for little work. If the work per shard would exceed the limit,
-    a multiple of the slots."""
+    """The number of shards: at most one per slot, and fewer for little work. If the work per shard would exceed the
+    limit, a multiple of the slots."""
     rounds = -(-work // (rules.shard_work_max * rules.shards_max))
     if rounds > 1 or work > rules.shard_work_max * rules.shards_max:
         return rounds * rules.shards_max
@@ -162,7 +162,7 @@ def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
 
 
 def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:
-    """At most SPANS_MAX spans that cover all keys of the files' row groups and the pending parts inside `span`."""
+    """Spans that cover all keys of the files' row groups and of the pending parts inside `span`; at most SPANS_MAX."""
     bounds: list[tuple[bytes, bytes]] = []
     for file in files:
         for group in file.wanted_groups:

@@ -1,4 +1,4 @@
-"""When large pending parts, which ticks skip, are scanned for dead locks (docs/adr/0007). Pure."""
+"""Decides when large pending parts, which ticks skip, are scanned for dead locks (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ AGAIN_MS = 1_000  # after a part was considered and not scanned
 
 @dataclass(slots=True)
 class Sweeps:
-    """When each part was last scanned, or first seen. In memory only: after a restart every part waits its turn."""
+    """The times at which each part was last scanned, or first seen. In memory only: after a restart every part waits
+    until it is due again."""
 
     seen_ms: dict[str, int] = field(default_factory=dict)
 

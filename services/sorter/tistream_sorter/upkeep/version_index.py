@@ -1,4 +1,4 @@
-"""The version index in a task's state: how it begins, and what the result of a merge makes of it. Pure."""
+"""Updates the version index in a task's state: its beginning, and the results of merges. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ BYTES_IN, BYTES_OUT = "indexed_bytes", "run_bytes"
 
 
 def index_of(state: TaskState) -> Index:
-    """The task's index. One that has not begun begins above what may have been dropped from the pool already."""
+    """The task's version index. If the task has none, a new index that begins above everything that may have been
+    dropped from the pool already."""
     return state.index or (begun_part(state.identity.span, max(state.identity.snapshot_ts, state.retained_ts)),)
 
 
 def begun_part(span: KeySpan, begins_ts: int) -> IndexPart:
-    """A part without runs."""
+    """A part of a new index, without runs."""
     return IndexPart(span, begins_ts, begins_ts, begins_ts)
 
 
 def merged(state: TaskState, unit: IndexUnit, written: Sequence[RunRef]) -> TaskState | None:
-    """The state with the output of a merge in the place of its inputs; None if the inputs are not there any more."""
+    """The state with the output of a merge in the place of its inputs; None if the state no longer has all of the
+    inputs."""
     index = index_of(state)
     at = next((at for at, part in enumerate(index) if part.span == unit.span), None)
     if at is None:
@@ -71,7 +73,7 @@ def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
 
 
 def united(index: Index) -> Index:
-    """The index with neighbouring parts joined whose windows do not conflict."""
+    """The index after neighbouring parts whose windows do not conflict were joined."""
     out: list[IndexPart] = []
     for part in index:
         both = _joined(out[-1], part) if out else None
@@ -83,7 +85,8 @@ def united(index: Index) -> Index:
 
 
 def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
-    """Both as one part; None if their windows overlap, or if an object of one reaches into the other's span."""
+    """Two neighbouring parts as one part; None if their windows overlap, or if an object of one reaches into the
+    other's span."""
     if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
         return None
     windows = sorted({(run.low_ts, run.high_ts) for run in (*left.runs, *right.runs) if run.low_ts is not None})

@@ -60,8 +60,8 @@ class Cuts:
         return first, np.where(unbounded | last_end, len(self), self.holding(ends))
 
     def with_keys(self, keys: pa.Array) -> tuple[Cuts, Int64s] | None:
-        """(the cuts with these keys added, for each new slice the old slice that contains it). None if every key is a
-        cut already or lies outside."""
+        """Add cuts at these keys. Returns the cuts, and for each new slice the old slice that contains it. None if
+        every key is a cut already or lies outside."""
         wanted = pc.unique(keys)
         at = self.holding(wanted)
         new = (at >= 0) & ~pc.equal(self.starts.take(pa.array(np.maximum(at, 0))), wanted).to_numpy(
@@ -113,8 +113,8 @@ class Places:
         self._known: dict[int, _Known] = {}
 
     def of(self, rows: pa.Table, store_id: int) -> tuple[Int64s, Bools]:
-        """For each row (start_key, end_key, region_id): a slice, and whether that slice has exactly the row's span and
-        region and no other row has it."""
+        """For each row (start_key, end_key, region_id), find a slice that it concerns. The second result says whether
+        that slice has exactly the row's span and region, and no other row has it."""
         region = int64s(rows, "region_id")
         asked = _Asked(whole(rows, "start_key"), whole(rows, "end_key"), region)
         known = self._known.get(store_id)

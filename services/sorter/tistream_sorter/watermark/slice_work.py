@@ -55,6 +55,6 @@ def ranges(runs: tuple[Int64s, Int64s], which: slice | Int64s) -> Iterator[range
 
 
 def check_room(rows: int) -> None:
-    """Raises TooMuch if one task may not keep this number of waiting rows."""
+    """Check that one task may keep this number of waiting rows. Raises TooMuch."""
     if rows > WAITING_MAX:
         raise TooMuch(f"more than {WAITING_MAX} watermark rows would wait for log entries that have not arrived")

@@ -97,7 +97,8 @@ class SliceMap(SliceArrays):
         return self._waiting.at(order[:count])
 
     def resting_on(self, store_id: int) -> tuple[SliceState | None, Watermark | None]:
-        """(the first slice whose newest row came from this store, the store's first waiting row)."""
+        """What still depends on a store: (the first slice whose newest row came from the store, the store's first
+        waiting row)."""
         resting = np.flatnonzero(self._store == store_id)[:1].tolist()
         found = [SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at)) for at in resting]
         return next(iter(found), None), next(iter(self._waiting.of_store(store_id)), None)

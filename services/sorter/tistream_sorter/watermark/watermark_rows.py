@@ -120,7 +120,7 @@ class Waiting:
 
     @cached_property
     def rows(self) -> list[Watermark]:
-        """The rows as objects, for status and tests."""
+        """The waiting rows as objects, for status and tests."""
         return self.at(np.arange(len(self)))
 
     def at(self, places: npt.NDArray[np.int64]) -> list[Watermark]:
@@ -155,8 +155,8 @@ class Waiting:
         return np.asarray(self._frame[name].fill_null(MAX_TS).to_numpy(), np.int64)
 
     def first_over(self, spans: Sequence[tuple[bytes, bytes]]) -> list[Watermark | None]:
-        """For each span the first of the rows that overlap it, or None. The spans must be in key order and disjoint,
-        the rows in log order, which begins with the start key."""
+        """For each span, the first of the waiting rows that overlap it, or None. The spans must be in key order and
+        disjoint, the rows in log order, which begins with the start key."""
         starts, ends = self.start.to_pylist(), self.end.to_pylist()
         found: list[int] = []
         come: list[int] = []  # a heap of the rows that begin before the span's end; the first row is on top
@@ -177,7 +177,7 @@ class Waiting:
         return Waiting(self._frame.filter(pl.Series(keep)))
 
     def and_also(self, *others: Waiting) -> Waiting:
-        """These rows, then those of the others. Rows that continue one another stay apart; `joined` merges them."""
+        """Append the rows of another Waiting. Rows that continue one another stay separate; `joined` merges them."""
         return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
 
     def joined(self) -> Waiting:
@@ -203,7 +203,7 @@ class Waiting:
         return Waiting(once[first].with_columns(latest).with_columns(base_ts))
 
     def to_table(self) -> pa.Table:
-        """The table WAITING of a manifest."""
+        """Convert the rows to the table WAITING, as a manifest stores it."""
         if not len(self):
             return WAITING.empty_table()
         plain = self._frame.drop("after").to_arrow().cast(pa.schema(list(WAITING)[:-1]))
@@ -239,10 +239,10 @@ def joined(rows: Iterable[Watermark]) -> list[Watermark]:
 
 
 def to_table(rows: Iterable[Watermark]) -> pa.Table:
-    """The table WAITING of a manifest."""
+    """Convert waiting watermark rows to the table WAITING, as a manifest stores it."""
     return Waiting.of(rows).to_table()
 
 
 def from_table(waiting: pa.Table) -> list[Watermark]:
-    """The inverse of to_table."""
+    """Convert the table WAITING of a manifest to waiting watermark rows."""
     return Waiting.from_table(waiting).rows

@@ -48,7 +48,7 @@ def key_versions(data: U8, at: I64, length: I64, raw_length: I64, ts: I64) -> in
 
 @kernel
 def copy_raw_keys(data: U8, at: I64, rows: I64, offsets: Any, out: U8) -> None:
-    """Decode the keys of `rows` into `out`; `offsets` has their places there, and one more."""
+    """Decode the raw keys of `rows` into `out`, end to end. Key i is `out[offsets[i]:offsets[i + 1]]`."""
     for index in range(len(rows)):
         source = at[rows[index]]
         target = i64(offsets[index])
@@ -64,7 +64,8 @@ def copy_raw_keys(data: U8, at: I64, rows: I64, offsets: Any, out: U8) -> None:
 
 @kernel
 def copy_bytes(data: U8, at: I64, offsets: Any, out: U8) -> None:
-    """Copy one byte range for each element of `at` into `out`; `offsets` has their places there, and one more."""
+    """Copy one byte range for each element of `at` into `out`, end to end. Range i becomes `out[offsets[i]:offsets[i +
+    1]]`."""
     for index in range(len(at)):
         source = at[index]
         target = i64(offsets[index])

@@ -35,7 +35,8 @@ class WriteRecords:
 
     @property
     def has_value(self) -> Bools:
-        """Whether each record holds its value. The value of another PUT is in the `default` family."""
+        """For each record, whether it holds its value itself. The value of any other PUT is in the `default` column
+        family."""
         return self._value_at >= 0
 
     def values(self) -> Any:

@@ -1,4 +1,5 @@
-"""The form of a task's bases in a manifest: `[[start hex, end hex, base_ts], …]`, in key order. Pure.
+"""Encodes a task's bases for a manifest, as `[[start hex, end hex, base_ts], …]` in key order. Pure. A base states that
+all rows of a span of keys are known as of base_ts.
 
 A checkpoint manifest restates them whole. The rows of the bases are in the version index (IndexPart.basis).
 """
@@ -13,10 +14,10 @@ from tistream.model.span import KeySpan
 
 
 def cover_to_json(cover: Cover) -> list[list[Any]]:
-    """A JSON array; keys in hexadecimal."""
+    """Encode bases as a JSON array; keys are hexadecimal."""
     return [[base.span.start.hex(), base.span.end.hex(), base.base_ts] for base in cover]
 
 
 def cover_from_json(data: Iterable[Sequence[Any]]) -> Cover:
-    """The inverse of cover_to_json."""
+    """Decode what cover_to_json has encoded."""
     return tuple(Base(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), base_ts) for start, end, base_ts in data)

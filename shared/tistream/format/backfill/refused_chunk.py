@@ -11,12 +11,12 @@ REASON_CHARS_MAX = 4_000
 
 
 def encode(reason: str) -> bytes:
-    """The object's bytes. A long reason is cut."""
+    """Encode the reason as the object's bytes. A long reason is cut."""
     return json.dumps({"version": VERSION, "reason": reason[:REASON_CHARS_MAX]}).encode()
 
 
 def decode(key: str, body: bytes) -> str:
-    """The reason. Raises CorruptObject."""
+    """Decode the reason from the object's bytes. Raises CorruptObject."""
     try:
         data = json.loads(body)
         version, reason = data["version"], data["reason"]

@@ -56,7 +56,8 @@ class BackupSchema:
 
 @dataclass(frozen=True, slots=True)
 class MetaFile:
-    """A node of an index: the MetaFile objects below it, and its own files and schemas."""
+    """One MetaFile object: a node of the tree that indexes a V2 backup. It names further MetaFile objects, backup files
+    and schemas."""
 
     children: tuple[BackupFile, ...] = ()
     files: tuple[BackupFile, ...] = ()
@@ -77,7 +78,8 @@ class FullBackup:
 
 @dataclass(frozen=True, slots=True)
 class SstPair:
-    """The SST files of one region: write records, and the values that are not in them, if any."""
+    """The two SST files of one region: `write` with its write records, and `default` with the values that these records
+    do not hold, if there are any."""
 
     write: BackupFile
     default: BackupFile | None

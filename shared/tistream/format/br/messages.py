@@ -107,7 +107,8 @@ def parse(name: str, key: str, data: bytes, bytes_max: int = METADATA_BYTES_MAX)
 
 
 def unparse(name: str, values: dict[str, Any]) -> bytes:
-    """The bytes of a message, of fields that are numbers, text, bytes, lists of dictionaries or dictionaries."""
+    """Encode the message `name` of this module. `values` maps its fields to numbers, texts, bytes, dictionaries (nested
+    messages), or lists of dictionaries."""
     return bytes(_filled(_classes()[name](), values).SerializeToString(deterministic=True))
 
 

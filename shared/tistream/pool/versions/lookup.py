@@ -83,7 +83,7 @@ def _newest_first(found: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Rows of some row groups that are versions of wanted keys: row `rows[i]` of `opened` is of key `wanted[i]`."""
+    """Versions of wanted keys in some row groups: row `rows[i]` of `opened` has the key `wanted[i]`."""
 
     wanted: Ints
     rows: Ints
@@ -91,7 +91,7 @@ class _Match:
     opened: Opened
 
     def whole(self, at: Ints) -> pa.Table:
-        """run.SCHEMA of these of its rows."""
+        """The complete rows (run.SCHEMA) at these indexes."""
         rest = self.opened.read(_REST).take(pa.array(self.rows[at]))
         stamps = self.stamps.take(pa.array(at))
         columns = {name: table.column(name) for table in (stamps, rest) for name in table.column_names}
@@ -113,11 +113,12 @@ class _Best:
         self.commit_ts, self.start_ts, self.at = np.full((3, self.keys), -1, np.int64)
 
     def open_below(self, low: int, high: int, commit_ts: int) -> Ints:
-        """Those of the keys `low` to `high` (exclusive) to which a version up to `commit_ts` may be new."""
+        """The keys from `low` to `high` (exclusive) for which a version up to `commit_ts` may be newer than the one
+        found."""
         return np.flatnonzero(self.commit_ts[low:high] < commit_ts) + low
 
     def take(self, match: _Match) -> None:
-        """Use the versions that are newer than what was found."""
+        """Keep those of the given versions that are newer than what was found for their keys."""
         commit_ts, start_ts = merge.ints(match.stamps, "commit_ts"), merge.ints(match.stamps, "start_ts")
         order = np.lexsort((-start_ts, -commit_ts, match.wanted))
         wanted = match.wanted[order]
@@ -172,8 +173,8 @@ def _matches(
     end: int,
     still: _Open,
 ) -> Iterator[_Match]:
-    """The versions in the window of `keys[start:end]`, newest source first. `still` returns which keys between two
-    indexes a source with versions up to a commit_ts is read for."""
+    """The versions in the window of `keys[start:end]`, newest source first. Before a source is read that has versions
+    up to some commit_ts, `still` is asked which keys between two indexes it must be read for."""
     for part in plan.parts_of(shard, window, ids):
         wanted = still(start, end, part.commit_ts_max)
         if len(wanted):

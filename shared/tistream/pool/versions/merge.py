@@ -25,13 +25,13 @@ STAMPS = ("key", "commit_ts", "start_ts", "op")  # the columns that decide which
 
 
 def ints(table: pa.Table, name: str) -> Ints:
-    """An int64 column as numpy."""
+    """Convert an int64 column to a numpy array."""
     out: Ints = table.column(name).to_numpy()
     return out
 
 
 def key_array(table: pa.Table) -> Any:
-    """The keys as one array."""
+    """The column `key` as one Arrow array."""
     return one_array(table.column("key"))
 
 
@@ -44,8 +44,8 @@ def first_of_each(keys: Any) -> Bools:
 
 
 def newest_in(stamps: pa.Table, low: int, high: int, *, every: bool = False) -> Ints:
-    """The rows of one source that count: of each key its newest version with low < commit_ts <= high, or with `every`
-    all of these versions. int64[m], ascending."""
+    """The rows of one source that a read needs: of each key its newest version with low < commit_ts <= high, or with
+    `every` all such versions. Returns row numbers, int64[m], ascending."""
     commit_ts = ints(stamps, "commit_ts")
     if len(commit_ts) and low < int(commit_ts.min()) and int(commit_ts.max()) <= high:
         at, keys = np.arange(len(commit_ts)), key_array(stamps)
@@ -74,7 +74,8 @@ def merged(sources: Sequence[pa.Table], *, every: bool = False) -> Ints:
 
 
 def ordered(stamps: pa.Table) -> Ints:
-    """The order of rows, in any order: key ascending, then newest first. Fast for a few sorted runs in a row."""
+    """The order that sorts rows by key ascending, then newest first. It is fast if the rows consist of a few sorted
+    runs."""
     return _order(key_array(stamps), ints(stamps, "commit_ts"), ints(stamps, "start_ts"))
 
 
@@ -107,7 +108,7 @@ def _handles(keys: Any) -> Ints | None:
 
 
 def below(keys: Any, bound: bytes) -> int:
-    """The number of keys, which ascend, that are below `bound`."""
+    """The number of keys that are below `bound`. The keys are in ascending order."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Which objects and row groups hold the versions of some keys as of a ts. Pure.
+"""Chooses the objects and row groups that hold the versions of some keys as of a ts. Pure.
 
 A read covers a window (low, high] of commit_ts: a read as of T has the window (0, T], and the changes between A and B
 are in (A, B]. Of each key, the newest version in the window counts.
@@ -62,7 +62,7 @@ class TableRange:
     span: KeySpan
 
     def clip(self, span: KeySpan) -> TableRange | None:
-        """The keys that are in `span` too; None without any."""
+        """The part of this range inside `span`; None if they do not overlap."""
         clipped = self.span.clip(span)
         return None if clipped is None else TableRange(self.table_id, clipped)
 
@@ -73,7 +73,7 @@ def record_prefix(table_id: int) -> bytes:
 
 
 def records_of(table_id: int) -> TableRange:
-    """Every record key of a physical table."""
+    """The range of all record keys of a physical table."""
     prefix = record_prefix(table_id)
     return TableRange(table_id, KeySpan(prefix, prefix[:-1] + b"s"))
 
@@ -83,7 +83,7 @@ _SIGN = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Row group `index` of a segment, of whose rows those with commit_ts in `window` count."""
+    """Row group `index` of a segment. A read uses only its rows with commit_ts in `window`."""
 
     segment: SegmentRef
     index: int
@@ -117,8 +117,8 @@ def parts_of(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[Par
 
 
 def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
-    """The shard's runs that may hold versions of the window with keys in `span`, newest first; of each, its objects
-    that may, in key order."""
+    """The runs of the shard that may hold versions of the window with keys in `span`, newest first. Each is returned as
+    those of its objects that may hold such versions, in key order."""
     found: dict[tuple[int | None, int], list[RunRef]] = {}
     for run in shard.runs:
         overlaps = run.high_ts > window.low and (run.low_ts is None or run.low_ts < window.high)
@@ -130,7 +130,7 @@ def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, .
 
 
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
-    """Objects of several backfills as few runs, each of objects with disjoint key ranges in key order."""
+    """Group the objects of several backfills into few runs, each of objects with disjoint key ranges in key order."""
     chains: list[list[RunRef]] = []
     for run in sorted(objects, key=lambda run: run.first):
         fitting = next((chain for chain in chains if chain[-1].last < run.first), None)

@@ -45,20 +45,20 @@ class Opened(Protocol):
     """Row groups whose columns are decoded when they are read."""
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """These columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
+        """Decode these columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
 
 
 class Reader(Protocol):
-    """Reads row groups of a tenant's pool."""
+    """The interface through which versions are read from a tenant's pool."""
 
     def groups(self, run: RunRef) -> RunGroups:
-        """The row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
+        """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
-        """Row groups of a run. Raises as `groups`."""
+        """Fetch row groups of a run, to be decoded later. Raises as `groups`."""
 
     def open_segment(self, segment: SegmentRef, index: int) -> Opened:
-        """A row group of a segment. Raises as `groups`."""
+        """Fetch a row group of a segment, to be decoded later. Raises as `groups`."""
 
 
 class StoreReader:
@@ -71,7 +71,7 @@ class StoreReader:
         self._known: OrderedDict[str, RunGroups] = OrderedDict()
 
     def groups(self, run: RunRef) -> RunGroups:
-        """See Reader."""
+        """Implement Reader.groups: list the row groups of a run."""
         with self._lock:
             known = self._known.get(run.key)
             if known is not None:
@@ -85,14 +85,15 @@ class StoreReader:
         return found
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
-        """See Reader. The row groups are fetched at once, with the fewest requests."""
+        """Implement Reader.open_run: fetch row groups of a run, to be decoded later. The row groups are fetched at
+        once, with the fewest requests."""
         opened = run_rows.open_run(self._objects, run, self._footers)
         ranges = [place for index in indexes for place in opened.footer.groups[index].ranges(SCHEMA.names)]
         source = fetch_ranges(self._objects, run.key, run.size, ranges, opened.held)
         return _OpenedRun(run.key, opened.footer, pa.PythonFile(source, mode="r"), tuple(indexes))
 
     def open_segment(self, segment: SegmentRef, index: int) -> Opened:
-        """See Reader."""
+        """Implement Reader.open_segment: fetch a row group of a segment, to be decoded later."""
         return _OpenedSegment(self._objects, segment, index, self._footers)
 
 
@@ -104,7 +105,7 @@ class _OpenedRun:
     indexes: tuple[int, ...]
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """See Opened."""
+        """Implement Opened.read: decode these columns of run.SCHEMA, in this order."""
         schema = pa.schema([SCHEMA.field(name) for name in names])
         try:
             file = pq.ParquetFile(
@@ -124,7 +125,7 @@ class _OpenedSegment:
     footers: FooterCache
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """See Opened."""
+        """Implement Opened.read: decode these columns of run.SCHEMA, in this order."""
         return read_row_groups(self.objects, self.segment, [self.index], names, self.footers).select(list(names))
 
 

@@ -64,13 +64,13 @@ def read_range(
 
 @dataclass(slots=True)
 class _Values:
-    """_VALUES of rows that were found together. They are decoded once, when the first of them is needed."""
+    """Value columns of rows that were found together. They are decoded once, when the first of them is needed."""
 
     read: Callable[[], pa.Table]
     table: pa.Table | None = None
 
     def take(self, places: Ints) -> pa.Table:
-        """These of the rows."""
+        """The value columns of the rows at these indexes."""
         if self.table is None:
             self.table = self.read()
         if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
@@ -80,7 +80,8 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sorted rows of one source: their stamps, and where their values are. Row i is row `at[i]` of `values`."""
+    """Sorted rows of one source: their keys and timestamps, and where their values are. Row i has its values at row
+    `at[i]` of `values`."""
 
     stamps: pa.Table
     at: Ints
@@ -90,20 +91,20 @@ class _Piece:
         return len(self.at)
 
     def split(self, count: int) -> tuple[_Piece, _Piece]:
-        """The first `count` rows, and the rest."""
+        """Split off the first `count` rows. Returns them, and the rest."""
         return (
             _Piece(self.stamps.slice(0, count), self.at[:count], self.values),
             _Piece(self.stamps.slice(count), self.at[count:], self.values),
         )
 
     def take(self, rows: Ints) -> pa.Table:
-        """_VALUES of these rows."""
+        """The value columns of the rows at these indexes."""
         return self.values.take(self.at[rows])
 
 
 @dataclass(slots=True)
 class _Source:
-    """A sorted source: its pieces still to come, and those in memory."""
+    """One sorted input of a merge: the pieces in memory, and the iterator of those that follow."""
 
     coming: Iterator[tuple[_Piece, bytes]]
     held: list[_Piece] = field(default_factory=list)
@@ -111,7 +112,7 @@ class _Source:
     more: bool = True
 
     def fill(self) -> None:
-        """Read the next piece."""
+        """Read the next piece into memory."""
         found = next(self.coming, None)
         if found is None:
             self.more = False

@@ -1,4 +1,4 @@
-"""The versions that only segments hold, as one more sorted source for a merge.
+"""Sorts the versions that no run covers yet, so that segments can be merged with runs as one more sorted source.
 
 Segments are sorted by commit_ts. So the keys and ts of their rows are read first and sorted; values are read later,
 for some keys at a time.
@@ -29,7 +29,8 @@ _LOCAL = ("value", "txn_source")
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Rows of several parts without their values. `part` and `row` say where each is: row `row` of `parts[part]`."""
+    """Keys and timestamps of rows in several segment row groups, without their values. Row i is row `row[i]` of
+    `parts[part[i]]`."""
 
     parts: Sequence[Part]
     table: pa.Table  # merge.STAMPS
@@ -44,12 +45,12 @@ class Stamps:
         return Stamps(self.parts, self.table.take(pa.array(at)), self.part[at], self.row[at])
 
     def slice(self, start: int, count: int) -> Stamps:
-        """Consecutive rows."""
+        """`count` consecutive rows, from `start` on."""
         rows = slice(start, start + count)
         return Stamps(self.parts, self.table.slice(start, count), self.part[rows], self.row[rows])
 
     def whole(self, reader: Reader) -> pa.Table:
-        """The rows with their values (run.SCHEMA)."""
+        """Read the values, and return the complete rows (run.SCHEMA)."""
         found, at = [], []
         for number in np.unique(self.part).tolist():
             mine = np.flatnonzero(self.part == number)
@@ -70,7 +71,8 @@ class Stamps:
 
 
 def stamps_of(reader: Reader, parts: Sequence[Part], span: KeySpan) -> Iterator[Stamps]:
-    """The rows with keys in `span` that count, part by part."""
+    """Read the keys and timestamps of one row group after the other. Yields the rows with keys in `span` and a
+    commit_ts in the window of their part."""
     for number, part in enumerate(parts):
         table = reader.open_segment(part.segment, part.index).read(merge.STAMPS)
         commit_ts = merge.ints(table, "commit_ts")
@@ -87,8 +89,9 @@ def stamps_of(reader: Reader, parts: Sequence[Part], span: KeySpan) -> Iterator[
 def sorted_stamps(
     reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int = ROWS_MAX
 ) -> Iterator[Stamps]:
-    """The rows of `parts` with keys in `span` in the order of a merge: of each key the newest, or with `every` all.
-    Yields them in ranges of keys of about `rows_max` rows or less; each range reads the keys of the parts anew."""
+    """The rows of `parts` with keys in `span`, sorted as a merge needs them: of each key the newest version, or with
+    `every` all versions. Yields one range of keys after the other, each of about `rows_max` rows or fewer; for each
+    range the keys of the parts are read again."""
     start: bytes | None = span.start
     while start is not None and parts:
         found, start = _one_range(reader, parts, KeySpan(start, span.end), every=every, rows_max=rows_max)
@@ -99,7 +102,7 @@ def sorted_stamps(
 def _one_range(
     reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int
 ) -> tuple[Stamps | None, bytes | None]:
-    """The first range of `span`, and the key at which the next one starts; None after the last range."""
+    """The rows of the first range of `span`, and the key at which the next range starts; None after the last range."""
     held: list[Stamps] = []
     rows = 0
     cut: bytes | None = None

@@ -113,7 +113,7 @@ def _column(column: Column, info: Mapping[str, Any], table: Mapping[str, Any], d
 
 
 def _type(column: Column) -> str:
-    """The type as the parser takes it: in names of elements, a backslash is escaped."""
+    """The column's type in SQL syntax. A backslash in the name of an element is escaped, as the parser requires."""
     if column.tp in (t.ENUM, t.SET):
         return f"{'enum' if column.tp == t.ENUM else 'set'}({','.join(map(quoted_text, column.elems))})"
     return sql_type(column)
@@ -158,7 +158,8 @@ _NO_DEFAULT = frozenset({t.TINYBLOB, t.MEDIUMBLOB, t.LONGBLOB, t.BLOB, t.JSON, t
 
 
 def _hex(text: str) -> str:
-    """A binary default. TableInfo has its bytes as text, one code point a byte below 0x80, else as UTF-8."""
+    """Format a binary default as a hexadecimal literal. TableInfo has the bytes as text, one code point a byte below
+    0x80, else as UTF-8."""
     return f"0x{text.encode('utf-8', 'surrogateescape').hex()}" if text else "''"
 
 
@@ -225,7 +226,8 @@ def _checks(info: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _foreign_keys(info: Mapping[str, Any], database: str) -> Iterator[str]:
-    """References keep the database that they name; one without a name is in the table's own database."""
+    """The clauses of the foreign keys. A reference keeps the database that it names; without one it is to the table's
+    own database."""
     for key in info.get("fk_info") or ():
         if key.get("state", t.STATE_PUBLIC) != t.STATE_PUBLIC:
             continue

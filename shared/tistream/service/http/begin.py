@@ -18,10 +18,8 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def begin(settings_class: type[S]) -> S:
-    """Read the settings, and begin logs and traces. From here on the process dies when its parent does.
-
-    Wrong settings end it with status 2 and one line on stderr.
-    """
+    """Read the settings, and start logs and traces. From then on this process ends when its parent process ends.
+    Invalid settings end the process with status 2 and one line on stderr."""
     die_with_parent()
     with wrong_settings_end_it():
         settings = load_settings(settings_class)
@@ -33,8 +31,8 @@ def begin(settings_class: type[S]) -> S:
 
 @contextmanager
 def wrong_settings_end_it() -> Iterator[None]:
-    """End the process with status 2 and one line on stderr at a SettingsError. Also used for settings whose files are
-    read later."""
+    """Run a `with` block, and end the process with status 2 and one line on stderr if it raises SettingsError. It
+    serves also for settings whose files are read later."""
     try:
         yield
     except SettingsError as error:

@@ -21,15 +21,15 @@ METRICS = "/metrics"
 
 
 class Guard:
-    """Checks that a request has a service token, which all paths except the probes require. `/metrics` also accepts the
-    text of a file."""
+    """Checks that a request has a valid service token. All paths but the probes require one; `/metrics` also accepts
+    the token in a file."""
 
     def __init__(self, keys: ServiceKeys, metrics_token_file: Path | None) -> None:
         self._keys = keys
         self._metrics = None if metrics_token_file is None else SecretFile(metrics_token_file, bearer_text)
 
     def refusal(self, path: str, authorization: str | None) -> str | None:
-        """Why a request is rejected; None if it is accepted."""
+        """The reason why a request is rejected; None if it is accepted."""
         if path in OPEN:
             return None
         if authorization is None:

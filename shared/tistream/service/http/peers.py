@@ -14,7 +14,8 @@ from tistream.wire.clients.client import DEADLINE_S, HttpClient
 
 
 class Peers:
-    """Create one per process. Raises SettingsError if a file is missing or invalid."""
+    """The credentials of this process among the services: its keys and certificates. Create one per process. Raises
+    SettingsError if a file is missing or invalid."""
 
     def __init__(self, settings: ServiceSettings, clock: Clock) -> None:
         self.auth: ServiceAuth | None = None

@@ -47,7 +47,7 @@ def _text(detail: str) -> str:
 
 
 def for_error(error: TiStreamError) -> Response:
-    """The problem for one of our own errors."""
+    """Convert one of our own errors to a problem answer."""
     extra = error.extra if isinstance(error, InvalidRequest) else None
     headers = {}
     if isinstance(error, Unauthenticated):
@@ -58,7 +58,7 @@ def for_error(error: TiStreamError) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Answer our errors, wrong parameters, unknown paths and methods as problems."""
+    """Register the handlers that answer our errors, invalid parameters, and unknown paths and methods as problems."""
     app.add_exception_handler(TiStreamError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
@@ -80,7 +80,8 @@ def _on_validation(_request: Request, error: Exception) -> Response:
 
 
 def _no_json(item: dict[str, Any]) -> dict[str, str]:
-    """A JSON syntax error: Pydantic reports its position as a field's name, and its reason in the context."""
+    """The text for a JSON syntax error, for which Pydantic reports the position as a field's name, and the reason in
+    the context."""
     place, at = item["loc"][0], item["loc"][-1]
     return {"in": str(place), "name": "", "reason": f"is not valid JSON: {item['ctx']['error']} at character {at}"}
 

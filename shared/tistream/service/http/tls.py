@@ -24,10 +24,10 @@ class Certificates:
         self.client = client_context(tls) if tls.serves or tls.ca_file is not None else None
 
     def look(self) -> None:
-        """Load files that changed since the last call, for new connections; open ones keep theirs.
+        """Read certificate files again that changed since the last call. New connections use them; open ones keep
+        theirs. Invalid files are logged, and the loaded certificates stay.
 
-        Invalid files are logged, and what was loaded stays. Authorities are only added: one that was removed from a
-        file is trusted until the process restarts.
+        Trusted authorities are only added: one that was removed from a file is trusted until the process restarts.
         """
         try:
             seen = self._marks()

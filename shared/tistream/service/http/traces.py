@@ -68,7 +68,7 @@ class RequestSpans:
 
     @contextmanager
     def around(self, scope: Scope) -> Iterator[Span]:
-        """The span of one request. The code that serves the request sets the span's outcome."""
+        """A `with` block in the span of one request. The code that serves the request sets the span's outcome."""
         if not trace.on() or scope["path"] in UNTRACED:
             yield NOTHING
             return

@@ -194,7 +194,7 @@ class _Headers(AuthBase):
 
 
 class _Exporter(OTLPSpanExporter):
-    """Logs once that spans are lost, and once that they are accepted again."""
+    """Exports spans, and logs once when the collector stops accepting them, and once when it accepts them again."""
 
     def __init__(self, collector: str, **settings: Any) -> None:
         super().__init__(collector, **settings)

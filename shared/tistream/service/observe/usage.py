@@ -44,7 +44,7 @@ class Durable(Protocol):
 
 
 class _Totals:
-    """Totals of one tenant and hour."""
+    """The counters of one tenant in one hour."""
 
     __slots__ = ("requests", "rows", "size")
 
@@ -54,10 +54,10 @@ class _Totals:
 
 
 class UsageMeter:
-    """Run `report` in a loop. Thread-safe.
+    """Counts what this process does for each tenant, and reports it to the meta servers. Thread-safe.
 
-    `requests` returns the requests to object storage so far, by tenant and kind. They are counted in the hour in which
-    they are read.
+    Run `report` in a loop. `requests` returns the requests to object storage so far, by tenant and kind. They are
+    counted in the hour in which they are read.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class UsageMeter:
                 seen.update(kinds)
 
     def _of(self, tenant: TenantKey, hour_ms: int) -> _Totals:
-        """The totals to be changed; marks them as changed."""
+        """The totals of a tenant and hour, marked as changed because the caller will change them."""
         self._dirty.add((tenant, hour_ms))
         return self._totals.setdefault((tenant, hour_ms), _Totals())
 

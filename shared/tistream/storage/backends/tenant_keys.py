@@ -1,4 +1,4 @@
-"""Which customer key encrypts the objects of each tenant. Decided here alone, by the object's key in the store."""
+"""Chooses the KMS key that encrypts an object: the key of the tenant to which the object's name belongs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class TenantKeys:
         self._told: KeyIds = {}
 
     def tell(self, keys: Mapping[TenantKey, str | None]) -> None:
-        """Set key ids; those of other tenants stay."""
+        """Set the KMS key ids of some tenants; those of other tenants stay."""
         with self._lock:
             self._told.update(keys)
 
     def told(self, tenants: Iterable[TenantKey]) -> KeyIds:
-        """The known key ids of these tenants, for another process that will write for them."""
+        """The known KMS key ids of these tenants, to be sent to another process that will write for them."""
         with self._lock:
             return {tenant: self._told[tenant] for tenant in tenants if tenant in self._told}
 
     def of_object(self, key: str) -> str | None:
-        """The key id that encrypts an object; None: the bucket's default. Raises Unavailable if the tenant's key is
-        unknown."""
+        """The id of the KMS key that encrypts an object; None: the bucket's default. Raises Unavailable if the tenant's
+        key is unknown."""
         tenant = layout.tenant_of(key)
         with self._lock:
             if tenant is None or not self._told:
@@ -47,7 +47,7 @@ class TenantKeys:
         raise Unavailable(f"cannot write {key}: whether tenant {tenant} has a key of its own is not known here")
 
     def known(self, tenant: TenantKey | None) -> str | None:
-        """A tenant's key id if it is known, for messages."""
+        """The id of a tenant's KMS key, for messages; None if it is unknown."""
         with self._lock:
             return None if tenant is None else self._told.get(tenant)
 

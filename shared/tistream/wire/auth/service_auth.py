@@ -16,7 +16,8 @@ _LOOK_MS = 1_000  # how often the file is checked for changes
 
 
 class ServiceKeys:
-    """The keys of a file. The constructor raises BadKeys, OSError."""
+    """The keys with which services sign and verify tokens, as read from a file. The constructor raises BadKeys,
+    OSError."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._file = SecretFile(path, service_token.parse_keys)

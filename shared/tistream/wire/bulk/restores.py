@@ -25,14 +25,15 @@ class RestoreScope(StrictRequest):
 
 
 class ParquetPlace(StrictRequest):
-    """One folder a table below `url`."""
+    """A target of Parquet files: one folder for each table below `url`."""
 
     kind: Literal["parquet"]
     url: Url
 
 
 class SqlFilesPlace(StrictRequest):
-    """Files below `url`, to be run in the order of their names. `dialect`: the server that will run them."""
+    """A target of SQL files below `url`, to be run in the order of their names. `dialect`: the server that will run
+    them."""
 
     kind: Literal["sql-files"]
     url: Url
@@ -40,8 +41,8 @@ class SqlFilesPlace(StrictRequest):
 
 
 class MySqlPlace(StrictRequest):
-    """A server. `dsn_file`: a file with its mysql:// URL, below the ingest service's RESTORE_DSN_DIR. `rename`: new
-    names of databases."""
+    """A target that is a server. `dsn_file`: a file with its mysql:// URL, below the ingest service's RESTORE_DSN_DIR.
+    `rename`: new names of databases."""
 
     kind: Literal["mysql"]
     dsn_file: Url
@@ -61,15 +62,15 @@ class CreateRestore(StrictRequest):
 
 
 class RestoreName(StrictRequest):
-    """A table, by the names that it had at the ts."""
+    """The database and the name that a table of a restore had at the ts."""
 
     database: str
     table: str
 
 
 class NewRestore(StrictRequest):
-    """What the API has made of a CreateRestore: the names at a ts that can be read, and an id, so that a repeated call
-    creates no second restore."""
+    """A CreateRestore after the API has validated it, as sent to the meta server: the tables by their names at a ts
+    that can be read, and an id, by which a repeated call creates no second restore."""
 
     restore_id: str = Field(pattern="^[0-9a-f]{32}$")
     ts: str = Field(pattern="^[0-9]{1,19}$")
@@ -85,8 +86,8 @@ class CheckTarget(StrictRequest):
 
 
 class RestoreTable(Wire):
-    """How far a table is. `rows`: its rows at the ts; null until they were counted. `checksum`: independent of the
-    order of rows; null until the target was compared."""
+    """The progress of one table. `rows`: its rows at the ts; null until they were counted. `checksum`: independent of
+    the order of rows; null until the target was compared."""
 
     database: str
     table: str
@@ -96,8 +97,8 @@ class RestoreTable(Wire):
 
 
 class RestoreInfo(Wire):
-    """A restore as callers see it. `target`: its kind only, because a target may name files of the server. `reason`:
-    why it waits, has failed, or what it has left out."""
+    """A restore as the API shows it. `target` is its kind only, because a target may name files of the server.
+    `reason`: why it waits or has failed, or which tables it has left out."""
 
     restore_id: str
     state: State
@@ -130,7 +131,8 @@ class ClaimRestore(Wire):
 
 
 class ClaimedRestore(Wire):
-    """The oldest restore that waits, or whose process has not reported for the length of a lease; null without any."""
+    """The answer of ClaimRestore: the oldest restore that is queued, or whose process has not reported for the length
+    of a lease; null without one."""
 
     restore: RestoreWork | None
 

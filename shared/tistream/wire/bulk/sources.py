@@ -29,9 +29,10 @@ class AddSource(StrictRequest):
 
 
 class SourceRow(Wire):
-    """A source as the meta database has it. snapshot_ts: of the tenant. index_keys: whether its index entries are kept;
-    null: the setting of the service. paused: the tenant is. rows_wait: why the rows of its full backup are not in the
-    tenant yet, before which nothing is released; null if they are, or without one."""
+    """A source as the meta database stores it. snapshot_ts: of the tenant. index_keys: whether the tenant's index
+    entries are kept; null: the setting of the service. paused: whether the tenant is paused. rows_wait: why the rows of
+    its full backup have not arrived yet, before which nothing is released; null if they have, or if no backup was
+    named."""
 
     cluster_id: str
     tenant_id: str

@@ -245,7 +245,7 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(url + path, SourceRows))
 
     def claim_restore(self, node_id: str) -> RestoreWork | None:
-        """The next restore to run, under a new epoch; None without any."""
+        """Claim the next restore to run, under a new epoch. Returns None if no restore waits."""
         body = ClaimRestore(node_id=node_id)
         return self._of_any(
             lambda url: self._http.send("POST", f"{url}/upcall/v1/restores/claims", body, ClaimedRestore)

@@ -1,4 +1,4 @@
-"""Merges a route table with the changes since. Pure."""
+"""Merges a route table with later changes. Pure."""
 
 from __future__ import annotations
 

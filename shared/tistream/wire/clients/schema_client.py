@@ -90,7 +90,8 @@ class SchemaReplica:
         return True
 
     def refresh(self, wait_ms: int = 0) -> History:
-        """Fetch and apply until nothing more is there; waits once, up to wait_ms, if nothing is new."""
+        """Fetch and apply pages until there are no more. If there is nothing new at first, the call waits once, up to
+        wait_ms."""
         complete = self.take(self.fetch(wait_ms))
         while not complete:
             complete = self.take(self.fetch())

@@ -10,7 +10,7 @@ TASKS_DEADLINE_S = 3.0  # short, because a sorter that hangs must not keep the c
 
 
 class SorterClient:
-    """Client of sorters, by base URL: a process calls several."""
+    """A client of the sorters. Each call names the base URL of one sorter."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http

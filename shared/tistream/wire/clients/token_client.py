@@ -10,7 +10,7 @@ _PATH = "/v1/tokens"
 
 
 class TokenClient:
-    """Any meta server answers. Thread-safe."""
+    """Calls of the meta servers about tokens. Any meta server answers them. Thread-safe."""
 
     def __init__(self, meta: MetaClient) -> None:
         self._meta = meta
@@ -27,7 +27,7 @@ class TokenClient:
         return parse(_PATH, self._meta.request("POST", _PATH, token.model_dump_json().encode()), TokenInfo)
 
     def every(self) -> TokenList:
-        """The valid tokens, and the newest of the expired and revoked ones."""
+        """The valid tokens, and the newest of the expired and revoked tokens."""
         return parse(_PATH, self._meta.request("GET", _PATH), TokenList)
 
     def revoke(self, token_id: str) -> TokenInfo:

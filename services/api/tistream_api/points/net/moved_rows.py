@@ -22,8 +22,8 @@ from tistream_api.read.plan import OP_DELETE
 
 
 def paired(sets: Sequence[Rows]) -> Rows:
-    """All events of these sets, of one version, as one set: a delete and a put of one key are one put, or nothing if
-    the row is the same."""
+    """Merge these sets of events, all of one table version, into one set. A delete and a put of one key become one put,
+    or nothing if the row is the same."""
     one = _joined(sets)
     deletes, puts = np.flatnonzero(one.op == OP_DELETE), np.flatnonzero((one.op != OP_DELETE) & (one.old_at < 0))
     if not len(deletes) or not len(puts) or one.new is None or one.old is None:
@@ -67,7 +67,7 @@ def _joined(sets: Sequence[Rows]) -> Rows:
 
 
 def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None, Int64s]:
-    """The images in a row, and the indexes in the result."""
+    """Concatenate the images of several sets. Returns them, and the row indexes in the result."""
     images = [image for image, _ in found if image is not None]
     at, begin = [], 0
     for image, places in found:

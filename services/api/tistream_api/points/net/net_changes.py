@@ -28,8 +28,9 @@ NO_START = 0  # start_ts of a delete that no transaction of a row made: its tabl
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one table to compare. `kept` are physical ids that it has at both timestamps, `gone` those that it
-    has at the earlier one only, `new` at the later one only. Events show `version`."""
+    """The part of a comparison that concerns one table. Physical ids are in `kept` if the table has them at both
+    timestamps, in `gone` if only at the earlier one, in `new` if only at the later one. Events show the rows as of
+    `version`."""
 
     version: TableVersion
     schema_version: int
@@ -55,9 +56,9 @@ class Part:
 def parts_between(
     before: TableVersion | None, after: TableVersion | None, versions: tuple[int, int], low_ts: int, high_ts: int
 ) -> list[Part]:
-    """What to compare of a name that `before` has at `low_ts` and `after` at `high_ts`. `versions` are the schema
-    versions then. Of two tables of different shapes, the rows of the first are deleted and those of the second are
-    new."""
+    """The comparisons for a name that `before` has at `low_ts` and `after` at `high_ts`. `versions` are the schema
+    versions at these timestamps. If the two tables have different shapes, the rows of the first are deleted and those
+    of the second are new."""
     if before is None and after is None:
         return []
     mine = set() if before is None else set(before.head.physical_ids)
@@ -73,7 +74,7 @@ def parts_between(
 
 
 def same_line(before: Table, after: Table) -> bool:
-    """Whether rows of `before` can be decoded as those of `after`: it is the same table, or a TRUNCATE or EXCHANGE has
+    """Whether rows of `before` and `after` can be compared: they are the same table, or a TRUNCATE or EXCHANGE has
     given it other ids."""
     if before.id == after.id:
         return True

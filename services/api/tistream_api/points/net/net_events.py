@@ -30,7 +30,7 @@ _TWO_PASSES = 4  # added to `step` in the second of two passes
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What of a table has been sent: all events up to the one of `key` with this op. `step` is 0 before the first
+    """How far the events of a table have been sent: up to the one of `key` with this op. `step` is 0 before the first
     event, 1 after a delete, 2 after a put, and higher by _TWO_PASSES in the second pass."""
 
     step: int = 0
@@ -79,7 +79,7 @@ def _streamed(reads: PoolReads, part: Part, sent: Sent, op: int | None, *, secon
 
 
 def _whole(reads: PoolReads, part: Part) -> tuple[list[Rows], Barrier | None] | None:
-    """Every event of the table; None if these are too many to be held."""
+    """Every event of the table; None if there are too many to hold in memory."""
     sets: list[Rows] = []
     count = size = 0
     for rows in changed(reads, part, b""):

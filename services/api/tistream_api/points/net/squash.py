@@ -1,4 +1,5 @@
-"""Which tables a squashed pull compares: those of the scope at both timestamps, matched by id, then by name. Pure."""
+"""Chooses the tables that a squashed pull compares: those of the scope at both timestamps, matched by id, then by name.
+Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def squash_parts(
     *,
     ddl: bool,
 ) -> list[NetPart]:
-    """The parts of the answer, in order: deletes of the rows of tables that are no more, in their last shape at
+    """The parts of the answer, in order: deletes of the rows of tables that no longer exist, in their last shape at
     `low_ts`; ddl events, if wanted; then the net changes of each table at `high_ts`, in its shape then."""
     earlier = {version.head.id: version for version in before}
     later = {version.head.id for version in after}

@@ -35,7 +35,8 @@ from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, 
 
 
 def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
-    """Take one chunk. Errors are returned in the result and do not fail the other chunks of the job."""
+    """Turn one base chunk into a base run. Errors are returned in the result and do not fail the other chunks of the
+    job."""
     counted = MeasuredObjectStore(objects)
     try:
         runs = _runs(counted, unit)
@@ -77,13 +78,13 @@ def _inside(table: pa.Table, unit: BaseUnit) -> pa.Table:
 
 
 def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
-    """The tables that have rows, then None: for keys above the last one."""
+    """Yield the tables that have rows, and then None, which stands for the keys above the last one."""
     yield from (table for table in tables if table.num_rows)
     yield None
 
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
-    """Of each key the newest version at or below base_ts that the task's log has (LOGGED)."""
+    """Of each key, the newest version at or below base_ts in the task's log (LOGGED)."""
     shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
@@ -92,7 +93,7 @@ def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 
 def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
-    """Of each key the first change above base_ts, up to flushed_ts, with its old value (FIRST)."""
+    """Of each key, the first change in (base_ts, flushed_ts], with its old value (FIRST)."""
     if unit.flushed_ts <= unit.base_ts:
         return
     window, reader = Window(unit.base_ts, unit.flushed_ts), StoreReader(objects)
@@ -119,7 +120,7 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class _Ahead:
-    """A stream of tables in key order, of which rows are taken up to a key."""
+    """A stream of tables in key order, from which rows are taken up to a key."""
 
     coming: Iterator[pa.Table]
     held: list[pa.Table] = field(default_factory=list)
@@ -145,7 +146,7 @@ class _Ahead:
 
 @dataclass(slots=True)
 class _RunWriter:
-    """Collects rows in key order, and writes objects of a base run of about OBJECT_BYTES."""
+    """Collects rows in key order, and writes them as objects of a base run, each of about OBJECT_BYTES."""
 
     objects: ObjectStore
     unit: BaseUnit

@@ -16,7 +16,8 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class BaseUnit:
-    """A chunk to take. `planned` is its span in the plan; `span` is the part of it in the task's span, of table_id.
+    """The input for one base chunk. `planned` is its span in the plan; `span` is the part of it in the task's span, of
+    table_id.
 
     `segments`, `runs` and `indexed_ts` are the log of one part of the task's index: the runs hold every version up to
     indexed_ts, the segments every version above it; `basis` are the rows of earlier backfills. `flushed_ts` is the
@@ -48,12 +49,9 @@ class BaseUnit:
 
 @dataclass(frozen=True, slots=True)
 class BaseMade:
-    """The result of a BaseUnit. `base`: what is known after it. `runs`: the objects with the rows that count, in
-    key order.
-
-    failed: the reason if there is no result. `lasting`: another attempt gives the same, until the chunk is replaced by
-    one of another backfill.
-    """
+    """The result for a BaseUnit. `base`: the keys whose rows are known after it, and as of which ts. `runs`: the
+    objects with the rows that the log lacks, in key order. failed: the reason if there is no result. `lasting`: another
+    attempt would fail in the same way, until a chunk of another backfill replaces this one."""
 
     task_id: int
     chunk: ChunkId

@@ -41,8 +41,8 @@ READ_BYTES = 16 << 20  # unpacked bytes of the row groups that one read takes, u
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The row groups of one input that may have rows of the unit. `bounds`: the lowest and highest key of each, if they
-    are known; `unpacked`: bytes of each."""
+    """The row groups of one input of the merge that may have rows of the unit. `bounds`: the lowest and highest key of
+    each, if they are known; `unpacked`: bytes of each."""
 
     of: SegmentRef | RunRef
     opened: Opened
@@ -87,7 +87,8 @@ def _merged(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
 
 
 def cut(span: KeySpan, points: Sequence[tuple[bytes, int]], most: int) -> tuple[KeySpan, ...]:
-    """Cut `span` into spans of about `most` bytes. `points`: keys, each with the bytes that begin there."""
+    """Cut `span` into spans of about `most` bytes. `points`: keys, each with the bytes of the rows from there to the
+    next point."""
     bounds: list[bytes] = []
     size = 0
     for key, weight in sorted(points):
@@ -118,7 +119,7 @@ def _source(objects: ObjectStore, unit: IndexUnit, one: SegmentRef | RunRef) -> 
 
 
 def _points(objects: ObjectStore, source: _Source) -> list[tuple[bytes, int]]:
-    """Keys of a source, each with the bytes that begin about there."""
+    """Keys of an input, each with the approximate bytes of the rows from there to the next."""
     if source.bounds is not None:
         return [(first, size) for (first, _), size in zip(source.bounds, source.unpacked, strict=True)]
     assert isinstance(source.of, SegmentRef)

@@ -42,7 +42,7 @@ class IndexUnit:
 
     @property
     def inputs(self) -> frozenset[str]:
-        """The keys of the objects that it reads."""
+        """The keys of the objects that the merge reads."""
         return frozenset(one.key for one in self.segments) | frozenset(run.key for run in self.runs)
 
 

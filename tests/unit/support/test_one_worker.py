@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from support.one_worker import DAMAGES, FOUR_RANGES, GUARDED, MORTAL, group_of
+from support.one_worker import DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, group_of
 from support.tiers import TESTS
 
 # Fixtures of tests/e2e/conftest.py, and the groups of their users.
@@ -50,3 +50,9 @@ def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:
 def test_any_other_file_is_a_group() -> None:
     one, other = "tests/unit/model/test_span.py", "tests/unit/model/test_ts.py"
     assert group_of(f"{one}::test_a") == group_of(f"{one}::test_b[1]") != group_of(f"{other}::test_a")
+
+
+def test_what_begins_first_is_there() -> None:
+    files = set(LONGEST) - set(GROUPS.values())
+    assert {name for name in files if not (TESTS.parent / name).is_file()} == set()
+    assert len(set(LONGEST)) == len(LONGEST)

@@ -41,9 +41,9 @@ def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
 
 
 def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:
-    sets = "tests/e2e/test_e2e_golden_sets.py::test_tiny_pages"
-    assert group_of(f"{sets}[4-ranges-everything-1]") == FOUR_RANGES
-    assert group_of(f"{sets}[16-ranges-everything-1]") == MORTAL
+    sets = "tests/e2e/test_e2e_golden_sets.py::test_small_pages"
+    assert group_of(f"{sets}[4-ranges-everything]") == FOUR_RANGES
+    assert group_of(f"{sets}[16-ranges-everything]") == MORTAL
     assert group_of(f"{sets}[64-ranges-large]") not in set().union(*SHARED.values())
 
 

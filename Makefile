@@ -25,19 +25,19 @@ demo-restore: $(INSTALLED) ## Find a bad UPDATE in a recorded TiDB, and undo it 
 up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 	@$(BIN)/tistream up --data-dir .tistream
 
-# One process runs all tests of a file, and all that share a platform (tests/support/one_worker.py). What takes longest
-# comes first, so that no core is idle at the end.
+# One process runs all tests of a file, and all that share a platform, the longest first (tests/support/one_worker.py).
+IN_GROUPS := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/pytest -q --durations=15
 test: $(INSTALLED) lint ## Lint, unit, service and end-to-end tests and a slice of the simulation
-	$(PYTEST) -n 2 --dist loadfile tests/unit
-	$(PYTEST) -n 4 --dist loadfile tests/service tests/simulation
-	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/e2e
+	$(PYTEST) -n 2 $(IN_GROUPS) tests/unit
+	$(PYTEST) -n 4 $(IN_GROUPS) tests/service tests/simulation
+	$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"
 
 test-unit: $(INSTALLED) ## The unit tests alone
-	$(PYTEST) -n 2 --dist loadfile tests/unit
+	$(PYTEST) -n 2 $(IN_GROUPS) tests/unit
 
 lint: $(INSTALLED) ## Format, lint, types, import contracts
 	$(BIN)/ruff format --check shared services simulator tools tests benchmarks

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support import golden, platform
-from support.compare import concerns, content, names, shown, tenant_differences
+from support.compare import concerns, content, shown, tenant_differences
 from support.effort import cases
 from support.golden import GoldenSet
 from support.platform import Platform
@@ -140,17 +140,6 @@ def test_pull_tenant_is_what_tidb_said(outcome: Outcome, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_SET)
-def test_every_table_and_database_is_the_tenant_filtered_by_name(paged: Outcome, name: str) -> None:
-    one = paged.at_once[name]
-    databases, tables = names(one.events)
-    assert tables
-    for scope in [*((database,) for database in sorted(databases)), *sorted(tables)]:
-        got = one.consumer.pull(*scope, until_ts=one.golden.end_ts, start_ts=one.golden.snapshot_ts, limit=PAGE)
-        want = content(event for event in one.events if concerns(event, *scope))
-        assert content(got) == want, scope
-
-
-@pytest.mark.parametrize("name", ONE_SET)
 def test_small_pages_and_every_cursor_give_the_same_events(paged: Outcome, name: str) -> None:
     one = paged.at_once[name]
     rng = random.Random(7)
@@ -166,34 +155,3 @@ def test_small_pages_and_every_cursor_give_the_same_events(paged: Outcome, name:
         for page in one.consumer.pages(until_ts=one.golden.end_ts, query={"cursor": cursor, "limit": PAGE}):
             rest += page.events
         assert content(rest) == one.all[seen:]
-
-
-@pytest.mark.parametrize("limit", [1, 7])
-@pytest.mark.parametrize("name", ONE_SET)
-def test_tiny_pages(paged: Outcome, name: str, limit: int) -> None:
-    """Stretches of the stream, page by page, entered at a cursor in their middle; every page's cursor is used."""
-    one = paged.at_once[name]
-    rng = random.Random(limit)
-    for _ in range(3):
-        at = rng.randrange(len(one.all) - 60)
-        first = one.consumer.page(start_ts=one.golden.snapshot_ts, limit=at + 1)
-        seen, cursor = len(first.events), first.cursor
-        got: list[Event] = []
-        for page in one.consumer.pages(until_ts=one.golden.end_ts, query={"cursor": cursor, "limit": limit}):
-            got += page.events
-            if len(got) >= 50:
-                break
-        assert content(got) == one.all[seen : seen + len(got)]
-
-
-@pytest.mark.parametrize("name", ONE_SET)
-def test_a_start_ts_between_commits_cuts_exactly(paged: Outcome, name: str) -> None:
-    one = paged.at_once[name]
-    stamps = sorted({int(event["commit_ts"]) for event in one.events if "commit_ts" in event})
-    rng = random.Random(3)
-    for _ in range(6):
-        low, high = sorted(rng.sample(stamps, 2))
-        page = one.consumer.page(start_ts=low, end_ts=high, limit=PAGE)
-        want = content(event for event in one.events if "commit_ts" in event and low < int(event["commit_ts"]) <= high)
-        assert content(page.events) == want
-        assert page.resolved_ts == high

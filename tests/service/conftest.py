@@ -9,6 +9,7 @@ module, so that tests of another tier may run after it in the same process.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,14 @@ def patient_calls() -> Iterator[None]:
         patch.setattr(tistream_meta.database.engine, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
         patch.setattr(tistream_meta.tenants.token_board, "STALE_MS", int(PATIENCE_S * 1000))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_jvm_is_left() -> Iterator[None]:
+    """PySpark would give the sessions of later modules the settings and the environment of this one's JVM."""
+    yield
+    pyspark = sys.modules.get("pyspark")
+    assert pyspark is None or pyspark.SparkContext._gateway is None, "a JVM is left: use support.spark.own_jvm"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,7 +10,8 @@ from pyspark import SparkContext
 
 from support import golden as golden_sets
 from support.sorter_world import SorterWorld
-from support.spark_cluster import CLIENT_SETTINGS, TOLD, own_jvm, standalone
+from support.spark import own_jvm
+from support.spark_cluster import CLIENT_SETTINGS, TOLD, standalone
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.spark.session import build_session

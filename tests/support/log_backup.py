@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -167,10 +168,11 @@ class Adapted:
             while task.queue:
                 self.simulation.tick(task, len(task.queue))
 
-    def files(self) -> list[pl.DataFrame]:
-        """The changes of each change file, in the chain's order."""
+    def files(self, known: int) -> list[pl.DataFrame]:
+        """The changes of each change file but the first `known`, in the chain's order."""
         found = []
-        for info in self.objects.list_after(layout.change_file_prefix(self.tenant, 0)):
+        infos = self.objects.list_after(layout.change_file_prefix(self.tenant, 0))
+        for info in itertools.islice(infos, known, None):
             file = open_change_file(self.objects, info.key)
             rows = pl.from_arrow(read_changes(self.objects, file, range(len(file.change_groups))))
             assert isinstance(rows, pl.DataFrame)
@@ -180,11 +182,21 @@ class Adapted:
 
     def watermarks(self) -> list[int]:
         """The resolved_ts of the files, in the chain's order."""
-        out: list[int] = []
-        for info in self.objects.list_after(layout.change_file_prefix(self.tenant, 0)):
-            file = open_change_file(self.objects, info.key)
-            out += read_watermarks(self.objects, file)["resolved_ts"].to_pylist() if file.watermark_groups else []
-        return out
+        infos = self.objects.list_after(layout.change_file_prefix(self.tenant, 0))
+        return [ts for info in infos for ts in self._watermarks_of(info.key)]
+
+    def last_watermark(self) -> int | None:
+        """The last of `watermarks`, of which only that one is read. None if there is none yet."""
+        infos = list(self.objects.list_after(layout.change_file_prefix(self.tenant, 0)))
+        found = (self._watermarks_of(info.key) for info in reversed(infos))
+        return next((stamps[-1] for stamps in found if stamps), None)
+
+    def _watermarks_of(self, key: str) -> list[int]:
+        file = open_change_file(self.objects, key)
+        stamps: list[int] = (
+            read_watermarks(self.objects, file)["resolved_ts"].to_pylist() if file.watermark_groups else []
+        )
+        return stamps
 
     def events(self) -> list[dict[str, Any]]:
         """What a pull of the tenant from its snapshot to its last release answers: decoded by the API's own reader."""

@@ -1,4 +1,7 @@
-"""Which tests one process runs, one after the other (a pytest plugin for xdist): those that share a platform.
+"""Which tests one process runs, one after the other, and which of them begin first (a pytest plugin for xdist).
+
+Tests that share a platform run in one process. Groups that take longest begin first, so that no core is idle at the
+end. xdist begins with the groups of most tests, and a group of one long test would be the last.
 
 xdist's own `loadgroup` goes by marks, which its workers do not hand on with pytest 9. So groups go by the names of
 files, and the tests of any other file are a group.
@@ -18,6 +21,44 @@ GROUPS = {
     **dict.fromkeys(("crash", "lifecycle"), MORTAL),
     **dict.fromkeys(("auth", "console_auth"), GUARDED),
 }
+# Longest first. What is not here takes less than these.
+LONGEST = (
+    DAMAGES,
+    FOUR_RANGES,
+    "tests/e2e/test_e2e_shared.py",
+    MORTAL,
+    "tests/e2e/test_e2e_console.py",
+    GUARDED,
+    "tests/simulation/ingest/test_log_backup_replay.py",
+    "tests/service/storage/test_lost_answers.py",
+    "tests/service/storage/test_object_store.py",
+    "tests/service/api/test_access_routes.py",
+    "tests/service/service/test_traces.py",
+    "tests/service/api/test_openapi_answers.py",
+    "tests/service/api/test_access_ends.py",
+    "tests/service/dispatcher/test_store_moves.py",
+    "tests/service/api/test_api_service.py",
+    "tests/service/storage/test_s3_store.py",
+    "tests/service/meta/test_moves.py",
+    "tests/service/dispatcher/test_dispatching.py",
+    "tests/service/meta/test_mysql_service.py",
+    "tests/service/restore/test_restore_command.py",
+    "tests/simulation/api/test_net_golden.py",
+    "tests/simulation/sorter/test_split_merge_histories.py",
+    "tests/simulation/sorter/test_index_histories.py",
+    "tests/simulation/platform/test_scenarios.py",
+    "tests/simulation/platform/test_log_backup_world.py",
+    "tests/service/deploy/test_k8s_spark.py",
+    "tests/simulation/platform/test_simulation.py",
+    "tests/simulation/platform/test_kept_for_seconds.py",
+    "tests/unit/sorter/test_retention.py",
+    "tests/unit/pool/test_version_reads.py",
+    "tests/unit/backfill/test_base_runs.py",
+    "tests/unit/dispatcher/test_read_ahead.py",
+    "tests/unit/format/test_watermark_size.py",
+    "tests/unit/sorter/test_slices.py",
+    "tests/unit/sorter/test_seals.py",
+)
 OF_RANGES = {"[4-ranges": FOUR_RANGES, "[16-ranges": MORTAL}  # of test_e2e_golden_sets.py
 
 
@@ -28,6 +69,14 @@ def group_of(node_id: str) -> str:
     if stem == "golden_sets":
         return next((group for text, group in OF_RANGES.items() if text in node_id), node_id.rpartition("[")[2])
     return GROUPS.get(stem, file)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort by group, the longest first; not in random order."""
+    if config.pluginmanager.hasplugin("randomly"):
+        return
+    rank = {group: number for number, group in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
 
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]

@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
 
 from support.waiting import PATIENCE_S
 from tistream.service import java
@@ -41,27 +40,6 @@ def standalone(folder: Path, workers: int, cores: int) -> Iterator[str]:
             running.enter_context(_process(log, f"{DEPLOY}.worker.Worker", *where, *size, url))
             _wait_for(log, "Successfully registered with master")
         yield url
-
-
-@contextmanager
-def own_jvm() -> Iterator[None]:
-    """A JVM for the sessions in between: the secret that Spark draws for a local one is kept in its JVM, and would be
-    shown to a cluster that has another."""
-    _end_jvm()
-    try:
-        yield
-    finally:
-        _end_jvm()
-
-
-def _end_jvm() -> None:
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # it ends with this
-    gateway.proc.wait(PATIENCE_S)
-    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _free_port() -> int:

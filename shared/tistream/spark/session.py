@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tistream.errors import FatalError
 from tistream.service import allocators
 from tistream.spark import class_archive
 from tistream.spark import locks as spark_locks
@@ -23,8 +24,12 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: 
 
     `extra` overrides any setting. `daemon`: the module of `pyspark.daemon` that imports what the jobs need. With a
     local master, Spark listens on the loopback address only. Driver and executors authenticate each other with a
-    secret, and encrypt.
+    secret, and encrypt. Raises FatalError if this process has a session: PySpark would return that one, with its
+    master and settings. After it was stopped its JVM remains, with its environment and, for what is not set here, its
+    settings.
     """
+    if SparkContext._active_spark_context is not None:
+        raise FatalError(f"this process has a Spark session: stop it before you build {app_name!r} on {master}")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # One thread per Python worker, because Spark runs them in parallel. Set before polars starts its pool.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support import spark
 from support.cut_set import CutSet, commit_timestamps, cut
 from support.sorter_world import SorterWorld
 from tistream.errors import Unavailable
@@ -259,8 +260,6 @@ def test_a_refused_chunk_ends_the_backfill_with_its_reason() -> None:
 
 @pytest.mark.spark
 def test_spark_writes_the_same_chunks(tmp_path: Path) -> None:
-    from tistream_sorter.spark.session import build_session
-
     one = RunnerWorld()
     one.start("b1", "*.*")
     while one.runner.step():
@@ -270,9 +269,9 @@ def test_spark_writes_the_same_chunks(tmp_path: Path) -> None:
         backup.put(info.key, one.backup.get(info.key))
     units = one.runner._plans[one.tenant, "b1"].units[:12]
     works = [BackupWork(one.tenant, "b1", one.made.t0, unit) for unit in units]
-    session = build_session("local[2]", "test", {})
-    writer = SparkChunkWriter(lambda: session.sparkContext, str(tmp_path / "objects"), TenantKeys())
-    results = writer.write(str(tmp_path / "backup"), works)
+    with spark.local_session(spark.INGEST) as session:
+        writer = SparkChunkWriter(lambda: session.sparkContext, str(tmp_path / "objects"), TenantKeys())
+        results = writer.write(str(tmp_path / "backup"), works)
     assert [result.failed for result in results] == [None] * len(works)
     written = DirectoryObjectStore(tmp_path / "objects")
     keys = [layout.base_chunk(one.tenant, "b1", number) for unit in units for number, _ in unit.chunks]

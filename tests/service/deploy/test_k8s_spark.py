@@ -19,6 +19,7 @@ from support.effort import cases
 from support.loopback_bytes import watched
 from support.manifests import environment, executor_template, of_kind, rendered
 from support.sorter_world import SorterWorld
+from support.spark import own_jvm
 from support.tiny_kubernetes import TinyKubernetes, tiny_kubernetes
 from support.waiting import PATIENCE_S
 from tistream.storage.open import open_objects
@@ -55,6 +56,13 @@ def _conf(folder: Path) -> dict[str, str]:
         "spark.kubernetes.executor.limit.cores": "1",
         "spark.default.parallelism": "2",
     }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jvm() -> Iterator[None]:
+    """One for all drivers here: their settings are those of one manifest."""
+    with own_jvm():
+        yield
 
 
 @contextmanager

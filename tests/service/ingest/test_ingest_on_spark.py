@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from support import spark
 from support.log_backup import SMALL, Adapted
 from tistream.logbackup.release import Release
-from tistream.service import java
-from tistream.spark.session import build_session
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
@@ -28,10 +27,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    java.ensure()
-    session = build_session("local[2]", "tistream-tests", {}, "tistream_ingest.jobs.daemon")
-    yield session
-    session.stop()
+    with spark.local_session(spark.INGEST) as one:
+        yield one
 
 
 class OnDisk:

@@ -1,5 +1,5 @@
 """Restores through the real API, meta server and ingest service, over HTTP: from the call to the files, what is refused
-and how, and the command that follows one. Only Spark is left out (soak/test_platform_restore_on_spark.py)."""
+and how, and the command that follows one. Only Spark is left out (test_platform_restore_on_spark.py)."""
 
 from __future__ import annotations
 

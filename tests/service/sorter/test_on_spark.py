@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import golden as golden_sets
+from support import spark
 from support.sorter_world import SorterWorld
-from tistream.service import java
+from tistream.errors import FatalError
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.spark.session import build_session
@@ -20,10 +21,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    java.ensure()
-    session = build_session("local[2]", "tistream-tests", {})
-    yield session
-    session.stop()
+    with spark.local_session(spark.SORTER) as one:
+        yield one
 
 
 @pytest.mark.parametrize(("tasks", "shards"), [(3, 1), (1, 4)])
@@ -75,3 +74,9 @@ def test_a_tasks_trouble_stays_its_own(session: SparkSession, tmp_path: Path) ->
     assert damaged[1] in reason
     other = next(task for task in world.node.tasks() if task.task_id != damaged[0])
     assert other.state.progress_ts >= golden.end_ts
+
+
+@pytest.mark.usefixtures("session")
+def test_a_second_session_is_refused() -> None:
+    with pytest.raises(FatalError, match="this process has a Spark session"):
+        build_session("local[1]", "another", {})

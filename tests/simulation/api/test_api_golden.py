@@ -132,6 +132,17 @@ def test_end_ts_is_inclusive_and_ends_the_answer() -> None:
     assert json.loads(end)["resolved_ts"] == str(ts - 1)
 
 
+def test_a_start_ts_and_an_end_ts_between_commits_cut_exactly() -> None:
+    one, events = world("everything", tasks=4), whole("everything")
+    of = [int(json.loads(event)["commit_ts"]) for event in events]
+    rng = random.Random(3)
+    for _ in range(12):
+        low, high = sorted(rng.sample(sorted(set(of)), 2))
+        *got, end = one.pull(start=Position(low), end_ts=high).splitlines()
+        assert got == [event for event, ts in zip(events, of, strict=True) if low < ts <= high]
+        assert json.loads(end)["resolved_ts"] == str(high)
+
+
 def test_a_start_ahead_sends_nothing_below_it() -> None:
     one = world("everything", tasks=4)
     ahead = one.end_ts + 5

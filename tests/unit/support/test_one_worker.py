@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from support.one_worker import DAMAGES, FOUR_RANGES, GUARDED, MORTAL, group_of
+from support.one_worker import DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, group_of
 from support.tiers import TESTS
 
 # Fixtures of tests/e2e/conftest.py, and the groups of their users.
@@ -41,12 +41,18 @@ def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
 
 
 def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:
-    sets = "tests/e2e/test_e2e_golden_sets.py::test_tiny_pages"
-    assert group_of(f"{sets}[4-ranges-everything-1]") == FOUR_RANGES
-    assert group_of(f"{sets}[16-ranges-everything-1]") == MORTAL
+    sets = "tests/e2e/test_e2e_golden_sets.py::test_small_pages"
+    assert group_of(f"{sets}[4-ranges-everything]") == FOUR_RANGES
+    assert group_of(f"{sets}[16-ranges-everything]") == MORTAL
     assert group_of(f"{sets}[64-ranges-large]") not in set().union(*SHARED.values())
 
 
 def test_any_other_file_is_a_group() -> None:
     one, other = "tests/unit/model/test_span.py", "tests/unit/model/test_ts.py"
     assert group_of(f"{one}::test_a") == group_of(f"{one}::test_b[1]") != group_of(f"{other}::test_a")
+
+
+def test_what_begins_first_is_there() -> None:
+    files = set(LONGEST) - set(GROUPS.values())
+    assert {name for name in files if not (TESTS.parent / name).is_file()} == set()
+    assert len(set(LONGEST)) == len(LONGEST)

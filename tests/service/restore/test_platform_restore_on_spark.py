@@ -9,11 +9,9 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from support import minio
+from support import minio, spark
 from support.minio import Minio
 from support.restore_runs import ACME, Killed, Process, RestoreRuns
-from tistream.service import java
-from tistream.spark.session import build_session
 from tistream.wire.bulk.restores import ParquetPlace
 from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.restore.allowed import Allowed
@@ -32,12 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 
 @pytest.fixture(scope="module")
 def session(server: Minio) -> Iterator[SparkSession]:
-    java.ensure()
-    # A JVM that another test of this process has begun has that test's environment.
-    environ = {f"spark.executorEnv.{name}": value for name, value in server.environ.items()}
-    session = build_session("local[2]", "tistream-tests", environ, "tistream_ingest.jobs.daemon")
-    yield session
-    session.stop()
+    with spark.local_session(spark.INGEST) as one:  # its executors have the environment that `server` has set
+        yield one
 
 
 def test_executors_write_what_a_process_that_was_killed_has_left(

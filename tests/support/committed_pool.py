@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CHECKPOINT, KIND_CLAIM, KIND_SEAL, KIND_TICK, Manifest
+from tistream.format.run import IndexPart
 from tistream.format.segment import SCHEMA, SegmentRef
+from tistream.model.base_cover import Base, Cover, laid_over
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.writer import write_segment
@@ -34,6 +36,7 @@ class CommittedTask:
         self.flushed_ts = snapshot_ts
         self.retained_ts = 0  # what the next manifest says of it
         self.schema_retained_ts: int | None = None  # the same of the schema's keys; None: no other
+        self.cover: Cover = ()  # of backfills
         self.live: list[SegmentRef] = []
         self._commit(KIND_CLAIM, 0, 0, ())
 
@@ -49,6 +52,11 @@ class CommittedTask:
         self._commit(KIND_CHECKPOINT, self.flushed_ts, self.flushed_ts, ())
         for segment in before:
             self._objects.delete(segment.key)
+
+    def backfill(self, span: KeySpan, base_ts: int) -> None:
+        """Commit that all rows of `span` are known as of `base_ts`: a base without rows."""
+        self.cover = laid_over(self.cover, [Base(span, base_ts)])
+        self._commit(KIND_CHECKPOINT, self.flushed_ts, self.flushed_ts, ())
 
     def _written(self, rows: Sequence[Row]) -> SegmentRef:
         ordered = sorted(rows, key=lambda row: (row["table_id"], row["commit_ts"], row["start_ts"], row["key"]))
@@ -113,6 +121,8 @@ class CommittedTask:
             segments=segments,
             live_segments=None if kind in (KIND_CLAIM, KIND_TICK) else tuple(self.live),
             children=children,
+            index=(IndexPart(self.span, 0, 0, 0),) if self.cover and kind == KIND_CHECKPOINT else None,
+            cover=self.cover if self.cover and kind == KIND_CHECKPOINT else None,
             retained_ts=self.retained_ts,
             schema_retained_ts=self.retained_ts if self.schema_retained_ts is None else self.schema_retained_ts,
         )

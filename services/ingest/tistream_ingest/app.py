@@ -26,6 +26,7 @@ from tistream.service.observe.store_metrics import measured
 from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
+from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
 from tistream.wire.bulk.restores import CheckTarget, RestoreReport, RestoreWork
@@ -36,6 +37,7 @@ from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import Accepted, Notification
 from tistream_ingest.backfill.backfill_runner import BackfillRunner, ChunkWriter
+from tistream_ingest.backfill.chunk_collector import ChunkCollector
 from tistream_ingest.backfill.routed_backfills import RoutedBackfills
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
@@ -56,6 +58,7 @@ from tistream_ingest.source.worker import SourceWorker
 log = logging.getLogger(__name__)
 
 BEAT_MS = 1_000
+COLLECT_MS = 3_600_000
 
 router = APIRouter()
 
@@ -116,8 +119,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     metrics, loop_metrics = IngestMetrics(registry), LoopMetrics(registry)
     counted, keys = measured(objects, registry), keys_of(objects)
     http = (outside.new_http or peers.new_http)()
-    meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
-    sorters = SorterClient(http)
+    meta, sorters = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc), SorterClient(http)
     rules = SourceRules(Limits(settings.file_rows, settings.file_bytes), settings.horizon_ms)
 
     def announce(tenant: TenantKey, store_id: int, ts: int) -> None:
@@ -151,7 +153,10 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     shared = RoutedBackfills(settings.url, meta, driver.peers)
-    backfills = BackfillRunner(counted, shared, outside.chunk_writer, outside.open_log, cover, metrics)
+    backfills = BackfillRunner(
+        counted, shared, outside.chunk_writer, outside.open_log, cover, metrics, clock, settings.plan_wait_ms
+    )
+    collector = ChunkCollector(counted, shared.ended, Deleter(counted), clock, metrics)
     instance = outside.new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(meta, settings.node, "ingest", settings.url, instance=instance, end=outside.end)
@@ -169,6 +174,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
                 backoff_max_ms=30_000,
                 metrics=loop_metrics,
             ),
+            Loop("collect", collector.step, interval_ms=COLLECT_MS, metrics=loop_metrics),
             Loop("restores", claims.step, interval_ms=settings.restores_ms, metrics=loop_metrics),
             Loop("restore-beat", claims.beat, interval_ms=BEAT_RESTORE_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
@@ -183,12 +189,12 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
                 loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
             meter.last_report()
             http.close()
+            collector.deleter.close()
             outside.close_runner()
 
     app = new_app(
         "tistream-ingest", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers
     )
-    app.state.allowed = allowed
-    app.state.driver, app.state.node_id = driver, settings.node
+    app.state.allowed, app.state.driver, app.state.node_id = allowed, driver, settings.node
     app.include_router(router)
     return app

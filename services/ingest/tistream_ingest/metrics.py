@@ -18,6 +18,9 @@ class IngestMetrics:
             "tistream_ingest_base_chunks_total", "Base chunks of backfills written.", registry=registry
         )
         self.chunk_bytes = Counter("tistream_ingest_base_chunk_bytes_total", "Their bytes.", registry=registry)
+        self.collected = Counter(
+            "tistream_ingest_collected_objects_total", "Objects of ended backfills deleted.", registry=registry
+        )
         self.lag = Gauge(
             "tistream_ingest_checkpoint_lag_seconds",
             "The highest age of a source's checkpoint.",

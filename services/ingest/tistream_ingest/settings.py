@@ -20,6 +20,11 @@ class IngestSettings(ServiceSettings):
     poll_ms: int = Field(default=5_000, ge=10, description="pause between looks at the checkpoints of a log backup")
     sources_ms: int = Field(default=2_000, ge=10, description="pause between looks at the list of sources")
     backfills_ms: int = Field(default=5_000, ge=10, description="pause between looks at the list of backfills")
+    plan_wait_ms: int = Field(
+        default=24 * 3_600_000,
+        ge=60_000,
+        description="time after the order within which the plan of a pushed backfill must exist; then it is cancelled",
+    )
     file_rows: int = Field(default=200_000, ge=1, description="rows that a change file aims for")
     file_bytes: int = Field(default=64 << 20, ge=1 << 16, description="bytes of keys and values that it aims for")
     horizon_ms: int = Field(

@@ -6,12 +6,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tistream.decode.cells.handle import FLAG_BYTES, FLAG_INT, FLAG_UINT
 from tistream.decode.cells.kinds import Kind, kind_of
@@ -78,8 +79,17 @@ def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
     return b"".join(_datum(one, key[one.name], trim=True) for one in columns[: len(key)])
 
 
+def key_texts(columns: Sequence[Column], keys: Sequence[Any]) -> Any:
+    """The keys of rows as `key_text` makes them, as a large_string array. `keys` has one array of `rows.decode_rows`
+    for each column of the key, at least one."""
+    plain = [pc.add(one, pa.scalar(0, one.type)) if pa.types.is_floating(one.type) else one for one in keys]  # -0 to 0
+    fields = [pa.field(str(number), one.type) for number, one in enumerate(plain)]
+    return render_objects(columns, pa.RecordBatch.from_arrays(plain, schema=pa.schema(fields)))
+
+
 def key_text(table: Table, key: Mapping[str, Any]) -> str:
-    """Encode a key as JSON text, as json_text renders the `key` of events. Raises NotAKey."""
+    """Encode a key as JSON text, as json_text renders the `key` of events, but with 0 for -0: TiDB stores both as the
+    same bytes of a key, and a parser of JSON may read -0 as the integer 0. Raises NotAKey."""
     check_names(table, key)
     if not table.key_columns:
         return orjson.dumps({ROWID: str(_integer(ROWID, key[ROWID]))}).decode()
@@ -107,8 +117,7 @@ def _float_member(column: Column, value: Any) -> str:
         number = np.float64("nan")
     if not np.isfinite(number):
         raise NotAKey(f"{column.name} {str(value)[:40]!r} is not a number that the column can hold")
-    batch = pa.record_batch([pa.array([number])], [column.name])
-    text: str = render_objects([column], batch)[0].as_py()
+    text: str = key_texts([column], [pa.array([number])])[0].as_py()
     return text[1:-1]
 
 

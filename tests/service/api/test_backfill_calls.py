@@ -21,6 +21,7 @@ from support.cut_set import CutSet, commit_timestamps, cut
 from support.points_world import point_world
 from support.pull import PROBLEM, Consumer
 from support.waiting import eventually
+from tistream.clock import SystemClock
 from tistream.format.backfill.base_chunk import ChunkId, write_chunk
 from tistream.format.backfill.chunk_plan import ChunkPlan, encode_plan
 from tistream.model.base_cover import Cover
@@ -80,7 +81,8 @@ class Ingest:
 
     def runner(self) -> BackfillRunner:
         objects, metrics = self.up.world.objects, IngestMetrics(CollectorRegistry())
-        return BackfillRunner(objects, self, self, lambda url: DirectoryObjectStore(Path(url)), self.cover, metrics)
+        opened = lambda url: DirectoryObjectStore(Path(url))  # noqa: E731
+        return BackfillRunner(objects, self, self, opened, self.cover, metrics, SystemClock(), 86_400_000)
 
 
 @pytest.fixture(scope="module")

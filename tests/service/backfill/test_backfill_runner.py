@@ -14,7 +14,9 @@ from prometheus_client import CollectorRegistry
 from support import spark
 from support.cut_set import CutSet, commit_timestamps, cut
 from support.sorter_world import SorterWorld
+from tistream.clock import ManualClock
 from tistream.errors import Unavailable
+from tistream.format.backfill.chunk_plan import ChunkPlan, encode_plan
 from tistream.model.base_cover import Cover, Hole, base_ts_of
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -35,6 +37,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.base_taker import Asked, BaseTaker
 
 T0_AT = 900
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class RunnerWorld:
         for name, body in self.made.backup(1).items():
             self.backup.put(name, body)
         self.book = Book()
+        self.clock = ManualClock(0)
         self.runner = self.new_runner()
         metrics, nonces = SorterMetrics(CollectorRegistry()), random.Random(3)
         new_nonce = lambda: f"{nonces.getrandbits(64):016x}"  # noqa: E731
@@ -100,8 +104,9 @@ class RunnerWorld:
 
     def new_runner(self) -> BackfillRunner:
         return BackfillRunner(
-            self.objects, self.book, self, lambda _: self.backup, self.cover, IngestMetrics(CollectorRegistry())
-        )
+            self.objects, self.book, self, lambda _: self.backup, self.cover, IngestMetrics(CollectorRegistry()),
+            self.clock, DAY_MS,
+        )  # fmt: skip
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
         return [write_backup_chunks(self.objects, self.backup, work) for work in works]
@@ -240,6 +245,30 @@ def test_an_object_store_that_does_not_answer_is_waited_for() -> None:
     one.runner.open_backup_store = lambda _: one.backup
     one.run()
     assert one.book.ended["b1"].state == "finished"
+
+
+def test_a_pushed_backfill_without_a_plan_is_cancelled_after_its_deadline() -> None:
+    """Until then retention waits for it."""
+    one = RunnerWorld()
+    one.start("p1", "*.*", kind="push")
+    one.clock.advance(DAY_MS - 1)
+    one.runner.step()
+    assert one.book.ended == {}
+    one.clock.advance(1)
+    one.runner.step()
+    end = one.book.ended["p1"]
+    assert end.state == "cancelled"
+    assert "TISTREAM_INGEST__PLAN_WAIT_MS" in (end.reason or "")
+
+
+def test_a_pushed_backfill_with_a_plan_has_no_deadline() -> None:
+    one = RunnerWorld()
+    one.start("p1", "*.*", kind="push")
+    plan = ChunkPlan((record_span(one.made.physical_ids(one.made.t0)[0]),), one.made.t0)
+    one.objects.put_new(layout.backfill_plan(one.tenant, "p1"), encode_plan(plan))
+    one.clock.advance(10 * DAY_MS)
+    one.runner.step()
+    assert one.book.ended == {}
 
 
 def test_a_refused_chunk_ends_the_backfill_with_its_reason() -> None:

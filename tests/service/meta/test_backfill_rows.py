@@ -72,6 +72,18 @@ def test_a_backfill_ends_once(meta: TestClient) -> None:
     assert meta.get(f"{BACKFILLS}/b2").json()["ended_ms"] is not None
 
 
+def test_the_platform_cancels_a_backfill_with_a_reason(meta: TestClient) -> None:
+    meta.post(BACKFILLS, json=PUSH)
+    late = {"state": "cancelled", "reason": "no plan was pushed"}
+    assert meta.put(f"/upcall{BACKFILLS}/b1/end", json=late).status_code == 200
+    found = meta.get(f"{BACKFILLS}/b1").json()
+    assert (found["state"], found["reason"]) == ("cancelled", "no plan was pushed")
+    assert meta.get("/upcall/v1/backfills").json()["backfills"] == []
+    meta.post(BACKFILLS, json=PUSH)
+    ended = meta.get("/upcall/v1/ended-backfills").json()["backfills"]
+    assert [one["backfill_id"] for one in ended] == ["b1"], "b2 runs"
+
+
 def test_of_a_paused_tenant_none_runs(meta: TestClient) -> None:
     meta.post(BACKFILLS, json=PUSH)
     meta.put(f"{TENANT}/pause", json={"paused": True})

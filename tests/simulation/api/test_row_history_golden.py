@@ -5,15 +5,22 @@ from __future__ import annotations
 import functools
 import json
 import random
+import threading
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from support.effort import FULL
-from support.points_world import point_world
+from support.points_world import over, point_world
+from support.pull_world import committed, write_pool
 from tistream.errors import Gone, InvalidRequest, UnknownName
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.read.cursor import Position
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.source import TenantSource
 
 Line = dict[str, Any]
 
@@ -92,8 +99,23 @@ def test_a_transaction_is_its_events_of_a_pull(name: str, tasks: int) -> None:
         *events, end = one.transaction(int(start))
         assert events == by_start[start]
         assert end == {
-            "type": "end", "start_ts": start, "commit_ts": events[0]["commit_ts"], "rows": len(events)
+            "type": "end", "start_ts": start, "commit_ts": events[0]["commit_ts"], "rows": len(events),
+            "txn_source": None,
         }  # fmt: skip
+
+
+def test_a_transaction_ends_with_its_txn_source() -> None:
+    """The recordings have none, so the pool is written again with one for each transaction."""
+    before = point_world("everything", 1)
+    rows = committed("everything")[0].with_columns(txn_source=pl.col("start_ts") % 1_000)
+    objects = MemoryObjectStore()
+    indexes = write_pool(objects, before.world.tenant, rows, 2, [0, before.world.end_ts])
+    cache = GroupCache(objects, 64 << 20)
+    source = TenantSource(threading.RLock(), lambda: before.world.history, lambda: indexes, cache, lambda: None)
+    world = replace(before.world, objects=objects, indexes=indexes, source=source)
+    one = over(world, [])
+    for start in random.Random(6).sample(sorted({event["start_ts"] for event in pulled("everything")}), 5):
+        assert one.transaction(int(start))[-1]["txn_source"] == str(int(start) % 1_000)
 
 
 def test_a_transaction_that_is_not_there() -> None:

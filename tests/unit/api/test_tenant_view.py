@@ -19,6 +19,7 @@ from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable
 from tistream.format.served import decode
+from tistream.logbackup.release import STORE_ID
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
@@ -28,7 +29,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
-from tistream.wire.meta import TaskRoute, TenantRoute
+from tistream.wire.meta import StoreRoute, TaskRoute, TenantRoute
 from tistream.wire.schema import LogPage
 from tistream.wire.sorter import TaskList, TaskStatus
 from tistream_api.admission.memory_budget import SHARE_BYTES, Memory
@@ -287,6 +288,56 @@ def test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so(by_cursor:
                 world.pulls.answer(world.view, scope, asked, lambda: True)
         else:
             assert b'"resolved_ts":"500"' in b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
+
+
+def feed_from_log_backup(world: World, *, removed: bool = False) -> None:
+    there: dict[str, object] = {"stores": [StoreRoute(store_id=STORE_ID, dispatcher_node=None)]}
+    retired: dict[str, object] = {"stores": [], "retired_stores": [STORE_ID]}
+    world.view.use(world.view.route.model_copy(update=retired if removed else there))
+
+
+@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("by_cursor", [False, True])
+def test_a_backfilled_log_backup_is_served_from_the_highest_base_ts_on(by_cursor: bool, removed: bool) -> None:
+    """Changes up to it have no old values: a delete of a row that was never read could not even be named."""
+    world = World()
+    feed_from_log_backup(world, removed=removed)
+    world.flush(500)
+    world.tasks[0].backfill(KeySpan(b"a", b"c"), 200)
+    world.tasks[1].backfill(KeySpan(b"n", b"p"), 300)
+    world.tell()
+    world.refreshed()
+    scope = Scope(TENANT)
+    for at, refused in ((300, False), (299, True), (SNAPSHOT, True)):
+        cursor = encode(scope, Position(at)) if by_cursor else None
+        asked = PullParams(None if by_cursor else at, cursor, None, 10, 0, False)
+        if refused:
+            with pytest.raises(Gone) as raised:
+                world.pulls.answer(world.view, scope, asked, lambda: True)
+            assert raised.value.extra["earliest_ts"] == "300"
+        else:
+            assert b'"resolved_ts":"500"' in b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
+    world.view.check_kept(SNAPSHOT)
+
+
+def test_a_full_backup_at_the_snapshot_hides_no_change_of_a_log_backup() -> None:
+    world = World()
+    feed_from_log_backup(world)
+    world.flush(500, [row(450)])
+    for task in world.tasks:
+        task.backfill(task.span, SNAPSHOT)
+    world.tell()
+    world.refreshed()
+    assert world.view.earliest_ts() == SNAPSHOT
+
+
+def test_a_backfill_hides_no_change_that_stores_pushed_with_old_values() -> None:
+    world = World()
+    world.flush(500, [row(450)])
+    world.tasks[0].backfill(world.tasks[0].span, 300)
+    world.tell()
+    world.refreshed()
+    assert world.view.earliest_ts() == SNAPSHOT
 
 
 def test_one_pull_too_many_is_asked_to_come_back() -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.row_bytes import bytes_datum, column, comparable_int, row_v2, table
-from tistream.decode.handle_bytes import ROWID, NotAKey, handle_bound, handle_columns, handles_of, key_text
+from tistream.decode.handle_bytes import ROWID, NotAKey, handle_bound, handle_columns, handles_of, key_text, key_texts
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
 from tistream.schema.tidb import table as t
@@ -81,14 +81,25 @@ def test_a_row_without_a_key_has_its_rowid() -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False, width=32))
 @example(1e300, 1e30)
 @example(1.0, 0.1)
+@example(-0.0, -0.0)
+@example(0.0, -0.0)
 def test_a_float_of_a_key_is_written_as_events_write_it(double: float, single: float) -> None:
     columns = [column(t.DOUBLE, id=1, name="d", flag=FLAG_PRIMARY), column(t.FLOAT, id=2, name="f", offset=1)]
     shape = table(*columns, primary=(0, 1))
-    double, single = double + 0.0, single + 0.0  # a parsed -0 is the integer 0
-    batch = pa.record_batch([pa.array([double]), pa.array([single], pa.float32())], ["d", "f"])
-    shown = render_objects(shape.key_columns, batch)[0].as_py()
-    assert key_text(shape, {"d": double, "f": single}) == shown
-    assert key_text(shape, orjson.loads(shown)) == shown
+    arrays = [pa.array([double]), pa.array([single], pa.float32())]
+    shown = render_objects(shape.key_columns, pa.record_batch(arrays, ["d", "f"]))[0].as_py()
+    (compared,) = key_texts(shape.key_columns, arrays).to_pylist()
+    assert key_text(shape, {"d": double, "f": single}) == compared
+    assert key_text(shape, orjson.loads(shown)) == compared
+    if double and single:
+        assert compared == shown
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -0.0, "0", "-0", "-0.0"])
+def test_the_two_zeros_of_a_float_are_one_key(value: object) -> None:
+    shape = table(column(t.DOUBLE, id=1, name="d", flag=FLAG_PRIMARY), primary=(0,))
+    assert key_text(shape, {"d": value}) == '{"d":0}'
+    assert key_texts(shape.key_columns, [pa.array([0.0, -0.0])]).to_pylist() == ['{"d":0}'] * 2
 
 
 @pytest.mark.parametrize("value", [1e39, "x", "inf"])

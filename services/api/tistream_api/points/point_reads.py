@@ -196,12 +196,14 @@ class PointReads:
                 at = point_cursor.decode(Kind.SNAPSHOT, scope, ask.cursor)
                 self.times.readable(view, "cursor", at.high_ts)
             else:
-                at = PointPosition(0, self.times.readable(view, "snapshot", ask.ts))
+                # A table that is not complete at this ts is a 409 with its progress, so that check comes first.
+                at = PointPosition(0, self.times.readable(view, "snapshot", ask.ts, TenantView.check_kept))
             tables = view.source.tables_at(at.high_ts, scope)
             if not tables and not view.source.bears(scope, at.high_ts, at.high_ts):
                 raise UnknownName(f"nothing has this name at {at.high_ts}")
             reads = self.pool_reads(view, at.high_ts)
             check_snapshot(view.source, reads, tables, at.high_ts)
+            view.check_retained(at.high_ts)
             stopping, source = admitted.watched.stopping, view.source
             page = SnapshotPage(scope, tables, at, ask.limit, source, reads, admitted.count, view.met, stopping)
             return page.pieces()

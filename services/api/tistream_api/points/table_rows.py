@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.decode.json_text import render_objects
+from tistream.decode import handle_bytes
 from tistream.decode.kernels.arrow_buffers import number_array, one_array
 from tistream.decode.keys import int_handles
 from tistream.decode.rows import decode_rows
@@ -107,8 +107,7 @@ def key_texts(rows: DecodedRows) -> Any:
     columns = rows.shape.version.table.key_columns
     if not columns:
         return pc.binary_join_element_wise('{"_tidb_rowid":"', rows.keys[0].cast(pa.string()), '"}', "")
-    fields = [pa.field(str(at), one.type) for at, one in enumerate(rows.keys)]
-    return render_objects(columns, pa.RecordBatch.from_arrays(list(rows.keys), schema=pa.schema(fields)))
+    return handle_bytes.key_texts(columns, rows.keys)
 
 
 def pages(shape: Shape, found: Iterator[pa.Table], only: str | None) -> Iterator[tuple[DecodedRows, Barrier | None]]:

@@ -25,6 +25,7 @@ from tistream_api.read.source import TenantSource
 
 # TiDB ends transactions after max-txn-ttl (an hour); an operator may have raised it.
 LONGEST_MS = 24 * 3_600_000
+_READ = ("start_ts", "commit_ts", "txn_source")
 
 
 @dataclass(slots=True)
@@ -44,13 +45,14 @@ class Transaction:
     def pieces(self) -> Iterator[Piece]:
         """Yield the answer's bytes: row events, and an `end` line. Raises UnknownName, Gone, Undecodable, Unavailable
         before the first of them."""
-        commit_ts = self.commit_ts()
+        commit_ts, txn_source = self._committed()
         encoder, sent = NdjsonEncoder(), 0
         for events in self.events(commit_ts):
             self.count(len(events), len(events), 0)
             sent += len(events)
             yield from self._counted(encoder.events(events))
-        end = {"type": "end", "start_ts": str(self.start_ts), "commit_ts": str(commit_ts), "rows": sent}
+        end = {"type": "end", "start_ts": str(self.start_ts), "commit_ts": str(commit_ts), "rows": sent,
+               "txn_source": None if txn_source is None else str(txn_source)}  # fmt: skip
         yield from self._counted(iter([orjson.dumps(end, option=orjson.OPT_APPEND_NEWLINE)]))
 
     def events(self, commit_ts: int) -> Iterator[Events]:
@@ -74,6 +76,10 @@ class Transaction:
     def commit_ts(self) -> int:
         """The commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start. Raises
         UnknownName, Gone, Unavailable."""
+        return self._committed()[0]
+
+    def _committed(self) -> tuple[int, int | None]:
+        """The commit_ts, and the txn_source, which TiDB sets for a transaction, of its first row that is found."""
         last = min(self.high_ts, from_physical_ms(physical_ms(self.start_ts) + LONGEST_MS), MAX_TS)
         low = max(self.start_ts, self.low_ts)
         if low < last:
@@ -95,11 +101,10 @@ class Transaction:
                        {"earliest_ts": earliest})  # fmt: skip
         raise UnknownName(f"no transaction with start_ts {self.start_ts} has changed a row in ({low}, {last}]")
 
-    def _found(self, window: Window) -> int | None:
+    def _found(self, window: Window) -> tuple[int, int | None] | None:
         for group in plan.groups_in(self.source.segments(window), window, None):
-            rows = self.reader.open_segment(group.segment, group.index).read(("start_ts", "commit_ts"))
+            rows = self.reader.open_segment(group.segment, group.index).read(_READ)
             at = pc.index(rows.column("start_ts"), self.start_ts).as_py()
             if at >= 0:
-                found: int = rows.column("commit_ts")[at].as_py()
-                return found
+                return rows.column("commit_ts")[at].as_py(), rows.column("txn_source")[at].as_py()
         return None

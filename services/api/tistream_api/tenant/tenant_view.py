@@ -15,6 +15,7 @@ from prometheus_client import Counter
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_condition, new_lock, new_rlock
 from tistream.errors import TiStreamError, Unavailable
+from tistream.logbackup.release import STORE_ID
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
@@ -78,7 +79,7 @@ class TenantView:
         self._segments = SegmentIndex()
         self._shards: list[Shard] = []
         self._progress: dict[int, int] = {}
-        self._resolved_ts = self._flushed_ts = self._retained_ts = 0
+        self._resolved_ts = self._flushed_ts = self._retained_ts = self._backfilled_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
         self._lines_ms, self._lines = -(1 << 62), 0
         self._served = ServedProgress(objects, self.tenant, clock)
@@ -105,15 +106,37 @@ class TenantView:
             return self._flushed_ts
 
     def earliest_ts(self) -> int:
-        """The ts at which the tenant's history begins. Raises Unavailable while it is not known."""
+        """The ts from which on the tenant is served. Raises Unavailable while it is not known.
+
+        With a log backup as the source, that is the highest base_ts of its backfills, if it is above the kept ts:
+        changes up to it have no old values, because the rows before them were never read (docs/backfill.md).
+        """
+        kept_ts = self.kept_ts()
+        with self._lock:
+            return max(kept_ts, self._backfilled_ts) if self._fed_by_log_backup() else kept_ts
+
+    def kept_ts(self) -> int:
+        """The ts above which every change is kept. Raises Unavailable while it is not known."""
         if self.route.snapshot_ts is None:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
         with self._lock:
             history = self._replica.history
             return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
 
-    def check_retained(self, ts: int) -> None:
+    def _fed_by_log_backup(self) -> bool:
+        """Whether the tenant has, or had, the store that log backups are read as; no TiKV store has its id."""
+        stores = (store.store_id for store in self.route.stores or ())
+        return STORE_ID in self.route.retired_stores or STORE_ID in stores
+
+    def check_kept(self, ts: int) -> None:
         """Check that changes above `ts` are kept. Raises Gone if some may have been deleted."""
+        kept_ts = self.kept_ts()
+        if ts < kept_ts:
+            raise not_kept(ts, kept_ts)
+
+    def check_retained(self, ts: int) -> None:
+        """Check that changes above `ts` are kept and served. Raises Gone if some may have been deleted, or are not
+        served."""
         earliest_ts = self.earliest_ts()
         if ts < earliest_ts:
             raise not_kept(ts, earliest_ts)
@@ -288,6 +311,8 @@ class TenantView:
             self._segments.update(self._shared.segments)
             if all(routed):  # the tasks of one route share no key
                 self._shards = shards_of(cover for covers in routed for cover in covers or ())
+                bases = (base.base_ts for shard in self._shards for base in shard.cover)
+                self._backfilled_ts = max(self._backfilled_ts, max(bases, default=0))
             self._retained_ts = max(self._retained_ts, retained_ts)
         return progress
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream.clock import Clock
@@ -18,8 +19,14 @@ class Times:
     clock: Clock
     wait_ms: int
 
-    def readable(self, view: TenantView, name: str, ts: When) -> int:
-        """The ts of parameter `name`; "now" is resolved_ts.
+    def readable(
+        self,
+        view: TenantView,
+        name: str,
+        ts: When,
+        check: Callable[[TenantView, int], None] = TenantView.check_retained,
+    ) -> int:
+        """The ts of parameter `name`; "now" is resolved_ts. `check` refuses a ts that is too low.
 
         Raises:
             Gone: it lies below the earliest ts that is kept.
@@ -27,7 +34,7 @@ class Times:
             Unavailable: it is not resolved yet.
         """
         if isinstance(ts, int):
-            view.check_retained(ts)
+            check(view, ts)
         view.check_known()
         resolved_ts = view.resolved_ts()
         if not isinstance(ts, int):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tistream.clock import Clock
 from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, TiStreamError
 from tistream.format.backfill import refused_chunk
 from tistream.format.backfill.chunk_plan import ChunkPlan, encode_done, encode_plan
@@ -26,7 +27,7 @@ from tistream.wire.bulk.backfills import REASON_MAX, BackfillRow, EndBackfill
 from tistream_ingest.backfill.asked_tables import asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
-from tistream_ingest.backfill.next_step import Ended, ended, first_missing, missing_units, too_old
+from tistream_ingest.backfill.next_step import Ended, ended, first_missing, missing_units, overdue, too_old
 from tistream_ingest.metrics import IngestMetrics
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ class Backfills(Protocol):
 @dataclass(slots=True)
 class BackfillRunner:
     """Runs the backfills of this process: call `step` repeatedly. open_backup_store: opens the backup's object store by
-    its URL. cover: the bases of a tenant, according to its tasks' manifests."""
+    its URL. cover: the bases of a tenant, according to its tasks' manifests. plan_wait_ms: how long a plan that is
+    pushed is waited for."""
 
     objects: ObjectStore
     backfills: Backfills
@@ -59,6 +61,8 @@ class BackfillRunner:
     open_backup_store: Callable[[str], ObjectStore]
     cover: Callable[[TenantKey], Cover]
     metrics: IngestMetrics
+    clock: Clock
+    plan_wait_ms: int
     _plans: dict[tuple[TenantKey, str], BackupPlan] = field(default_factory=dict)
     _seen: dict[tuple[TenantKey, str], set[int]] = field(default_factory=dict)  # chunks that exist
 
@@ -97,8 +101,11 @@ class BackfillRunner:
             worked = self._write(row)
         try:
             plan = read_plan(self.objects, _tenant(row), row.backfill_id)
-        except NotFoundYet:
-            return worked  # it is pushed later
+        except NotFoundYet:  # it is pushed later
+            late = overdue(row.created_ms, self.clock.now_ms(), self.plan_wait_ms)
+            if late is not None:
+                self._end(row, late)
+            return worked
         there = self._there(row)
         refused = self._refused(row)
         found = ended(plan, there, refused, self.cover(_tenant(row)) if len(there) == len(plan.spans) else ())
@@ -179,7 +186,7 @@ class BackfillRunner:
 
     def _end(self, row: BackfillRow, found: Ended) -> None:
         reason = None if found.reason is None else found.reason[:REASON_MAX]
-        end = EndBackfill(state="finished" if reason is None else "failed", reason=reason)
+        end = EndBackfill(state=found.state, reason=reason)
         log.info("backfill ended", extra={**_fields(row), "state": end.state, "reason": reason})
         self.backfills.end(row, end)
 

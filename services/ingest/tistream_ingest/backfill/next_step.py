@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tistream.format.backfill.chunk_plan import ChunkPlan
 from tistream.model.base_cover import Cover, Hole, base_ts_of
@@ -12,10 +13,17 @@ from tistream_ingest.backfill.chunk_units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a backfill. It is finished if `reason` is None, because every chunk is a base; otherwise it has failed
-    for this reason."""
+    """The end of a backfill. It is finished if `reason` is None, because every chunk is a base; otherwise it has failed,
+    or is `cancelled`, for this reason."""
 
     reason: str | None = None
+    cancelled: bool = False
+
+    @property
+    def state(self) -> Literal["finished", "failed", "cancelled"]:
+        if self.cancelled:
+            return "cancelled"
+        return "finished" if self.reason is None else "failed"
 
 
 def missing_units(units: Sequence[Unit], there: Collection[int], count_max: int) -> list[Unit]:
@@ -46,6 +54,18 @@ def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], c
         number, reason = min(refused.items())
         return Ended(f"{len(refused)} of {len(plan.spans)} chunks were refused; the first is {number}: {reason}")
     return Ended()
+
+
+def overdue(created_ms: int, now_ms: int, wait_ms: int) -> Ended | None:
+    """The end of a backfill whose plan has not been pushed within `wait_ms` of its order; None before. Until its plan
+    is known, retention deletes nothing of the tenant (docs/adr/0030)."""
+    if now_ms - created_ms < wait_ms:
+        return None
+    return Ended(
+        f"no plan was pushed within {wait_ms} ms (TISTREAM_INGEST__PLAN_WAIT_MS), and retention waits for it: order "
+        "the backfill again when its program runs",
+        cancelled=True,
+    )
 
 
 def too_old(base_ts: int, snapshot_ts: int) -> str | None:

@@ -30,6 +30,15 @@ class RoutedBackfills:
             return []
         return [row for row in rows if runs_here((row.cluster_id, row.tenant_id, row.backfill_id), self._own_url, urls)]
 
+    def ended(self) -> list[BackfillRow]:
+        """The backfills of all tenants that have ended and are this process's. Raises Unavailable."""
+        urls = list(self._peers())
+        try:
+            rows = self._meta.ended_backfills().backfills
+        except UnknownName:  # the meta server's version does not list them
+            return []
+        return [row for row in rows if runs_here((row.cluster_id, row.tenant_id, row.backfill_id), self._own_url, urls)]
+
     def end(self, row: BackfillRow, end: EndBackfill) -> None:
         """Report the end of a backfill, unless it has ended already. Raises Unavailable."""
         try:

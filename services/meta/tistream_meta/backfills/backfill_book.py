@@ -56,6 +56,10 @@ class BackfillBook:
 
         return self._transactions.run(body)
 
+    def ended(self) -> list[BackfillRow]:
+        """The backfills of all tenants that have ended."""
+        return [one for found in self.of_tenants().values() for one in found if one.state != RUNNING]
+
     def of_tenant(self, key: TenantKey) -> list[BackfillRow]:
         """The backfills of a tenant, newest first. Raises UnknownName."""
 

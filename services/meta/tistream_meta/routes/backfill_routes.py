@@ -50,6 +50,12 @@ def running_backfills(request: Request) -> BackfillRows:
     return BackfillRows(backfills=_book(request).running())
 
 
+@router.get("/upcall/v1/ended-backfills", operation_id="EndedBackfills")
+def ended_backfills(request: Request) -> BackfillRows:
+    """The backfills of all tenants that have ended, for the ingest service, which collects their objects."""
+    return BackfillRows(backfills=_book(request).ended())
+
+
 @router.put(
     "/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end", operation_id="EndBackfill"
 )

@@ -44,9 +44,10 @@ class BackfillStarted(Wire):
 
 
 class BackfillRow(Wire):
-    """A backfill as the meta database has it. `state` `running`: sorters take its chunks. `reason`: why it failed.
-    snapshot_ts: of the tenant; null while it has none. `ended_ms`: when it left `running`. log_backup: whether the
-    tenant has, or had, a log backup as a source, whose first change of a row has no old value."""
+    """A backfill as the meta database has it. `state` `running`: sorters take its chunks. `reason`: why it failed,
+    or was cancelled by the platform. snapshot_ts: of the tenant; null while it has none. `ended_ms`: when it left
+    `running`. log_backup: whether the tenant has, or had, a log backup as a source, whose first change of a row has no
+    old value."""
 
     cluster_id: str
     tenant_id: str
@@ -69,9 +70,10 @@ class BackfillRows(Wire):
 
 
 class EndBackfill(StrictRequest):
-    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service."""
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service.
+    `cancelled`: by itself, with the reason."""
 
-    state: Literal["finished", "failed"]
+    state: Literal["finished", "failed", "cancelled"]
     reason: str | None = Field(default=None, max_length=REASON_MAX)
 
 
@@ -92,7 +94,8 @@ class BackfilledTable(Wire):
 
 class BackfillSummary(Wire):
     """A backfill in the answer of ListBackfills, and the answer of CancelBackfill. `asked`: its patterns of tables.
-    `reason`: why it failed. Times in milliseconds since the Unix epoch; `ended_ms` is null while it runs."""
+    `reason`: why it failed, or was cancelled by the platform. Times in milliseconds since the Unix epoch; `ended_ms` is
+    null while it runs."""
 
     backfill_id: str
     source: BackfillSource

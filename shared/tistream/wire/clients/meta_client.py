@@ -122,6 +122,10 @@ class MetaClient:
         """The backfills of all tenants that run. Raises UnknownName if the meta server's version has none."""
         return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/backfills", BackfillRows))
 
+    def ended_backfills(self) -> BackfillRows:
+        """The backfills of all tenants that have ended. Raises UnknownName if the meta server's version has no list."""
+        return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/ended-backfills", BackfillRows))
+
     def backfill(self, cluster_id: str, tenant_id: str, backfill_id: str) -> BackfillRow:
         """One backfill of a tenant. Raises UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
-from tistream.decode.json_text import render_objects
+from tistream.decode import handle_bytes
 from tistream.decode.row_compare import same_rows
 from tistream_api.read.events import Image, Rows
 from tistream_api.read.plan import OP_DELETE
@@ -87,5 +87,4 @@ def key_texts(rows: Rows, image: Image, at: Int64s) -> Any:
     columns = rows.version.table.key_columns
     if not columns:
         return keys[0]
-    fields = [pa.field(str(number), one.type) for number, one in enumerate(keys)]
-    return render_objects(columns, pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields)))
+    return handle_bytes.key_texts(columns, keys)

@@ -1,0 +1,27 @@
+"""Which objects of backfills that have ended are garbage. Pure.
+
+Manifests name the runs that tasks have made of chunks, never the chunks. So only a backfill that runs needs them. The
+age leaves time to jobs that began before its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tistream.storage.object_store import ObjectInfo
+from tistream.wire.bulk.backfills import BackfillRow
+
+AGE_MS = 24 * 3_600_000
+
+
+def collectable(rows: Iterable[BackfillRow], now_ms: int) -> list[BackfillRow]:
+    """The backfills that ended at least AGE_MS ago."""
+    return [
+        row for row in rows if row.state != "running" and row.ended_ms is not None and row.ended_ms + AGE_MS <= now_ms
+    ]
+
+
+def garbage(objects: Sequence[ObjectInfo], now_ms: int) -> list[str]:
+    """The keys of the objects that were written at least AGE_MS ago. Those of a store without a clock have no age, and
+    stay."""
+    return [info.key for info in objects if info.modified_ms and info.modified_ms + AGE_MS <= now_ms]

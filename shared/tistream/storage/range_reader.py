@@ -33,7 +33,8 @@ def fetch_ranges(
     for start, length in coalesce(missing):
         body = objects.get_range(key, start, length)
         if len(body) != length:
-            raise CorruptObject(key, f"ends at {start + len(body)}, not at {size}: truncated")
+            end = f"ends at {start + len(body)}" if body else f"has at most {start} bytes"  # an empty range: no end
+            raise CorruptObject(key, f"{end}, and should have {size}: truncated")
         pieces.append((start, body))
     return SparseFile(size, _disjoint(pieces, held))
 

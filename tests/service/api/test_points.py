@@ -20,7 +20,7 @@ from support import compare, golden
 from support.api_world import Platform, platform
 from support.points_world import commits, point_world
 from support.pull import PROBLEM, Consumer
-from tistream.model.ts import physical_ms
+from tistream.model.ts import MAX_TS, physical_ms
 from tistream_cli.app import app
 
 EVERYTHING = golden.load("everything")
@@ -260,6 +260,7 @@ REFUSED = [
     ("/transactions/99999999999999999999", 400),
     ("/transactions/5", 410),
     (f"/transactions/{EVERYTHING.end_ts - 1}", 404),
+    (f"/transactions/{FUTURE}", 400),
     (f"/transactions/{EVERYTHING.end_ts}?a=1", 400),
     (f"/changes?squash=true&start_ts=5&end_ts={EVERYTHING.end_ts}", 410),
     (f"/changes?squash=true&start_ts={T1}&follow=true", 400),
@@ -279,9 +280,21 @@ def test_each_refusal_is_a_problem(loaded: Consumer, path: str, status: int) -> 
 
 def test_a_ts_above_what_is_resolved_is_asked_to_come_back(loaded: Consumer) -> None:
     database, table = next((one[1], one[2]) for one in some_tables(9))
-    answer = get(loaded, f"{table_path(database, table)}/rows?ts={EVERYTHING.end_ts + (3_600_000 << 18)}")
-    assert answer.status_code == 503, answer.text[:300]
-    assert int(answer.headers["retry-after"]) >= 1
+    above = EVERYTHING.end_ts + (3_600_000 << 18)
+    undo = loaded.client.post(f"{loaded.url}{TENANT}/undos", json={"start_ts": [str(above)]})
+    for answer in (
+        get(loaded, f"{table_path(database, table)}/rows?ts={above}"),
+        get(loaded, f"/transactions/{above}"),
+        undo,
+    ):
+        assert answer.status_code == 503, answer.text[:300]
+        assert int(answer.headers["retry-after"]) >= 1
+        assert str(above) in answer.json()["detail"]
+
+
+def test_a_start_ts_that_is_no_ts_is_described(loaded: Consumer) -> None:
+    detail = get(loaded, f"/transactions/{MAX_TS + 1}").json()["detail"]
+    assert f"from 0 to {MAX_TS}" in detail
 
 
 def command(loaded: Consumer, *words: str) -> str:

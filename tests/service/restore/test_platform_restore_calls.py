@@ -120,6 +120,7 @@ def test_a_database_is_restored_and_each_table_has_its_rows_and_a_checksum(loade
         ({"target": {"kind": "mysql", "dsn_file": "/etc/passwd"}}, 422, "RESTORE_DSN_DIR"),
         ({"target": {"kind": "mysql", "dsn_file": "../../secret"}}, 422, "RESTORE_DSN_DIR"),
         ({"target": {"kind": "mysql", "dsn_file": "a", "rename": {"shop": "MySQL"}}}, 400, "rename"),
+        ({"target": {"kind": "mysql", "dsn_file": "a", "rename": {"shop": "a\0b"}}}, 400, "rename"),
     ],
 )
 def test_bad_input_is_refused_by_name(loaded: Loaded, members: dict[str, Any], status: int, said: str) -> None:

@@ -11,6 +11,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import MAX_TS
 from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
+from tistream_api.read import cursor as cursors
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.cursor import encode as pull_cursor
 from tistream_api.request.point_queries import diff_ask, history_ask, rows_ask, squash_ask, when
@@ -194,3 +195,10 @@ def test_a_changed_letter_is_noticed() -> None:
         other = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
         with pytest.raises(InvalidRequest):
             point_cursor.decode(Kind.ROWS, SCOPE, other)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_plain_pull_names_the_calls_that_a_cursor_may_be_of(kind: Kind) -> None:
+    text = point_cursor.encode(kind, SCOPE, PointPosition(3, 9, 37, 104, b"t\x80key"))
+    with pytest.raises(InvalidRequest, match="squash=true"):
+        cursors.decode(SCOPE, text)

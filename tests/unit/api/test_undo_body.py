@@ -60,6 +60,8 @@ def test_rows_are_chosen_by_values_of_columns() -> None:
         ({"start_ts": [TS], "dialect": "mariadb"}, "mode sql"),
         ({"start_ts": [TS], "mode": "sql", "dialect": "oracle"}, "dialect"),
         ({"start_ts": [TS], "mode": "sql", "into_database": ""}, "into_database"),
+        ({"start_ts": [TS], "mode": "sql", "into_database": "a\0b"}, "into_database"),
+        ({"start_ts": [TS], "where": {"id": True}}, "where.id: a value is a string, a number or null"),
     ],
 )
 def test_bad_bodies_are_refused(members: dict[str, Any], named: str) -> None:

@@ -106,3 +106,19 @@ def test_what_does_not_answer_or_is_damaged_is_shown_and_tried_again(monkeypatch
     monkeypatch.undo()
     world.log.checkpoint(S + 10)
     assert worker.step() == 0
+
+
+def test_the_reason_of_a_damaged_slice_names_its_object() -> None:
+    world = World()
+    worker, _ = begun(world, ManualClock())
+    world.log.flush(Part([put(1, S + 5)]))
+    world.log.checkpoint(S + 10)
+    [data] = [info.key for info in world.log.objects.list_after("v1/2")]
+    for broken, said in ((b"", "has at most 0 bytes"), (world.log.objects.get(data)[:-1], "ends at")):
+        world.log.objects.put(data, broken)
+        assert worker.step() == POLL_MS
+        status = worker.status()
+        assert status.info.state == "waiting"
+        assert (status.info.reason or "").startswith(f"{data}: {said}")
+        assert status.hold is not None
+        assert (status.hold.stage, status.hold.object) == ("damaged", data)

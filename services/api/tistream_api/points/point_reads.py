@@ -144,7 +144,9 @@ class PointReads:
         return self._answer(view, "GetTransaction", asking, coding, pieces)
 
     def transaction_of(self, view: TenantView, scope: Scope, start_ts: int, admitted: Admitted) -> Transaction:
-        """A transaction's changes of the tables in the scope."""
+        """A transaction's changes of the tables in the scope. Raises InvalidRequest for a start_ts in the future, and
+        Unavailable for one that is not resolved yet."""
+        self.times.begun(view, "start_ts", start_ts)
         return Transaction(
             scope,
             start_ts,

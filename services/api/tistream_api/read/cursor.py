@@ -24,6 +24,7 @@ from tistream.model.ids import TenantKey
 from tistream.schema.visible import fold
 
 VERSION = 1
+_POINT_KINDS = 0x80  # first bytes from here on are those of point_cursor.Kind
 _HEAD = struct.Struct(">B12sqBqqB")
 _CHECK_BYTES = 8
 _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
@@ -106,6 +107,8 @@ def decode(scope: Scope, text: str) -> Position:
     if len(raw) < _HEAD.size:
         raise bad_cursor("was not issued by this service")
     version, digest, commit_ts, place, start_ts, table_id, op = _HEAD.unpack_from(raw)
+    if version >= _POINT_KINDS:
+        raise bad_cursor("is of another call: a pull with squash=true, DiffTable or ListRows")
     if version != VERSION:
         raise bad_cursor(f"is of version {version}; this program knows {VERSION}")
     if digest != scope.digest():

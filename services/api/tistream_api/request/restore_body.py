@@ -8,13 +8,13 @@ from typing import Any
 
 from tistream.errors import InvalidRequest
 from tistream.schema.visible import SYSTEM_SCHEMAS, fold
-from tistream.wire.bulk.restores import NAME_MAX, URL_MAX, CreateRestore, MySqlPlace
+from tistream.wire.bulk.restores import NAME_MAX, URL_MAX, WITHOUT_NUL, CreateRestore, MySqlPlace
 from tistream_api.request.bodies import read
 from tistream_api.request.point_queries import When, when
 
 RESTORE_ID = re.compile("[0-9a-f]{32}")
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_MAX}
+_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_MAX, "pattern": WITHOUT_NUL}
 _URL = {"type": "string", "maxLength": URL_MAX}
 
 

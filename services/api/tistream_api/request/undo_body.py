@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
 
 from tistream.errors import InvalidRequest
 from tistream.model.ts import MAX_TS
 from tistream.restore.table_names import TableNames, distinct, parse_names
 from tistream.schema.tidb.create_table import Dialect
+from tistream.wire.bulk.restores import WITHOUT_NUL
 from tistream_api.request.bodies import read
 from tistream_api.request.point_queries import NOW, When, when
 
@@ -22,6 +24,18 @@ NAME_MAX = 64  # characters of a database's name
 _TEXT_MAX = 600
 
 Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+
+
+def _scalar(value: Any) -> str | int | float | None:
+    """A value of a column. One text for all that it cannot be, where a union would give one for each member."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+        raise PydanticCustomError("scalar", "a value is a string, a number or null")
+    if isinstance(value, str) and len(value) > _TEXT_MAX:
+        raise PydanticCustomError("scalar", f"a string has at most {_TEXT_MAX} characters")
+    return value
+
+
+Scalar = Annotated[str | int | float | None, PlainValidator(_scalar)]
 
 
 class _Between(BaseModel):
@@ -37,10 +51,10 @@ class UndoBody(BaseModel):
     start_ts: Annotated[list[Text], Field(min_length=1, max_length=TRANSACTIONS_MAX)] | None = None
     window: _Between | None = None
     tables: Annotated[list[Text], Field(min_length=1, max_length=TABLES_MAX)] | None = None
-    where: Annotated[dict[Text, Text | int | float | None], Field(min_length=1, max_length=COLUMNS_MAX)] | None = None
+    where: Annotated[dict[Text, Scalar], Field(min_length=1, max_length=COLUMNS_MAX)] | None = None
     mode: Literal["plan", "sql"] | None = None
     dialect: Literal["tidb", "mysql", "mariadb"] | None = None
-    into_database: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] | None = None
+    into_database: Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=WITHOUT_NUL)] | None = None
 
 
 SCHEMA: dict[str, Any] = {
@@ -81,6 +95,7 @@ SCHEMA: dict[str, Any] = {
     "into_database": {
         "type": ["string", "null"],
         "maxLength": NAME_MAX,
+        "pattern": WITHOUT_NUL,
         "description": "the database that the statements name; default: each table's own",
     },
 }

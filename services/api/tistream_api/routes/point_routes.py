@@ -96,7 +96,9 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
     def get_transaction(request: Request, cluster_id: str, tenant_id: str, start_ts: str) -> Response:
         """Every row event of one transaction, of all tables."""
         if not _START_TS.fullmatch(start_ts) or int(start_ts) > MAX_TS:
-            raise InvalidRequest(f"start_ts {start_ts[:40]!r} is not a decimal number", {"parameter": "start_ts"})
+            raise InvalidRequest(
+                f"start_ts {start_ts[:40]!r} is not a decimal number from 0 to {MAX_TS}", {"parameter": "start_ts"}
+            )
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), "ndjson")
         found = points.transaction(view, int(start_ts), asking_of(request, guard, view), coding)

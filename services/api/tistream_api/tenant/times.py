@@ -44,3 +44,9 @@ class Times:
         if ts > resolved_ts and not view.wait_above(ts - 1, self.wait_ms):
             raise Unavailable(f"{name} {ts} is not resolved yet: resolved_ts is {view.resolved_ts()}")
         return ts
+
+    def begun(self, view: TenantView, name: str, start_ts: int) -> None:
+        """Check that a transaction with this start_ts can have ended: one above resolved_ts may commit yet. Raises as
+        `readable`, but never Gone."""
+        if start_ts > view.resolved_ts():
+            self.readable(view, name, start_ts)

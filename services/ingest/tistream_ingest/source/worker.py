@@ -87,7 +87,7 @@ class SourceWorker:
                     for store, times in sorted(seen.flushes.items())
                 ],
                 safe_point_ts=_text(seen.safe_point_ts),
-                reason=None if hold is None or state in ("starting", "running") else hold.reason,
+                reason=None if hold is None or state in ("starting", "running") else _reason(hold),
             ),
             hold=hold,
         )
@@ -110,6 +110,13 @@ class SourceWorker:
     def _note(self, state: State, hold: Hold | None) -> None:
         with self._lock:
             self._state, self._hold = state, hold
+
+
+def _reason(hold: Hold) -> str:
+    """The reason of a hold, with the name of a damaged object: the list of sources has no member for it."""
+    if hold.stage != "damaged" or hold.object is None or hold.object in hold.reason:
+        return hold.reason
+    return f"{hold.object}: {hold.reason}"
 
 
 def _text(ts: int) -> str | None:

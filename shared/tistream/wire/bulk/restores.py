@@ -9,11 +9,12 @@ from tistream.wire.sorter import Wire
 
 URL_MAX = 1_024
 NAME_MAX = 64
+WITHOUT_NUL = r"^[^\x00]+$"  # no server has a name with U+0000
 TABLES_MAX = 1_000
 RENAMES_MAX = 100
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 IfExists = Literal["fail", "replace"]
-Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=WITHOUT_NUL)]
 Url = Annotated[str, Field(min_length=1, max_length=URL_MAX)]
 
 

@@ -403,6 +403,10 @@ class SimPlatform:
         for suffix in ("", "-wal", "-shm"):  # the dead still have the files open: they keep what they had
             self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
         shutil.copyfile(old[-1], self._database)
+        with contextlib.closing(sqlite3.connect(old[-1])) as copy:
+            if not copy.execute("SELECT count(*) FROM tasks").fetchone()[0]:
+                # The tenant had no tasks yet: it begins anew, with the change files from the first on.
+                self.objects.audit.files.forgotten.update(self.objects.audit.last)
         return True
 
     # -- what a process is made of ------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Sources:
     states: dict[int, Manifest] = field(default_factory=dict)
     there: dict[int, SortedList] = field(default_factory=dict)  # by store
     retired: set[int] = field(default_factory=set)  # stores that somebody wanted to be rid of
+    forgotten: set[int] = field(default_factory=set)  # tasks that no database knows any more: nobody comes back to them
     deleted: int = 0
 
     def pushed(self, key: str, body: bytes) -> None:
@@ -58,7 +59,8 @@ class Sources:
         self.deleted += 1
         _, store_id, ts = identity
         living = self._living(last)
-        unheard = [task_id for task_id in last if task_id not in self.states and not self._is_child(task_id)]
+        unread = last.keys() - self.states.keys() - self.forgotten
+        unheard = [task_id for task_id in sorted(unread) if not self._is_child(task_id)]
         flushed_ts = min((state.flushed_ts for state in living), default=0)
         begun = {chain.first_ts for state in living for chain in state.positions.get(store_id, ())}
         self.there[store_id].discard(ts)
@@ -82,6 +84,7 @@ class Sources:
         return [
             state
             for task_id, state in self.states.items()
+            if task_id not in self.forgotten
             if last[task_id].kind != KIND_SEAL or any(child not in self.states for child, _ in last[task_id].children)
         ]
 

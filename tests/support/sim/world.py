@@ -259,7 +259,8 @@ class World:
         """Every committed row of the user's tables, in (commit_ts, start_ts, key) order: of each segment that any task
         that there was names; those of a parent are its children's too."""
         segments = {}
-        for task_id in self.platform.objects.audit.last:
+        audit = self.platform.objects.audit
+        for task_id in audit.last.keys() - audit.files.forgotten:
             log = TaskLog(self.platform.objects, self.upstream.tenant, task_id)
             log.refresh()
             segments |= {segment.key: segment for segment in log.segments}

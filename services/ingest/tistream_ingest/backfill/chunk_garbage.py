@@ -6,9 +6,8 @@ age leaves time to jobs that began before its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
-from tistream.storage.object_store import ObjectInfo
 from tistream.wire.bulk.backfills import BackfillRow
 
 AGE_MS = 24 * 3_600_000
@@ -21,7 +20,7 @@ def collectable(rows: Iterable[BackfillRow], now_ms: int) -> list[BackfillRow]:
     ]
 
 
-def garbage(objects: Sequence[ObjectInfo], now_ms: int) -> list[str]:
-    """The keys of the objects that were written at least AGE_MS ago. Those of a store without a clock have no age, and
-    stay."""
-    return [info.key for info in objects if info.modified_ms and info.modified_ms + AGE_MS <= now_ms]
+def garbage(modified_ms: Mapping[str, int], now_ms: int) -> list[str]:
+    """The keys of the objects that were written at least AGE_MS ago. `modified_ms`: when each key was written, in Unix
+    milliseconds. An object of a store without a clock has 0: its age is not known, and it stays."""
+    return [key for key, at_ms in modified_ms.items() if at_ms and at_ms + AGE_MS <= now_ms]

@@ -13,8 +13,8 @@ from tistream_ingest.backfill.chunk_units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a backfill. It is finished if `reason` is None, because every chunk is a base; otherwise it has failed,
-    or is `cancelled`, for this reason."""
+    """The end of a backfill. If `reason` is None it is finished: every chunk is a base. Otherwise it has failed, or is
+    `cancelled`, for this reason."""
 
     reason: str | None = None
     cancelled: bool = False

@@ -403,11 +403,16 @@ class SimPlatform:
         for suffix in ("", "-wal", "-shm"):  # the dead still have the files open: they keep what they had
             self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
         shutil.copyfile(old[-1], self._database)
-        with contextlib.closing(sqlite3.connect(old[-1])) as copy:
-            if not copy.execute("SELECT count(*) FROM tasks").fetchone()[0]:
-                # The tenant had no tasks yet: it begins anew, with the change files from the first on.
-                self.objects.audit.files.forgotten.update(self.objects.audit.last)
+        if not self._tasks():  # the tenant begins anew, with the change files from the first on
+            files = self.objects.audit.files
+            files.before_restore.update(self.objects.audit.last)
+            files.database_tasks = self._tasks
         return True
+
+    def _tasks(self) -> set[int]:
+        """The ids of all tasks that the database knows."""
+        with contextlib.closing(sqlite3.connect(self._database)) as database:
+            return {task_id for (task_id,) in database.execute("SELECT task_id FROM tasks")}
 
     # -- what a process is made of ------------------------------------------------------------------------------------
 

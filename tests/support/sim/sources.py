@@ -8,7 +8,7 @@ task has begun the newest file stays: it is where the chain's writer goes on aft
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
@@ -28,7 +28,8 @@ class Sources:
     states: dict[int, Manifest] = field(default_factory=dict)
     there: dict[int, SortedList] = field(default_factory=dict)  # by store
     retired: set[int] = field(default_factory=set)  # stores that somebody wanted to be rid of
-    forgotten: set[int] = field(default_factory=set)  # tasks that no database knows any more: nobody comes back to them
+    before_restore: set[int] = field(default_factory=set)  # tasks that a restored database did not know
+    database_tasks: Callable[[], set[int]] = field(default=set)  # those that it knows now
     deleted: int = 0
 
     def pushed(self, key: str, body: bytes) -> None:
@@ -79,12 +80,20 @@ class Sources:
                 problems.append(f"{key} is deleted, and task {state.task_id} points into it")
         return problems
 
+    @property
+    def forgotten(self) -> set[int]:
+        """Tasks of before a restore to which nobody comes back. A tenant that begins anew may give their ids again, and
+        then their manifests go on."""
+        known = self.database_tasks() if self.before_restore else set()
+        return self.before_restore - known if known else set()
+
     def _living(self, last: Mapping[int, Manifest]) -> list[Manifest]:
         """The states that somebody may come back from: a seal's, until each of its children has one."""
+        forgotten = self.forgotten
         return [
             state
             for task_id, state in self.states.items()
-            if task_id not in self.forgotten
+            if task_id not in forgotten
             if last[task_id].kind != KIND_SEAL or any(child not in self.states for child, _ in last[task_id].children)
         ]
 

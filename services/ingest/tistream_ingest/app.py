@@ -52,6 +52,8 @@ from tistream_ingest.source.driver import Driver
 from tistream_ingest.source.pool import Routed, RoutedPool
 from tistream_ingest.source.source import WAIT_MS, Identity, Runner, Source
 from tistream_ingest.source.worker import SourceWorker
+from tistream_ingest.sqlread.dsn_files import DsnFiles
+from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 
 log = logging.getLogger(__name__)
 
@@ -96,16 +98,18 @@ class ProcessEnvironment:
     end: Callable[[], None] = end_in_order
 
 
+def _histories(http: HttpClient, registry: Callable[[], str]) -> Callable[[TenantKey], History]:
+    """The schema history of a tenant, as the registry has it now."""
+    return lambda tenant: SchemaReplica(SchemaClient(http, registry), tenant).refresh()
+
+
 def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> TenantReads:
     """What a restore reads of its tenant: the schema's history, and the pool with its reach."""
-
-    def history(tenant: TenantKey) -> History:
-        return SchemaReplica(SchemaClient(http, registry), tenant).refresh()
 
     def pool_now(_: TenantKey) -> tuple[int, Sequence[Shard]]:
         return pool.reached_ts(), pool.current().shards
 
-    return TenantReads(history, pool_now)
+    return TenantReads(_histories(http, registry), pool_now)
 
 
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
@@ -150,7 +154,8 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     shared = RoutedBackfills(settings.url, meta, driver.peers)
-    backfills = BackfillRunner(counted, shared, outside.chunk_writer, outside.open_log, cover, metrics)
+    by_sql = SqlBackfills(_histories(http, driver.registry), DsnFiles(settings.backfill_dsn_dir).server)
+    backfills = BackfillRunner(counted, shared, outside.chunk_writer, outside.open_log, cover, by_sql, metrics)
     instance = outside.new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(meta, settings.node, "ingest", settings.url, instance=instance, end=outside.end)

@@ -192,7 +192,6 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     app = new_app(
         "tistream-ingest", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers
     )
-    app.state.allowed = allowed
-    app.state.driver, app.state.node_id = driver, settings.node
+    app.state.driver, app.state.node_id, app.state.allowed = driver, settings.node, allowed
     app.include_router(router)
     return app

@@ -38,7 +38,9 @@ class SqlWork:
     table: ReadTable | None
 
 
-def write_sql_chunk(objects: ObjectStore, connect: Callable[[], SqlServer], work: SqlWork) -> ChunksWritten:
+def write_sql_chunk(
+    objects: ObjectStore, connect: Callable[[], SqlServer], work: SqlWork, page_rows: int = PAGE_ROWS
+) -> ChunksWritten:
     """Write one chunk. A chunk that exists is left: the first one counts, and the upstream is not asked."""
     identity = ChunkId(work.tenant, work.backfill_id, work.number)
     if chunk_exists(objects, identity):
@@ -50,7 +52,7 @@ def write_sql_chunk(objects: ObjectStore, connect: Callable[[], SqlServer], work
             server.read_at(work.base_ts)
             check_identity(server, work.table)
             check_settled(server, work.table)
-            rows = read_rows(server, work.table, work.span)
+            rows = read_rows(server, work.table, work.span, page_rows)
             return put_chunk(objects, identity, work.span, work.base_ts, rows, ChunksWritten())
     except NotEncodable as error:
         assert work.table is not None
@@ -78,8 +80,8 @@ def check_settled(server: SqlServer, table: ReadTable) -> None:
         raise Unavailable(f"{table.shown} waits: a DDL job is reorganising it")
 
 
-def read_rows(server: SqlServer, table: ReadTable, span: KeySpan) -> Iterator[pa.Table]:
-    """The rows of a span in key order, as tables of base_chunk.SCHEMA with at most PAGE_ROWS rows. Raises
+def read_rows(server: SqlServer, table: ReadTable, span: KeySpan, page_rows: int) -> Iterator[pa.Table]:
+    """The rows of a span in key order, as tables of base_chunk.SCHEMA with at most `page_rows` rows. Raises
     NotEncodable, InvalidRequest, Unavailable."""
     encoding = table.encoding
     source = sql.source_of(table.database, table.name, table.partition)
@@ -90,11 +92,11 @@ def read_rows(server: SqlServer, table: ReadTable, span: KeySpan) -> Iterator[pa
     start, high = sql.bounds_of(encoding, span)
     low = None if start is None else (start, True)
     while True:
-        statement = sql.select_rows(encoding, source, low, high, PAGE_ROWS, *extra)
+        statement = sql.select_rows(encoding, source, low, high, page_rows, *extra)
         page = server.columns(statement, keys + len(encoding.stored) + len(extra))
         if page.rows:
             yield _encoded(table, page, has_commit_ts=COMMIT_TS in extra)
-        if page.rows < PAGE_ROWS:
+        if page.rows < page_rows:
             return
         low = (tuple(array[-1].as_py() for array in page.arrays[:keys]), False)
 

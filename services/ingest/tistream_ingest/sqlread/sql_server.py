@@ -56,7 +56,7 @@ class SqlServer:
                 password=url.password,
                 charset="utf8mb4",
                 use_unicode=False,
-                conv={},
+                conv=dict(pymysql.converters.encoders),  # answers stay bytes
                 autocommit=True,
                 connect_timeout=CONNECT_S,
                 read_timeout=ANSWER_S,

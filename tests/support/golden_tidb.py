@@ -77,13 +77,22 @@ class GoldenTidb:
         try:
             yield self
         finally:
-            loop.call_soon_threadsafe(server.close)
+            asyncio.run_coroutine_threadsafe(_end(server), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
+            loop.close()
 
     def version(self, database: str, table: str, ts: int) -> TableVersion | None:
         found = (one for one in self.made.history.visible_tables(ts, database) if one.head.name == table)
         return next(found, None)
+
+
+async def _end(server: MysqlServer) -> None:
+    server.close()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Reader(IdentityProvider):

@@ -89,16 +89,16 @@ def read_rows(server: SqlServer, table: ReadTable, span: KeySpan, page_rows: int
     if encoding.form is KeyForm.UPSTREAM:
         extra.append(sql.upstream_key(encoding, table.database, table.name, table.partition))
     keys = len(sql.key_names(encoding))
-    start, high = sql.bounds_of(encoding, span)
-    low = None if start is None else (start, True)
-    while True:
-        statement = sql.select_rows(encoding, source, low, high, page_rows, *extra)
-        page = server.columns(statement, keys + len(encoding.stored) + len(extra))
-        if page.rows:
-            yield _encoded(table, page, has_commit_ts=COMMIT_TS in extra)
-        if page.rows < page_rows:
-            return
-        low = (tuple(array[-1].as_py() for array in page.arrays[:keys]), False)
+    for start, high in sql.ranges_of(encoding, span):
+        low = None if start is None else (start, True)
+        while True:
+            statement = sql.select_rows(encoding, source, low, high, page_rows, *extra)
+            page = server.columns(statement, keys + len(encoding.stored) + len(extra))
+            if page.rows:
+                yield _encoded(table, page, has_commit_ts=COMMIT_TS in extra)
+            if page.rows < page_rows:
+                break
+            low = (tuple(array[-1].as_py() for array in page.arrays[:keys]), False)
 
 
 def _encoded(table: ReadTable, page: Columns, *, has_commit_ts: bool) -> pa.Table:

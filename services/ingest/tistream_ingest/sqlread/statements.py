@@ -23,6 +23,7 @@ Values = tuple[bytes, ...]
 
 _EMPTY_ROW = bytes([0x80, 0, 0, 0, 0, 0])
 _RECORD_PREFIX_BYTES = 11
+_HALF = 1 << 63
 _NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
 _NUMBERS = (Kind.INT, Kind.UINT, Kind.DECIMAL)
 SESSION = (
@@ -98,6 +99,21 @@ def bounds_of(encoding: TableEncoding, span: KeySpan) -> tuple[Values | None, Va
     """The values of the columns of the key at the start and the end of a span; None where a table begins or ends.
     Raises ValueError for a bound that is no key of the table."""
     return _bound(encoding, span.start), _bound(encoding, span.end)
+
+
+def ranges_of(encoding: TableEncoding, span: KeySpan) -> list[tuple[Values | None, Values | None]]:
+    """The ranges of values, low inclusive and high exclusive, whose rows make a span, in the order of record keys.
+    These have an unsigned handle as a signed integer: 2^63 and above come first."""
+    start, end = bounds_of(encoding, span)
+    if encoding.form is not KeyForm.INT or not encoding.key[0].unsigned:
+        return [(start, end)]
+    low, high = (None if one is None else int(one[0]) for one in (start, end))
+    found: list[tuple[Values | None, Values | None]] = []
+    if low is None or low >= _HALF:
+        found.append((start or (b"%d" % _HALF,), end if high is not None and high >= _HALF else None))
+    if high is None or 0 < high < _HALF:
+        found.append((start if low is not None and low < _HALF else None, end or (b"%d" % _HALF,)))
+    return found
 
 
 def _bound(encoding: TableEncoding, key: bytes) -> Values | None:

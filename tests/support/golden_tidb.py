@@ -63,6 +63,8 @@ class GoldenTidb:
     encodes_keys: bool = False
     reads: list[tuple[int, str]] = field(default_factory=list)  # (ts, statement) of each SELECT of rows
     url: MySqlUrl = field(init=False)
+    _kept: dict[tuple[int, str | None], list[_Row]] = field(default_factory=dict)
+    _kept_ts: int = 0
 
     @contextmanager
     def serving(self) -> Iterator[GoldenTidb]:
@@ -81,6 +83,15 @@ class GoldenTidb:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+
+    def rows(self, version: TableVersion, partition: str | None, ts: int) -> list[_Row]:
+        """The rows of a table; those of a ts are kept until another is read."""
+        if self._kept_ts != ts:
+            self._kept, self._kept_ts = {}, ts
+        key = version.head.id, partition
+        if key not in self._kept:
+            self._kept[key] = _rows(self.made, version, partition, ts)
+        return self._kept[key]
 
     def version(self, database: str, table: str, ts: int) -> TableVersion | None:
         found = (one for one in self.made.history.visible_tables(ts, database) if one.head.name == table)
@@ -156,7 +167,7 @@ class _Session(Session):
         version = tidb.version(match["db"], match["table"], ts)
         if version is None:
             raise MysqlError(f"Table '{match['db']}.{match['table']}' doesn't exist", 1146)  # type: ignore[arg-type]
-        rows = _rows(tidb.made, version, match["part"], tidb.skew(ts))
+        rows = list(tidb.rows(version, match["part"], tidb.skew(ts)))
         if match["where"]:
             where = sqlglot.parse_one(match["where"], dialect="mysql")
             rows = [row for row in rows if row.meets(where)]

@@ -106,7 +106,7 @@ async def _end(server: MysqlServer) -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class _Reader(IdentityProvider):
+class _Reader(IdentityProvider):  # type: ignore[misc]  # mysql-mimic has no types
     """One user with a password."""
 
     async def get_user(self, username: str) -> User | None:
@@ -114,7 +114,7 @@ class _Reader(IdentityProvider):
         return User(username, secret, NativePasswordAuthPlugin.name) if username == "reader" else None
 
 
-class _Session(Session):
+class _Session(Session):  # type: ignore[misc]
     def __init__(self, tidb: GoldenTidb) -> None:
         super().__init__()
         self._tidb = tidb
@@ -136,7 +136,7 @@ class _Session(Session):
         if "new_collation_enabled" in sql:
             return _answer(["v"], [("True",)])
         if found := _TABLE_ID.fullmatch(sql):
-            version = tidb.version(*found.groups(), ts)
+            version = tidb.version(found[1], found[2], ts)
             return _answer(["id"], [] if version is None else [(str(version.head.id),)])
         if found := _JOB.fullmatch(sql):
             low, high = tidb.reorganising.get(int(found[1]), (1, 0))
@@ -147,17 +147,17 @@ class _Session(Session):
 
     def _check_gc(self) -> None:
         if self._ts and self._ts < self._tidb.below_gc:
-            raise MysqlError("GC life time is shorter than transaction duration", 9006)  # type: ignore[arg-type]
+            raise MysqlError("GC life time is shorter than transaction duration", 9006)
 
     def _select(self, match: re.Match[str], ts: int) -> Any:
         tidb = self._tidb
         self._check_gc()
         if match["sample"] and tidb.regions is None:
-            raise MysqlError("You have an error in your SQL syntax", 1064)  # type: ignore[arg-type]
+            raise MysqlError("You have an error in your SQL syntax", 1064)
         if "_tidb_commit_ts" in match["shown"] and not tidb.has_commit_ts:
-            raise MysqlError("Unknown column '_tidb_commit_ts' in 'field list'", 1054)  # type: ignore[arg-type]
+            raise MysqlError("Unknown column '_tidb_commit_ts' in 'field list'", 1054)
         if "TIDB_ENCODE_RECORD_KEY" in match["shown"] and not tidb.encodes_keys:
-            raise MysqlError("FUNCTION TIDB_ENCODE_RECORD_KEY does not exist", 1305)  # type: ignore[arg-type]
+            raise MysqlError("FUNCTION TIDB_ENCODE_RECORD_KEY does not exist", 1305)
         if match["limit"] == "0":
             return _answer(["c"], [])
         tidb.reads.append((self._ts, match[0]))
@@ -166,7 +166,7 @@ class _Session(Session):
             raise ConnectionResetError
         version = tidb.version(match["db"], match["table"], ts)
         if version is None:
-            raise MysqlError(f"Table '{match['db']}.{match['table']}' doesn't exist", 1146)  # type: ignore[arg-type]
+            raise MysqlError(f"Table '{match['db']}.{match['table']}' doesn't exist", 1146)
         rows = list(tidb.rows(version, match["part"], tidb.skew(ts)))
         if match["where"]:
             where = sqlglot.parse_one(match["where"], dialect="mysql")

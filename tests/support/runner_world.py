@@ -60,7 +60,7 @@ class RunnerWorld:
     """known_ts: what the schema registry has reached. tidb: the server of backfills by SQL. works: what it
     was asked for."""
 
-    chunk_rows, page_rows = 40, 16
+    chunk_rows, page_rows = 12, 5
     known_ts: int
     tidb: GoldenTidb | None
     works: list[SqlWork]

@@ -126,11 +126,17 @@ def test_a_killed_process_reads_no_finished_chunk_again(one: SqlRunnerWorld) -> 
 
 def test_a_read_below_gc_is_repeated_at_a_newer_ts(one: SqlRunnerWorld) -> None:
     assert one.tidb is not None
-    one.start("s1", *names(one, 2), kind="sql")
+    one.start("s1", *names(one, 2), kind="sql", threads=2)
+    one.runner.step()
+    first = len(one.works)
     one.tidb.below_gc = one.stamps[20]
     one.work()
-    assert one.works
-    assert all(work.base_ts >= one.tidb.below_gc for work in one.works)
+    later = one.works[first:]
+    tries = Counter(work.number for work in later)
+    assert max(tries.values()) > 1
+    written = {work.number: work for work in later}  # the last try of each
+    assert all(work.base_ts >= one.tidb.below_gc for work in written.values())
+    assert any(work.base_ts < one.tidb.below_gc for work in later)
 
 
 def test_a_table_that_a_ddl_job_reorganises_waits_and_others_go_on(one: SqlRunnerWorld) -> None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
+from tistream.targets.mysql_url import MySqlUrl
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.sqlread.chunk_reading import SqlWork, write_sql_chunk
+from tistream_ingest.sqlread.sql_server import SqlServer
 
 
 @dataclass
@@ -20,3 +23,7 @@ class LocalChunks:
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
         self.jobs.append(len(works))
         return [write_backup_chunks(self.objects, open_existing(backup_url), work) for work in works]
+
+    def write_sql(self, server: MySqlUrl, works: Sequence[SqlWork]) -> list[ChunksWritten]:
+        self.jobs.append(len(works))
+        return [write_sql_chunk(self.objects, lambda: SqlServer(server), work) for work in works]

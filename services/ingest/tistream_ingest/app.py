@@ -54,6 +54,8 @@ from tistream_ingest.source.driver import Driver
 from tistream_ingest.source.pool import Routed, RoutedPool
 from tistream_ingest.source.source import WAIT_MS, Identity, Runner, Source
 from tistream_ingest.source.worker import SourceWorker
+from tistream_ingest.sqlread.dsn_files import DsnFiles
+from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 
 log = logging.getLogger(__name__)
 
@@ -99,17 +101,34 @@ class ProcessEnvironment:
     end: Callable[[], None] = end_in_order
 
 
+def _histories(http: HttpClient, registry: Callable[[], str]) -> Callable[[TenantKey], History]:
+    """The schema history of a tenant, as the registry has it now."""
+    return lambda tenant: SchemaReplica(SchemaClient(http, registry), tenant).refresh()
+
+
 def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> TenantReads:
     """Create the reader of tenants that restores use: the schema's history, and the pool with the ts that it
     reaches."""
 
-    def history(tenant: TenantKey) -> History:
-        return SchemaReplica(SchemaClient(http, registry), tenant).refresh()
-
     def pool_now(_: TenantKey) -> tuple[int, Sequence[Shard]]:
         return pool.reached_ts(), pool.current().shards
 
-    return TenantReads(history, pool_now)
+    return TenantReads(_histories(http, registry), pool_now)
+
+
+def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
+    """Create the function that announces a file to the meta servers by tenant, store and ts."""
+
+    def announce(tenant: TenantKey, store_id: int, ts: int) -> None:
+        told = Notification(
+            cluster_id=tenant.cluster_id, tenant_id=tenant.tenant_id, store_id=str(store_id), ts=str(ts)
+        )
+        try:
+            meta.notify(told)
+        except TiStreamError as error:  # dispatchers LIST too
+            log.warning("a file was not announced", extra={"tenant": str(tenant), "ts": ts, "error": str(error)})
+
+    return announce
 
 
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
@@ -120,16 +139,8 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     counted, keys = measured(objects, registry), keys_of(objects)
     http = (outside.new_http or peers.new_http)()
     meta, sorters = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc), SorterClient(http)
+    announce = _announcer(meta)
     rules = SourceRules(Limits(settings.file_rows, settings.file_bytes), settings.horizon_ms)
-
-    def announce(tenant: TenantKey, store_id: int, ts: int) -> None:
-        told = Notification(
-            cluster_id=tenant.cluster_id, tenant_id=tenant.tenant_id, store_id=str(store_id), ts=str(ts)
-        )
-        try:
-            meta.notify(told)
-        except TiStreamError as error:  # dispatchers LIST too
-            log.warning("a file was not announced", extra={"tenant": str(tenant), "ts": ts, "error": str(error)})
 
     def new_worker(row: SourceRow) -> SourceWorker:
         tenant = TenantKey(row.cluster_id, row.tenant_id)
@@ -153,8 +164,9 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     shared = RoutedBackfills(settings.url, meta, driver.peers)
+    by_sql = SqlBackfills(_histories(http, driver.registry), DsnFiles(settings.backfill_dsn_dir).server)
     backfills = BackfillRunner(
-        counted, shared, outside.chunk_writer, outside.open_log, cover, metrics, clock, settings.plan_wait_ms
+        counted, shared, outside.chunk_writer, outside.open_log, cover, by_sql, metrics, clock, settings.plan_wait_ms
     )
     collector = ChunkCollector(counted, shared.ended, Deleter(counted), clock, metrics)
     instance = outside.new_instance()

@@ -41,6 +41,9 @@ class IngestSettings(ServiceSettings):
     restore_dsn_dir: str | None = Field(
         default=None, description="directory of files with mysql:// URLs that restores may write to; none: no server"
     )
+    backfill_dsn_dir: str | None = Field(
+        default=None, description="directory of files with mysql:// URLs that backfills may read; none: no server"
+    )
     restores_ms: int = Field(default=2_000, ge=10, description="pause between looks for a restore to run")
     spark: SparkSettings = SparkSettings()
 

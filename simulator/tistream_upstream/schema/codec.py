@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
+from tistream.encode.json_binary import uvarint
 from tistream.schema.tidb.meta_key import encode_bytes
 
 SIGN = 1 << 63
@@ -102,57 +102,6 @@ def time_cell(value: datetime) -> bytes:
     return uint_cell((date << 17 | clock) << 24 | value.microsecond)
 
 
-def json_cell(value: Any) -> bytes:
-    """A JSON document: its type byte and TiDB's binary JSON (upstream-formats 4.4)."""
-    code, body = _json(value)
-    return bytes((code,)) + body
-
-
-_OBJECT, _ARRAY, _LITERAL, _INT, _DOUBLE, _STRING = 0x01, 0x03, 0x04, 0x09, 0x0B, 0x0C
-
-
-def _json(value: Any) -> tuple[int, bytes]:
-    match value:
-        case None:
-            return _LITERAL, b"\0"
-        case bool():
-            return _LITERAL, b"\1" if value else b"\2"
-        case int() | float():
-            return (_INT, struct.pack("<q", value)) if isinstance(value, int) else (_DOUBLE, struct.pack("<d", value))
-        case str():
-            text = value.encode()
-            return _STRING, uvarint(len(text)) + text
-        case dict():
-            return _OBJECT, _json_object(value)
-        case list():
-            return _ARRAY, _json_members(value, 8 + 5 * len(value), b"", b"")
-    raise TypeError(f"not a JSON value: {value!r}")
-
-
-def _json_object(members: Mapping[str, Any]) -> bytes:
-    ordered = sorted((name.encode(), value) for name, value in members.items())
-    names = b"".join(name for name, _ in ordered)
-    entries = b""
-    at = 8 + 11 * len(ordered)
-    for name, _ in ordered:
-        entries += struct.pack("<IH", at, len(name))
-        at += len(name)
-    return _json_members([value for _, value in ordered], at, entries, names)
-
-
-def _json_members(values: Sequence[Any], at: int, key_entries: bytes, names: bytes) -> bytes:
-    """Count and size, entries, then the names and values that the entries point to. `at`: offset of the values."""
-    entries, bodies = b"", b""
-    for value in values:
-        code, body = _json(value)
-        if code == _LITERAL:  # a literal is in its entry
-            entries += bytes((code,)) + body.ljust(4, b"\0")
-        else:
-            entries += struct.pack("<BI", code, at + len(bodies))
-            bodies += body
-    return struct.pack("<II", len(values), at + len(bodies)) + key_entries + entries + names + bodies
-
-
 # -- rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,16 +119,6 @@ def row_v2(cells: Sequence[tuple[int, bytes | None]]) -> bytes:
     head = struct.pack("<BBHH", 0x80, large, len(filled), len(nulls))
     ids = struct.pack(f"<{len(cells)}{id_form}", *[id_ for id_, _ in filled], *nulls)
     return head + ids + struct.pack(f"<{len(ends)}{end_form}", *ends) + values
-
-
-def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def varint(value: int) -> bytes:

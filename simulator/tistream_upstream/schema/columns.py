@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from tistream.encode.json_binary import json_cell
 from tistream.schema.tidb import table as types
 from tistream_upstream.schema import codec
 
@@ -215,7 +216,7 @@ KINDS: dict[str, Kind] = {
         lambda value: value.strftime("%Y-%m-%d"),
     ),
     "double": Kind("double", FieldType(types.DOUBLE, 0, 22, -1), _double, codec.float_cell, _same),
-    "json": Kind("json", FieldType(types.JSON, _BINARY, 4294967295), _document, codec.json_cell, _same),
+    "json": Kind("json", FieldType(types.JSON, _BINARY, 4294967295), _document, json_cell, _same),
     "blob": Kind(
         "blob", FieldType(types.BLOB, _BINARY, _BLOB_FLEN), lambda rng: rng.randbytes(rng.randrange(40)), bytes, _base64
     ),

@@ -208,12 +208,7 @@ def test_below_what_is_kept_and_unknown_names(loaded: Consumer) -> None:
         ({"source": {"kind": "push"}}, 400, "bad-request", "tables"),
         ({"source": {"kind": "push"}, "tables": ["orders"]}, 400, "bad-request", "database.table"),
         ({"source": {"kind": "br-full"}, "tables": ["a.b"]}, 400, "bad-request", "needs url"),
-        (
-            {"source": {"kind": "sql", "dsn_file": "/x"}, "tables": ["a.b"]},
-            422,
-            "source-refused",
-            "use br-full or push",
-        ),
+        ({"source": {"kind": "sql"}, "tables": ["a.b"]}, 400, "bad-request", "needs dsn_file"),
         ({"source": {"kind": "br-full", "url": "/no/such/folder"}, "tables": ["a.b"]}, 422, "source-refused", "folder"),
     ],
 )

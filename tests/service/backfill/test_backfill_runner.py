@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support import spark
-from support.cut_set import CutSet, commit_timestamps, cut
-from support.sorter_world import SorterWorld
-from tistream.clock import ManualClock
+from support.runner_world import DAY_MS, RunnerWorld
 from tistream.errors import Unavailable
 from tistream.format.backfill.chunk_plan import ChunkPlan, encode_plan
-from tistream.model.base_cover import Cover, Hole, base_ts_of
-from tistream.model.ids import TenantKey
-from tistream.model.span import KeySpan
-from tistream.pool.base_covers import cover_of
+from tistream.model.base_cover import Hole, base_ts_of
 from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backends.tenant_keys import TenantKeys
-from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.bulk.backfills import BackfillRow, BackfillSource, EndBackfill
+from tistream.wire.bulk.backfills import EndBackfill
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.chunk_job import BackupWork
 from tistream_ingest.backfill.spark_writer import SparkChunkWriter
-from tistream_ingest.metrics import IngestMetrics
-from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import Asked, BaseTaker
-
-T0_AT = 900
-DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True)
-class Routed:
-    task_id: int
-    span: KeySpan
-    parents: Sequence[int] = ()
-
-
-@dataclass
-class Book:
-    """The meta server's rows, in memory."""
-
-    rows: list[BackfillRow] = field(default_factory=list)
-    ended: dict[str, EndBackfill] = field(default_factory=dict)
-
-    def running(self) -> list[BackfillRow]:
-        return [row for row in self.rows if row.backfill_id not in self.ended]
-
-    def end(self, row: BackfillRow, end: EndBackfill) -> None:
-        assert row.backfill_id not in self.ended
-        self.ended[row.backfill_id] = end
 
 
 class Killed(BaseException):
@@ -80,61 +42,6 @@ class DyingStore(MemoryObjectStore):
             super()._write(key, body)
         if dies:
             raise Killed
-
-
-class RunnerWorld:
-    def __init__(self, tasks: int = 2, objects: MemoryObjectStore | None = None) -> None:
-        self.made: CutSet = cut("everything", commit_timestamps("everything")[T0_AT])
-        self.tenant = self.made.set_.tenant
-        rng = random.Random(tasks)
-        keys = self.made.rows["key"].unique().sort().to_list()
-        self.world = SorterWorld(self.made.set_, sorted(rng.sample(keys[1:], tasks - 1)), objects=objects)
-        self.objects = self.world.objects
-        self.backup = MemoryObjectStore()
-        for name, body in self.made.backup(1).items():
-            self.backup.put(name, body)
-        self.book = Book()
-        self.clock = ManualClock(0)
-        self.runner = self.new_runner()
-        metrics, nonces = SorterMetrics(CollectorRegistry()), random.Random(3)
-        new_nonce = lambda: f"{nonces.getrandbits(64):016x}"  # noqa: E731
-        self.taker = BaseTaker(
-            MeasuredObjectStore(self.objects), self.world.runner, self.world.clock, new_nonce, metrics
-        )
-
-    def new_runner(self) -> BackfillRunner:
-        return BackfillRunner(
-            self.objects, self.book, self, lambda _: self.backup, self.cover, IngestMetrics(CollectorRegistry()),
-            self.clock, DAY_MS,
-        )  # fmt: skip
-
-    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
-        return [write_backup_chunks(self.objects, self.backup, work) for work in works]
-
-    def cover(self, tenant: TenantKey) -> Cover:
-        tasks = [Routed(number, span) for number, span in enumerate(self.world.spans, 1)]
-        return cover_of(self.objects, tenant, tasks)
-
-    def start(self, backfill_id: str, *tables: str, kind: str = "br-full", snapshot_ts: int | None = None) -> None:
-        url = "s3://backups/full" if kind == "br-full" else None
-        source = BackfillSource(kind=kind, url=url)  # type: ignore[arg-type]
-        self.book.rows.append(
-            BackfillRow(
-                cluster_id=self.tenant.cluster_id, tenant_id=self.tenant.tenant_id, backfill_id=backfill_id,
-                source=source, tables=list(tables), state="running", created_ms=0,
-                snapshot_ts=self.made.t0 if snapshot_ts is None else snapshot_ts,
-            )
-        )  # fmt: skip
-
-    def run(self, turns: int = 60) -> None:
-        for _ in range(turns):
-            self.runner.step()
-            self.taker.open([Asked(self.tenant, row.backfill_id) for row in self.book.running()])
-            self.world.tick()
-            self.taker.take(self.world.node.tasks())
-            self.world.tick()
-            if not self.book.running():
-                return
 
 
 def test_every_table_of_a_backup_is_complete_at_its_ts() -> None:
@@ -223,7 +130,7 @@ def test_another_bucket_and_damaged_files_end_it_and_other_backfills_go_on() -> 
     one.start("s1", "*.*", kind="sql")
     one.run(turns=3)
     assert name in (one.book.ended["b1"].reason or "")
-    assert "not supported by this version" in (one.book.ended["s1"].reason or "")
+    assert "TISTREAM_INGEST__BACKFILL_DSN_DIR" in (one.book.ended["s1"].reason or "")
     assert "p1" not in one.book.ended, "its plan has not been pushed"
     one.backup = MemoryObjectStore()
     one.start("b2", "*.*")

@@ -131,7 +131,6 @@ def test_a_source_that_cannot_be_read_is_refused(meta: TestClient) -> None:
         assert meta.get(BACKFILLS).json()["backfills"] == []
         return str(answer.json()["detail"])
 
-    assert detail({"kind": "sql", "dsn_file": "/etc/dsn"}) == "kind sql is not supported yet; use br-full or push"
     assert "no object `backupmeta` below the URL" in detail({"kind": "br-full", "url": "s3://backups/none"})
 
 

@@ -17,6 +17,7 @@ import pytest
 from support import golden
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
+from tistream.encode.json_binary import json_cell
 from tistream.schema.tidb.meta_key import decode_key
 from tistream.schema.tidb.row_cell import read_bytes_cell
 from tistream.schema.tidb.table import Table, parse_table
@@ -110,7 +111,7 @@ def cell(tp: int, column: Any, value: Any) -> bytes | None:
         8: lambda: codec.int_cell(int(value)), 5: lambda: codec.float_cell(value), 15: lambda: codec_text(value),
         12: lambda: codec.time_cell(datetime.fromisoformat(value)),
         7: lambda: codec.time_cell(datetime.fromisoformat(value)),
-        0xF5: lambda: codec.json_cell(value),
+        0xF5: lambda: json_cell(value),
         0xF6: lambda: codec.decimal_cell(Decimal(value), column.flen, column.decimal),
         0xF7: lambda: codec.uint_cell(column.elems.index(value) + 1),
     }  # fmt: skip

@@ -18,7 +18,7 @@ Named = tuple[str, str]
 def run_backfill(
     client: ApiClient,
     tenant: Named,
-    source: dict[str, str],
+    source: dict[str, str | int],
     tables: list[str],
     *,
     wait: bool,

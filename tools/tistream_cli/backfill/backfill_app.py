@@ -25,21 +25,32 @@ def backfill_run(
     cluster: Cluster,
     tenant: Tenant,
     br_full: Annotated[str | None, typer.Option(help="A full backup of BR, as s3://bucket/prefix.")] = None,
+    sql_dsn_file: Annotated[
+        str | None, typer.Option(help="Read a TiDB by SQL: a file below TISTREAM_INGEST__BACKFILL_DSN_DIR.")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, max=64, help="Connections of a backfill by SQL.")] = 8,
     push: Annotated[bool, typer.Option("--push", help="Another program pushes the plan and the chunks.")] = False,
     table: Annotated[
-        list[str] | None, typer.Option(help="database.table, with * and ? as wildcards; may be repeated. Default: *.*")
+        list[str] | None,
+        typer.Option(
+            "--table", "--tables", help="database.table, with * and ? as wildcards; may be repeated. Default: *.*"
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and show its tables.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Bring in the rows that tables had before the tenant's changes began."""
-    if (br_full is not None) == push:
-        raise typer.BadParameter("give either --br-full or --push", param_hint="--br-full")
+    if (br_full is not None) + (sql_dsn_file is not None) + push != 1:
+        raise typer.BadParameter("give one of --br-full, --sql-dsn-file and --push", param_hint="--br-full")
     with importing():
         from tistream_cli.backfill.backfill import run_backfill
         from tistream_cli.client import ApiClient
 
-    source = {"kind": "push"} if br_full is None else {"kind": "br-full", "url": br_full}
+    source: dict[str, str | int] = {"kind": "push"}
+    if br_full is not None:
+        source = {"kind": "br-full", "url": br_full}
+    elif sql_dsn_file is not None:
+        source = {"kind": "sql", "dsn_file": sql_dsn_file, "threads": threads}
     run_backfill(ApiClient(url), (cluster, tenant), source, table or ["*.*"], wait=wait)
 
 

@@ -156,7 +156,7 @@ def backfill_doc() -> dict[str, Any]:
         "properties": {
             "kind": {"type": "string", "enum": ["br-full", "push", "sql"]},
             "url": {**text, "description": "of a full backup of BR (br-full)", "example": "s3://backups/full"},
-            "dsn_file": {**text, "description": "of kind sql, which is not supported yet"},
+            "dsn_file": {**text, "description": "of kind sql: a file of the ingest service with a mysql:// URL"},
             "threads": {"type": "integer", "minimum": 1, "maximum": 64},
         },
         "additionalProperties": False,

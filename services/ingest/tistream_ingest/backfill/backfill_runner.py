@@ -23,12 +23,15 @@ from tistream.storage import layout
 from tistream.storage.backups.backup_reader import open_backup, read_pairs, read_schema_snap
 from tistream.storage.chunk_reader import read_plan
 from tistream.storage.object_store import ObjectStore
+from tistream.targets.mysql_url import MySqlUrl
 from tistream.wire.bulk.backfills import REASON_MAX, BackfillRow, EndBackfill
 from tistream_ingest.backfill.asked_tables import asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
 from tistream_ingest.backfill.next_step import Ended, ended, first_missing, missing_units, overdue, too_old
 from tistream_ingest.metrics import IngestMetrics
+from tistream_ingest.sqlread.chunk_reading import SqlWork
+from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +39,11 @@ WAVE_UNITS = 32  # of one job; after it the state of the backfill is looked at a
 
 
 class ChunkWriter(Protocol):
-    """Writes the chunks of units as one Spark job."""
+    """Writes the chunks of units of a backup, or the chunks that SQL reads, as one Spark job."""
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]: ...
+
+    def write_sql(self, server: MySqlUrl, works: Sequence[SqlWork]) -> list[ChunksWritten]: ...
 
 
 class Backfills(Protocol):
@@ -60,6 +65,7 @@ class BackfillRunner:
     writer: ChunkWriter
     open_backup_store: Callable[[str], ObjectStore]
     cover: Callable[[TenantKey], Cover]
+    sql: SqlBackfills
     metrics: IngestMetrics
     clock: Clock
     plan_wait_ms: int
@@ -96,7 +102,7 @@ class BackfillRunner:
             return False  # the tenant has not begun
         worked = False
         if row.source.kind == "sql":
-            raise InvalidRequest("a backfill by SQL is not supported by this version: use br-full, or push chunks")
+            worked = self._write_sql(row)
         if row.source.kind == "br-full":
             worked = self._write(row)
         try:
@@ -109,6 +115,8 @@ class BackfillRunner:
         there = self._there(row)
         refused = self._refused(row)
         found = ended(plan, there, refused, self.cover(_tenant(row)) if len(there) == len(plan.spans) else ())
+        if found is not None and found.reason is None and row.source.kind == "sql":
+            found = Ended(self.sql.refused(row, plan))
         if found is not None:
             self._end(row, found)
         return worked
@@ -123,7 +131,26 @@ class BackfillRunner:
             return False
         assert row.source.url is not None, "the meta server has checked the order"
         works = [BackupWork(tenant, row.backfill_id, planned.plan.min_ts, unit) for unit in units]
-        results = self.writer.write(row.source.url, works)
+        return self._counted(row, self.writer.write(row.source.url, works))
+
+    def _write_sql(self, row: BackfillRow) -> bool:
+        """Read the next chunks by SQL, at most as many at a time as the order has threads. Return whether any were
+        missing."""
+        tenant = _tenant(row)
+        try:
+            plan = read_plan(self.objects, tenant, row.backfill_id)
+        except NotFoundYet:
+            put_once(self.objects, layout.backfill_plan(tenant, row.backfill_id), encode_plan(self.sql.plan(row)))
+            plan = read_plan(self.objects, tenant, row.backfill_id)  # of the first process that had one
+        there = self._there(row)
+        missing = [number for number in range(len(plan.spans)) if number not in there][: row.source.threads]
+        if not missing:
+            put_once(self.objects, layout.backfill_done(tenant, row.backfill_id), encode_done(len(plan.spans)))
+            return False
+        return self._counted(row, self.writer.write_sql(self.sql.url(row), self.sql.works(row, plan, missing)))
+
+    def _counted(self, row: BackfillRow, results: Sequence[ChunksWritten]) -> bool:
+        """Whether chunks were written. Raises InvalidRequest for a failure that stays."""
         for result in results:
             self.metrics.chunks.inc(result.written)
             self.metrics.chunk_bytes.inc(result.bytes)

@@ -47,7 +47,9 @@ class ChunksWritten:
 
 def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupWork) -> ChunksWritten:
     """Write the chunks of one unit of a backup. A chunk that exists already is not replaced."""
-    missing = [(number, span) for number, span in work.unit.chunks if not _exists(objects, _identity(work, number))]
+    missing = [
+        (number, span) for number, span in work.unit.chunks if not chunk_exists(objects, _identity(work, number))
+    ]
     done = ChunksWritten(there=len(work.unit.chunks) - len(missing))
     if not missing:
         return done
@@ -57,7 +59,7 @@ def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupW
             local = None if pair is None else fetch_pair(backup, pair, Path(folder))
             for number, span in missing:
                 rows: Iterable[pa.Table] = () if local is None else read_rows(local, span, work.base_ts)
-                done = _put(objects, _identity(work, number), span, work.base_ts, rows, done)
+                done = put_chunk(objects, _identity(work, number), span, work.base_ts, rows, done)
     except TiStreamError as error:
         retry = isinstance(error, RetryableError | CommitStateUnknown) and not isinstance(error, NotFoundYet)
         return ChunksWritten(done.written, done.bytes, done.there, str(error), retry)
@@ -80,16 +82,18 @@ def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
     return False
 
 
-def _put(
+def put_chunk(
     objects: ObjectStore, identity: ChunkId, span: KeySpan, base_ts: int, rows: Iterable[pa.Table], done: ChunksWritten
 ) -> ChunksWritten:
+    """Encode and create a chunk. Return `done` and it; one that exists is left."""
     body = write_chunk(rows, identity, span, base_ts)
     if put_once(objects, _key(identity), body):
         return ChunksWritten(done.written + 1, done.bytes + len(body), done.there)
     return ChunksWritten(done.written, done.bytes, done.there + 1)
 
 
-def _exists(objects: ObjectStore, identity: ChunkId) -> bool:
+def chunk_exists(objects: ObjectStore, identity: ChunkId) -> bool:
+    """Whether a chunk is there."""
     try:
         objects.head(_key(identity))
     except NotFoundYet:

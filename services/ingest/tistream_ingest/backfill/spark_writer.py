@@ -1,5 +1,5 @@
-"""Writes the chunks of a BR full backup as Spark jobs: one Spark task for each pair of SST files. No row goes to the
-driver."""
+"""Writes chunks as Spark jobs: one Spark task for each pair of SST files, or for each chunk that is read by SQL. No row
+goes to the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys, keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing, open_objects
+from tistream.targets.mysql_url import MySqlUrl
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.sqlread.chunk_reading import SqlWork, write_sql_chunk
+from tistream_ingest.sqlread.sql_server import SqlServer
 
 BACKFILL_POOL = "backfill"  # a pool of Spark's scheduler: releases of log backups get their share beside it
 
@@ -31,6 +34,21 @@ class SparkChunkWriter:
             for part in bundle:
                 yield write_chunks(url, keys, backup_url, pickle.loads(part))
 
+        return self._run(works, given)
+
+    def write_sql(self, server: MySqlUrl, works: Sequence[SqlWork]) -> list[ChunksWritten]:
+        """One job, with a connection for each chunk. Raises Spark's exception if a task died."""
+        url, keys = self._url, self._keys.told({work.tenant for work in works})
+
+        def given(bundle: Iterable[bytes]) -> Iterator[ChunksWritten]:
+            for part in bundle:
+                yield write_by_sql(url, keys, server, pickle.loads(part))
+
+        return self._run(works, given)
+
+    def _run(
+        self, works: Sequence[object], given: Callable[[Iterable[bytes]], Iterator[ChunksWritten]]
+    ) -> list[ChunksWritten]:
         packed = [pickle.dumps(work, pickle.HIGHEST_PROTOCOL) for work in works]
         context = self._context()
         context.setLocalProperty("spark.scheduler.pool", BACKFILL_POOL)
@@ -42,6 +60,13 @@ def write_chunks(objects_url: str, keys: KeyIds, backup_url: str, work: BackupWo
     objects = _objects(objects_url)
     keys_of(objects).tell(keys)
     return write_backup_chunks(objects, _backup(backup_url), work)
+
+
+def write_by_sql(objects_url: str, keys: KeyIds, server: MySqlUrl, work: SqlWork) -> ChunksWritten:
+    """The work of one Spark task of a backfill by SQL. Objects are encrypted with `keys`."""
+    objects = _objects(objects_url)
+    keys_of(objects).tell(keys)
+    return write_sql_chunk(objects, lambda: SqlServer(server), work)
 
 
 @lru_cache(maxsize=8)

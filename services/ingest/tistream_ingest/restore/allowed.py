@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 from tistream.errors import TargetNotAllowed
 from tistream.storage.open import check_url
 from tistream.targets.mysql_url import MySqlUrl, parse_mysql_url
 from tistream.wire.bulk.restores import MySqlPlace, Place
+from tistream_ingest.sqlread.dsn_files import read_dsn
 
-DSN_BYTES_MAX = 4_096
 _PLAIN = re.compile(r"[!-~]+")
 
 
@@ -49,7 +48,7 @@ class Allowed:
     def server(self, dsn_file: str) -> MySqlUrl:
         """The address of the server that a DSN file contains. Raises TargetNotAllowed, with the same text for a file
         outside of the directory and for one that does not exist."""
-        text = self._read(dsn_file)
+        text = read_dsn(self.dsn_dir, dsn_file)
         if text is None:
             raise TargetNotAllowed(
                 "target.dsn_file names no readable file below TISTREAM_INGEST__RESTORE_DSN_DIR of the ingest service",
@@ -62,18 +61,6 @@ class Allowed:
                 "target.dsn_file: the file has no URL of the form mysql://user:password@host:port",
                 {"parameter": "target.dsn_file"},
             ) from None
-
-    def _read(self, dsn_file: str) -> str | None:
-        if self.dsn_dir is None or "\0" in dsn_file:
-            return None
-        try:
-            root = Path(self.dsn_dir).resolve(strict=True)
-            path = (root / dsn_file).resolve(strict=True)  # links are followed, so none leads out of the directory
-            if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > DSN_BYTES_MAX:
-                return None
-            return path.read_text("utf-8")
-        except (OSError, ValueError, RuntimeError):
-            return None
 
 
 def prefixes(text: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class BackfillRules:
 
 def check(order: StartBackfill) -> None:
     """Raises InvalidRequest with the wrong member: a source lacks what its kind needs or has what it does not, or a
-    pattern of tables is malformed. Raises SourceRefused for a kind that is not supported."""
+    pattern of tables is malformed."""
     source = order.source
     _check_members(source)
     if source.url is not None:
@@ -71,8 +71,6 @@ def check(order: StartBackfill) -> None:
                 f"tables: {pattern[:PATTERN_MAX]!r} is not of the form database.table, as in shop.*",
                 {"parameter": "tables"},
             )
-    if source.kind == "sql":
-        raise SourceRefused("kind sql is not supported yet; use br-full or push")
 
 
 def _check_members(source: BackfillSource) -> None:

@@ -1,0 +1,45 @@
+"""Files on this host that hold the address of a server with its password. No text here quotes a path or a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tistream.errors import SourceRefused
+from tistream.targets.mysql_url import MySqlUrl, parse_mysql_url
+
+DSN_BYTES_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class DsnFiles:
+    """The DSN files that backfills may name. directory: where they are; None: no server is allowed."""
+
+    directory: str | None
+
+    def server(self, dsn_file: str) -> MySqlUrl:
+        """The server that a file names. Raises SourceRefused, with one text for a file outside of the directory and for
+        one that is not there."""
+        text = read_dsn(self.directory, dsn_file)
+        if text is None:
+            raise SourceRefused(
+                "dsn_file names no readable file below TISTREAM_INGEST__BACKFILL_DSN_DIR of the ingest service"
+            )
+        try:
+            return parse_mysql_url(text.strip())
+        except ValueError:
+            raise SourceRefused("dsn_file: the file has no URL of the form mysql://user:password@host:port") from None
+
+
+def read_dsn(directory: str | None, dsn_file: str) -> str | None:
+    """The text of a DSN file below a directory; None if there is no such file."""
+    if directory is None or "\0" in dsn_file:
+        return None
+    try:
+        root = Path(directory).resolve(strict=True)
+        path = (root / dsn_file).resolve(strict=True)  # links are followed, so none leads out of the directory
+        if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > DSN_BYTES_MAX:
+            return None
+        return path.read_text("utf-8")
+    except (OSError, ValueError, RuntimeError):
+        return None

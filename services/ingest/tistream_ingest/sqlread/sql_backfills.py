@@ -1,0 +1,106 @@
+"""Plans backfills by SQL, and orders their chunks.
+
+The ts of a chunk is the tenant's resolved_ts in the schema registry when its job is ordered. It is a TSO of the
+upstream that the log has reached: so the schema of the rows is known, and the chunk is taken at once. The upstream must
+have given out a higher TSO: else it is another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tistream.errors import InvalidRequest, Unavailable
+from tistream.format.backfill.chunk_plan import ChunkPlan, table_id_of
+from tistream.model.ids import TenantKey
+from tistream.schema.history import History
+from tistream.targets.mysql_url import MySqlUrl
+from tistream.wire.bulk.backfills import BackfillRow
+from tistream_ingest.sqlread import statements as sql
+from tistream_ingest.sqlread.chunk_reading import SqlWork, check_identity
+from tistream_ingest.sqlread.cutting import CHUNK_ROWS, cut_tables
+from tistream_ingest.sqlread.read_table import ReadTable, asked, table_now
+from tistream_ingest.sqlread.sql_server import SqlServer
+
+
+@dataclass(frozen=True, slots=True)
+class SqlBackfills:
+    """history: a tenant's schema history now. server: the address that a DSN file names; raises InvalidRequest."""
+
+    history: Callable[[TenantKey], History]
+    server: Callable[[str], MySqlUrl]
+    connect: Callable[[MySqlUrl], SqlServer] = SqlServer
+    chunk_rows: int = CHUNK_ROWS
+
+    def url(self, row: BackfillRow) -> MySqlUrl:
+        """The server that the order names. Raises InvalidRequest."""
+        assert row.source.dsn_file is not None, "the meta server has checked the order"
+        return self.server(row.source.dsn_file)
+
+    def plan(self, row: BackfillRow) -> ChunkPlan:
+        """Cut the tables as of now; those that SQL cannot read are left out. Raises Unavailable to wait,
+        InvalidRequest."""
+        history = self.history(_tenant(row))
+        ts = history.resolved_ts
+        assert row.snapshot_ts is not None
+        if ts < row.snapshot_ts:
+            raise Unavailable(f"the schema is known up to {ts}, and snapshot_ts is {row.snapshot_ts}")
+        with self.connect(self.url(row)) as server:
+            now = server.tso()
+            if now < ts:
+                raise InvalidRequest(
+                    f"the server's TSO is {now}, below {ts}, which the log has reached: another cluster"
+                )
+            new_collations = server.new_collations()
+            server.read_at(ts)
+            tables = asked(history, ts, row.tables, new_collations=new_collations)
+            refused = {one.physical_id for one in tables if _refusal(server, one) is not None}
+            kept = [one for one in tables if one.physical_id not in refused]
+            for one in kept:
+                check_identity(server, one)
+            return cut_tables(server, kept, ts, self.chunk_rows)
+
+    def refused(self, row: BackfillRow, plan: ChunkPlan) -> str | None:
+        """The tables of the order that the plan leaves out, each with its reason and the way out; None for none."""
+        history = self.history(_tenant(row))
+        planned = {table_id_of(span) for span in plan.spans}
+        with self.connect(self.url(row)) as server:
+            tables = asked(history, plan.min_ts, row.tables, new_collations=server.new_collations())
+        left = {one.shown: one.encoding.reason for one in tables if one.physical_id not in planned}
+        if not left:
+            return None
+        named = "; ".join(f"{name}: {reason}" for name, reason in sorted(left.items()))
+        return f"SQL cannot read {len(left)} tables; the others are complete. Read these by br-full: {named}"
+
+    def works(self, row: BackfillRow, plan: ChunkPlan, numbers: Sequence[int]) -> list[SqlWork]:
+        """The work of these chunks, as of now. Raises Unavailable, InvalidRequest."""
+        history = self.history(_tenant(row))
+        ts = history.resolved_ts
+        if ts < plan.min_ts:
+            raise Unavailable(f"the schema is known up to {ts}, and the plan is as of {plan.min_ts}")
+        with self.connect(self.url(row)) as server:
+            new_collations = server.new_collations()
+        return [
+            SqlWork(
+                _tenant(row),
+                row.backfill_id,
+                number,
+                plan.spans[number],
+                ts,
+                table_now(history, table_id_of(plan.spans[number]), ts, new_collations=new_collations),
+            )
+            for number in numbers
+        ]
+
+
+def _refusal(server: SqlServer, table: ReadTable) -> str | None:
+    """Why SQL cannot read a table; None if it can, by itself or with the upstream's function."""
+    if table.encoding.reason is None:
+        return None
+    source = sql.source_of(table.database, table.name, table.partition)
+    call = sql.upstream_key(table.encoding, table.database, table.name, table.partition)
+    return None if server.knows(f"SELECT {call} FROM {source} LIMIT 0") else table.encoding.reason
+
+
+def _tenant(row: BackfillRow) -> TenantKey:
+    return TenantKey(row.cluster_id, row.tenant_id)

@@ -1,0 +1,174 @@
+"""The statements of a backfill by SQL. Pure.
+
+Rows are read in the order of their record keys, which is the order of the columns of the key. Bounds are pairs of a
+key's columns and the text of their values.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from tistream.decode.cells.kinds import Kind, kind_of
+from tistream.decode.keys import int_handles
+from tistream.decode.rows import decode_rows
+from tistream.encode.cells import as_number
+from tistream.encode.table_encoding import ROWID, KeyForm, TableEncoding
+from tistream.model.span import KeySpan
+from tistream.schema.tidb.quoting import quoted_name, quoted_text
+from tistream.schema.tidb.table import Column
+
+Values = tuple[bytes, ...]
+
+_EMPTY_ROW = bytes([0x80, 0, 0, 0, 0, 0])
+_RECORD_PREFIX_BYTES = 11
+_HALF = 1 << 63
+_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
+_NUMBERS = (Kind.INT, Kind.UINT, Kind.DECIMAL)
+SESSION = (
+    "SET NAMES utf8mb4",
+    "SET SESSION time_zone = '+00:00'",
+    "SET SESSION sql_mode = ''",
+)
+TSO = ("BEGIN", "SELECT @@tidb_current_ts", "ROLLBACK")
+NEW_COLLATIONS = "SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'new_collation_enabled'"
+
+
+def snapshot_at(ts: int) -> str:
+    """Every later read of the session is as of this ts."""
+    return f"SET SESSION tidb_snapshot = '{ts}'"
+
+
+def table_id_of(database: str, table: str) -> str:
+    """The id of a table as of the session's ts."""
+    where = f"TABLE_SCHEMA = {quoted_text(database)} AND TABLE_NAME = {quoted_text(table)}"
+    return f"SELECT TIDB_TABLE_ID FROM information_schema.TABLES WHERE {where}"
+
+
+def reorganising(table_id: int) -> str:
+    """The DDL jobs that reorganise a table as of the session's ts."""
+    return f"SELECT job_id FROM mysql.tidb_ddl_job WHERE reorg AND FIND_IN_SET('{table_id}', table_ids) LIMIT 1"
+
+
+def source_of(database: str, table: str, partition: str | None) -> str:
+    """What follows FROM."""
+    name = f"{quoted_name(database)}.{quoted_name(table)}"
+    return name if partition is None else f"{name} PARTITION ({quoted_name(partition)})"
+
+
+def key_names(encoding: TableEncoding) -> list[str]:
+    """The columns of the key, quoted."""
+    return [quoted_name(column.name) for column in encoding.key] or [ROWID]
+
+
+def shown(column: Column) -> str:
+    """A column as `encode_cells` takes it."""
+    name = quoted_name(column.name)
+    return f"CAST({name} AS UNSIGNED)" if as_number(column) else name
+
+
+def select_rows(
+    encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, high: Values | None, limit: int, *extra: str
+) -> str:
+    """The rows of a range in key order: the columns of the key, the stored columns, then `extra` expressions. low: the
+    lowest key and whether it is in the range. high: the first key above it."""
+    listed = [*key_names(encoding), *(shown(column) for column in encoding.stored), *extra]
+    return f"SELECT {', '.join(listed)} FROM {source}{_where(encoding, low, high)}{_order(encoding)} LIMIT {limit}"
+
+
+def select_cut(encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, step: int) -> str:
+    """The key of the row that is `step` rows behind the first one of a range."""
+    names = ", ".join(key_names(encoding))
+    return f"SELECT {names} FROM {source}{_where(encoding, low, None)}{_order(encoding)} LIMIT 1 OFFSET {step}"
+
+
+def select_regions(encoding: TableEncoding, source: str) -> str:
+    """One key of each Region of a table."""
+    return f"SELECT {', '.join(key_names(encoding))} FROM {source} TABLESAMPLE REGIONS(){_order(encoding)}"
+
+
+def upstream_key(encoding: TableEncoding, database: str, table: str, partition: str | None) -> str:
+    """The expression that has the record key in hexadecimal."""
+    name = table if partition is None else f"{table}({partition})"
+    texts = [quoted_text(database), quoted_text(name), *key_names(encoding)]
+    return f"TIDB_ENCODE_RECORD_KEY({', '.join(texts)})"
+
+
+def bounds_of(encoding: TableEncoding, span: KeySpan) -> tuple[Values | None, Values | None]:
+    """The values of the columns of the key at the start and the end of a span; None where a table begins or ends.
+    Raises ValueError for a bound that is no key of the table."""
+    return _bound(encoding, span.start), _bound(encoding, span.end)
+
+
+def ranges_of(encoding: TableEncoding, span: KeySpan) -> list[tuple[Values | None, Values | None]]:
+    """The ranges of values, low inclusive and high exclusive, whose rows make a span, in the order of record keys.
+    These have an unsigned handle as a signed integer: 2^63 and above come first."""
+    start, end = bounds_of(encoding, span)
+    if encoding.form is not KeyForm.INT or not encoding.key[0].unsigned:
+        return [(start, end)]
+    low, high = (None if one is None else int(one[0]) for one in (start, end))
+    found: list[tuple[Values | None, Values | None]] = []
+    if low is None or low >= _HALF:
+        found.append((start or (b"%d" % _HALF,), end if high is not None and high >= _HALF else None))
+    if high is None or 0 < high < _HALF:
+        found.append((start if low is not None and low < _HALF else None, end or (b"%d" % _HALF,)))
+    return found
+
+
+def _bound(encoding: TableEncoding, key: bytes) -> Values | None:
+    if len(key) <= _RECORD_PREFIX_BYTES:
+        return None
+    keys = pa.array([key], pa.binary())
+    if not encoding.key:
+        handles, there = int_handles(keys)
+        if not there[0]:
+            raise ValueError("a bound of the plan is no key of this table")
+        return (b"%d" % handles[0],)
+    decoded = decode_rows(encoding.table, encoding.key, keys, pa.array([_EMPTY_ROW], pa.binary()))
+    if decoded.errors:
+        raise ValueError("a bound of the plan is no key of this table")
+    values = [array[0].as_py() for array in decoded.batch.columns]
+    return tuple(one if isinstance(one, bytes) else str(one).encode() for one in values)
+
+
+def _where(encoding: TableEncoding, low: tuple[Values, bool] | None, high: Values | None) -> str:
+    parts = []
+    if low is not None:
+        parts.append(_beyond(encoding, low[0], ">", equal=low[1]))
+    if high is not None:
+        parts.append(_beyond(encoding, high, "<", equal=False))
+    return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+
+def _beyond(encoding: TableEncoding, values: Values, sign: str, *, equal: bool) -> str:
+    """`(a, b) > (x, y)`, written out so that TiDB makes a range of keys of it."""
+    names = key_names(encoding)
+    texts = literals(encoding, values)
+    found = f"{names[-1]} {sign}{'=' if equal else ''} {texts[-1]}"
+    for name, text in zip(reversed(names[:-1]), reversed(texts[:-1]), strict=True):
+        found = f"{name} {sign}= {text} AND ({name} {sign} {text} OR ({name} = {text} AND {found}))"
+    return f"({found})"
+
+
+def literals(encoding: TableEncoding, values: Values) -> list[str]:
+    """The values of the columns of the key as SQL literals. Raises ValueError for a number that is none."""
+    kinds = [kind_of(column) for column in encoding.key] or [Kind.INT]
+    found = []
+    for kind, value in zip(kinds, values, strict=True):
+        if kind in _NUMBERS:
+            if not _NUMBER.fullmatch(value):
+                raise ValueError("a bound of the key is not a number")
+            found.append(value.decode())
+        else:
+            found.append(f"X'{value.hex()}'" if kind is Kind.BINARY else quoted_text(value.decode()))
+    return found
+
+
+def _order(encoding: TableEncoding) -> str:
+    return f" ORDER BY {', '.join(key_names(encoding))}"
+
+
+def has_bounds(encoding: TableEncoding) -> bool:
+    """Whether a table can be cut: the values at a bound can be read from its record key."""
+    return encoding.form is not KeyForm.UPSTREAM

@@ -1,0 +1,97 @@
+"""How the rows of a table version are read by SQL and encoded: its columns, its key, and why a table cannot be. Pure.
+
+Handles of strings are the strings themselves only if they are compared by their bytes. Otherwise the upstream has to
+encode the record key, by its function TIDB_ENCODE_RECORD_KEY.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tistream.decode.cells.kinds import Kind, kind_of
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column, Table
+
+ROWID = "_tidb_rowid"
+_TRIMMED = frozenset({"utf8mb4_bin", "utf8_bin", "ascii_bin", "latin1_bin"})
+_KEPT = frozenset({"utf8mb4_0900_bin", "binary"})
+_NUMBERS = frozenset({Kind.INT, Kind.UINT, Kind.DECIMAL, Kind.TIME, Kind.DURATION})
+
+
+class KeyForm(Enum):
+    """What makes the record key of a row."""
+
+    ROWID = "rowid"  # the hidden _tidb_rowid
+    INT = "int"  # one integer column
+    COMMON = "common"  # the datums of a clustered key
+    UPSTREAM = "upstream"  # a function of the upstream
+
+
+@dataclass(frozen=True, slots=True)
+class TableEncoding:
+    """key: columns of the handle in key order. stored: columns whose cells are in the row value, by ascending id.
+    trimmed: ids of the key's columns whose spaces at the end the key lacks. reason: why the key form is UPSTREAM."""
+
+    table: Table
+    form: KeyForm
+    key: tuple[Column, ...]
+    stored: tuple[Column, ...]
+    trimmed: frozenset[int]
+    reason: str | None = None
+
+
+def encoding_of(table: Table, *, new_collations: bool) -> TableEncoding:
+    """The encoding of a table's rows. new_collations: the upstream's `new_collation_enabled`; without it, it compares
+    all strings by their bytes."""
+    handle = table.handle_columns
+    stored = tuple(
+        sorted(
+            (
+                column
+                for column in table.visible_columns
+                if column not in handle or _restored(column, table, new_collations)
+            ),
+            key=lambda column: column.id,
+        )
+    )
+    if not handle:
+        return TableEncoding(table, KeyForm.ROWID, (), stored, frozenset())
+    if table.pk_is_handle:
+        return TableEncoding(table, KeyForm.INT, handle, stored, frozenset())
+    reason = _foreign(table, new_collations)
+    form = KeyForm.COMMON if reason is None else KeyForm.UPSTREAM
+    trimmed = frozenset(
+        one.id for one in handle if new_collations and kind_of(one) is Kind.TEXT and one.collate in _TRIMMED
+    )
+    return TableEncoding(table, form, handle, stored, trimmed, reason)
+
+
+def changing_column(table: Table) -> str | None:
+    """The name of a column that a DDL job is adding, dropping or converting. Its cells are in the rows, and SQL does
+    not show them."""
+    return next((column.name for column in table.columns if not column.public), None)
+
+
+def _restored(column: Column, table: Table, new_collations: bool) -> bool:
+    """Whether a column of a clustered key is in the row value too: the key does not have the text (upstream-formats
+    4.3)."""
+    if table.pk_is_handle or kind_of(column) is not Kind.TEXT or not new_collations or column.collate in _KEPT:
+        return False
+    return column.collate not in _TRIMMED or column.tp in (t.VARCHAR, t.VARSTRING)
+
+
+def _foreign(table: Table, new_collations: bool) -> str | None:
+    primary = next(index for index in table.indexes if index.primary)
+    for part, column in zip(primary.columns, table.handle_columns, strict=True):
+        kind = kind_of(column)
+        if part.length != -1:
+            return f"its primary key has a prefix of column {column.name}"
+        if kind is Kind.TEXT:
+            if new_collations and column.collate not in _TRIMMED | _KEPT:
+                return f"column {column.name} of its primary key has the collation {column.collate}"
+            if column.charset not in ("utf8mb4", "utf8", "ascii", "latin1"):
+                return f"column {column.name} of its primary key has the character set {column.charset}"
+        elif column.tp == t.BIT or (kind not in _NUMBERS and kind is not Kind.BINARY):
+            return f"column {column.name} of its primary key has a type whose order SQL does not show"
+    return None

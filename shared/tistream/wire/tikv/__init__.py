@@ -1,1 +1,1 @@
-"""Messages of PD and TiKV: the fields that TiStream reads and writes, compiled by scripts/tikv-protos."""
+"""Messages of PD's and TiKV's gRPC interfaces that TiStream uses: `scripts/tikv-protos` compiles the `.proto` files."""

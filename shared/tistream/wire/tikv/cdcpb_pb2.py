@@ -26,7 +26,7 @@ from tistream.wire.tikv import errorpb_pb2 as tistream_dot_wire_dot_tikv_dot_err
 from tistream.wire.tikv import metapb_pb2 as tistream_dot_wire_dot_tikv_dot_metapb__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etistream/wire/tikv/cdcpb.proto\x12\x05\x63\x64\x63pb\x1a tistream/wire/tikv/errorpb.proto\x1a\x1ftistream/wire/tikv/metapb.proto\"3\n\x06Header\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x15\n\rticdc_version\x18\x02 \x01(\t\"\xfe\x03\n\x11\x43hangeDataRequest\x12\x1d\n\x06header\x18\x01 \x01(\x0b\x32\r.cdcpb.Header\x12\x11\n\tregion_id\x18\x02 \x01(\x04\x12)\n\x0cregion_epoch\x18\x03 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x15\n\rcheckpoint_ts\x18\x04 \x01(\x04\x12\x11\n\tstart_key\x18\x05 \x01(\x0c\x12\x0f\n\x07\x65nd_key\x18\x06 \x01(\x0c\x12\x12\n\nrequest_id\x18\x07 \x01(\x04\x12\x10\n\x08\x65xtra_op\x18\x08 \x01(\x05\x12\x35\n\x08register\x18\t \x01(\x0b\x32!.cdcpb.ChangeDataRequest.RegisterH\x00\x12\x45\n\x11notify_txn_status\x18\n \x01(\x0b\x32(.cdcpb.ChangeDataRequest.NotifyTxnStatusH\x00\x12\x39\n\nderegister\x18\r \x01(\x0b\x32#.cdcpb.ChangeDataRequest.DeregisterH\x00\x12\x0e\n\x06kv_api\x18\x0b \x01(\x05\x12\x13\n\x0b\x66ilter_loop\x18\x0c \x01(\x08\x12\x15\n\rscan_priority\x18\x0e \x01(\x05\x1a\n\n\x08Register\x1a\x11\n\x0fNotifyTxnStatus\x1a\x0c\n\nDeregisterB\t\n\x07request\"%\n\x10\x44uplicateRequest\x12\x11\n\tregion_id\x18\x01 \x01(\x04\")\n\rCompatibility\x12\x18\n\x10required_version\x18\x01 \x01(\t\"5\n\x11\x43lusterIDMismatch\x12\x0f\n\x07\x63urrent\x18\x01 \x01(\x04\x12\x0f\n\x07request\x18\x02 \x01(\x04\"\x1e\n\tCongested\x12\x11\n\tregion_id\x18\x01 \x01(\x04\"\xff\x02\n\x05\x45rror\x12&\n\nnot_leader\x18\x01 \x01(\x0b\x32\x12.errorpb.NotLeader\x12\x31\n\x10region_not_found\x18\x02 \x01(\x0b\x32\x17.errorpb.RegionNotFound\x12/\n\x0f\x65poch_not_match\x18\x03 \x01(\x0b\x32\x16.errorpb.EpochNotMatch\x12\x32\n\x11\x64uplicate_request\x18\x04 \x01(\x0b\x32\x17.cdcpb.DuplicateRequest\x12+\n\rcompatibility\x18\x05 \x01(\x0b\x32\x14.cdcpb.Compatibility\x12\x35\n\x13\x63luster_id_mismatch\x18\x06 \x01(\x0b\x32\x18.cdcpb.ClusterIDMismatch\x12-\n\x0eserver_is_busy\x18\x07 \x01(\x0b\x32\x15.errorpb.ServerIsBusy\x12#\n\tcongested\x18\x08 \x01(\x0b\x32\x10.cdcpb.Congested\"=\n\nResolvedTs\x12\x0f\n\x07regions\x18\x01 \x03(\x04\x12\n\n\x02ts\x18\x02 \x01(\x04\x12\x12\n\nrequest_id\x18\x03 \x01(\x04\"\x93\x03\n\x05\x45vent\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12\r\n\x05index\x18\x02 \x01(\x04\x12\'\n\x07\x65ntries\x18\x03 \x01(\x0b\x32\x14.cdcpb.Event.EntriesH\x00\x12\x1d\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x0c.cdcpb.ErrorH\x00\x12\x15\n\x0bresolved_ts\x18\x06 \x01(\x04H\x00\x12\x12\n\nrequest_id\x18\x07 \x01(\x04\x1a\xbd\x01\n\x03Row\x12\x10\n\x08start_ts\x18\x01 \x01(\x04\x12\x11\n\tcommit_ts\x18\x02 \x01(\x04\x12\x0c\n\x04type\x18\x03 \x01(\x05\x12\x0f\n\x07op_type\x18\x04 \x01(\x05\x12\x0b\n\x03key\x18\x05 \x01(\x0c\x12\r\n\x05value\x18\x06 \x01(\x0c\x12\x11\n\told_value\x18\x07 \x01(\x0c\x12\x1b\n\x13\x65xpire_ts_unix_secs\x18\x08 \x01(\x04\x12\x12\n\ntxn_source\x18\t \x01(\x04\x12\x12\n\ngeneration\x18\n \x01(\x04\x1a,\n\x07\x45ntries\x12!\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x10.cdcpb.Event.RowB\x07\n\x05\x65vent\"W\n\x0f\x43hangeDataEvent\x12\x1c\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x0c.cdcpb.Event\x12&\n\x0bresolved_ts\x18\x02 \x01(\x0b\x32\x11.cdcpb.ResolvedTsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etistream/wire/tikv/cdcpb.proto\x12\x05\x63\x64\x63pb\x1a tistream/wire/tikv/errorpb.proto\x1a\x1ftistream/wire/tikv/metapb.proto\"3\n\x06Header\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x15\n\rticdc_version\x18\x02 \x01(\t\"%\n\x10\x44uplicateRequest\x12\x11\n\tregion_id\x18\x01 \x01(\x04\")\n\rCompatibility\x12\x18\n\x10required_version\x18\x01 \x01(\t\"5\n\x11\x43lusterIDMismatch\x12\x0f\n\x07\x63urrent\x18\x01 \x01(\x04\x12\x0f\n\x07request\x18\x02 \x01(\x04\"\x1e\n\tCongested\x12\x11\n\tregion_id\x18\x01 \x01(\x04\"\xff\x02\n\x05\x45rror\x12&\n\nnot_leader\x18\x01 \x01(\x0b\x32\x12.errorpb.NotLeader\x12\x31\n\x10region_not_found\x18\x02 \x01(\x0b\x32\x17.errorpb.RegionNotFound\x12/\n\x0f\x65poch_not_match\x18\x03 \x01(\x0b\x32\x16.errorpb.EpochNotMatch\x12\x32\n\x11\x64uplicate_request\x18\x04 \x01(\x0b\x32\x17.cdcpb.DuplicateRequest\x12+\n\rcompatibility\x18\x05 \x01(\x0b\x32\x14.cdcpb.Compatibility\x12\x35\n\x13\x63luster_id_mismatch\x18\x06 \x01(\x0b\x32\x18.cdcpb.ClusterIDMismatch\x12-\n\x0eserver_is_busy\x18\x07 \x01(\x0b\x32\x15.errorpb.ServerIsBusy\x12#\n\tcongested\x18\x08 \x01(\x0b\x32\x10.cdcpb.Congested\"\xb1\x05\n\x05\x45vent\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12\r\n\x05index\x18\x02 \x01(\x04\x12\'\n\x07\x65ntries\x18\x03 \x01(\x0b\x32\x14.cdcpb.Event.EntriesH\x00\x12#\n\x05\x61\x64min\x18\x04 \x01(\x0b\x32\x12.cdcpb.Event.AdminH\x00\x12\x1d\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x0c.cdcpb.ErrorH\x00\x12\x15\n\x0bresolved_ts\x18\x06 \x01(\x04H\x00\x12(\n\x08long_txn\x18\x08 \x01(\x0b\x32\x14.cdcpb.Event.LongTxnH\x00\x12\x12\n\nrequest_id\x18\x07 \x01(\x04\x1a\x98\x02\n\x03Row\x12\x10\n\x08start_ts\x18\x01 \x01(\x04\x12\x11\n\tcommit_ts\x18\x02 \x01(\x04\x12\"\n\x04type\x18\x03 \x01(\x0e\x32\x14.cdcpb.Event.LogType\x12(\n\x07op_type\x18\x04 \x01(\x0e\x32\x17.cdcpb.Event.Row.OpType\x12\x0b\n\x03key\x18\x05 \x01(\x0c\x12\r\n\x05value\x18\x06 \x01(\x0c\x12\x11\n\told_value\x18\x07 \x01(\x0c\x12\x1b\n\x13\x65xpire_ts_unix_secs\x18\x08 \x01(\x04\x12\x12\n\ntxn_source\x18\t \x01(\x04\x12\x12\n\ngeneration\x18\n \x01(\x04\"*\n\x06OpType\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03PUT\x10\x01\x12\n\n\x06\x44\x45LETE\x10\x02\x1a,\n\x07\x45ntries\x12!\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x10.cdcpb.Event.Row\x1a\x07\n\x05\x41\x64min\x1a\t\n\x07LongTxn\"^\n\x07LogType\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x0c\n\x08PREWRITE\x10\x01\x12\n\n\x06\x43OMMIT\x10\x02\x12\x0c\n\x08ROLLBACK\x10\x03\x12\r\n\tCOMMITTED\x10\x04\x12\x0f\n\x0bINITIALIZED\x10\x05\x42\x07\n\x05\x65vent\"=\n\nResolvedTs\x12\x0f\n\x07regions\x18\x01 \x03(\x04\x12\n\n\x02ts\x18\x02 \x01(\x04\x12\x12\n\nrequest_id\x18\x03 \x01(\x04\"W\n\x0f\x43hangeDataEvent\x12\x1c\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x0c.cdcpb.Event\x12&\n\x0bresolved_ts\x18\x02 \x01(\x0b\x32\x11.cdcpb.ResolvedTs\"\x90\x05\n\x11\x43hangeDataRequest\x12\x1d\n\x06header\x18\x01 \x01(\x0b\x32\r.cdcpb.Header\x12\x11\n\tregion_id\x18\x02 \x01(\x04\x12)\n\x0cregion_epoch\x18\x03 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x15\n\rcheckpoint_ts\x18\x04 \x01(\x04\x12\x11\n\tstart_key\x18\x05 \x01(\x0c\x12\x0f\n\x07\x65nd_key\x18\x06 \x01(\x0c\x12\x12\n\nrequest_id\x18\x07 \x01(\x04\x12\x32\n\x08\x65xtra_op\x18\x08 \x01(\x0e\x32 .cdcpb.ChangeDataRequest.ExtraOp\x12\x35\n\x08register\x18\t \x01(\x0b\x32!.cdcpb.ChangeDataRequest.RegisterH\x00\x12\x45\n\x11notify_txn_status\x18\n \x01(\x0b\x32(.cdcpb.ChangeDataRequest.NotifyTxnStatusH\x00\x12\x39\n\nderegister\x18\r \x01(\x0b\x32#.cdcpb.ChangeDataRequest.DeregisterH\x00\x12.\n\x06kv_api\x18\x0b \x01(\x0e\x32\x1e.cdcpb.ChangeDataRequest.KvAPI\x12\x13\n\x0b\x66ilter_loop\x18\x0c \x01(\x08\x12\x15\n\rscan_priority\x18\x0e \x01(\r\x1a\n\n\x08Register\x1a\x11\n\x0fNotifyTxnStatus\x1a\x0c\n\nDeregister\"%\n\x07\x45xtraOp\x12\x08\n\x04Noop\x10\x00\x12\x10\n\x0cReadOldValue\x10\x01\"\'\n\x05KvAPI\x12\x08\n\x04TiDB\x10\x00\x12\t\n\x05RawKV\x10\x01\x12\t\n\x05TxnKV\x10\x02\x42\t\n\x07request2\x94\x01\n\nChangeData\x12\x41\n\tEventFeed\x12\x18.cdcpb.ChangeDataRequest\x1a\x16.cdcpb.ChangeDataEvent(\x01\x30\x01\x12\x43\n\x0b\x45ventFeedV2\x12\x18.cdcpb.ChangeDataRequest\x1a\x16.cdcpb.ChangeDataEvent(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,32 +35,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HEADER']._serialized_start=108
   _globals['_HEADER']._serialized_end=159
-  _globals['_CHANGEDATAREQUEST']._serialized_start=162
-  _globals['_CHANGEDATAREQUEST']._serialized_end=672
-  _globals['_CHANGEDATAREQUEST_REGISTER']._serialized_start=618
-  _globals['_CHANGEDATAREQUEST_REGISTER']._serialized_end=628
-  _globals['_CHANGEDATAREQUEST_NOTIFYTXNSTATUS']._serialized_start=630
-  _globals['_CHANGEDATAREQUEST_NOTIFYTXNSTATUS']._serialized_end=647
-  _globals['_CHANGEDATAREQUEST_DEREGISTER']._serialized_start=649
-  _globals['_CHANGEDATAREQUEST_DEREGISTER']._serialized_end=661
-  _globals['_DUPLICATEREQUEST']._serialized_start=674
-  _globals['_DUPLICATEREQUEST']._serialized_end=711
-  _globals['_COMPATIBILITY']._serialized_start=713
-  _globals['_COMPATIBILITY']._serialized_end=754
-  _globals['_CLUSTERIDMISMATCH']._serialized_start=756
-  _globals['_CLUSTERIDMISMATCH']._serialized_end=809
-  _globals['_CONGESTED']._serialized_start=811
-  _globals['_CONGESTED']._serialized_end=841
-  _globals['_ERROR']._serialized_start=844
-  _globals['_ERROR']._serialized_end=1227
-  _globals['_RESOLVEDTS']._serialized_start=1229
-  _globals['_RESOLVEDTS']._serialized_end=1290
-  _globals['_EVENT']._serialized_start=1293
-  _globals['_EVENT']._serialized_end=1696
-  _globals['_EVENT_ROW']._serialized_start=1452
-  _globals['_EVENT_ROW']._serialized_end=1641
-  _globals['_EVENT_ENTRIES']._serialized_start=1643
-  _globals['_EVENT_ENTRIES']._serialized_end=1687
-  _globals['_CHANGEDATAEVENT']._serialized_start=1698
-  _globals['_CHANGEDATAEVENT']._serialized_end=1785
+  _globals['_DUPLICATEREQUEST']._serialized_start=161
+  _globals['_DUPLICATEREQUEST']._serialized_end=198
+  _globals['_COMPATIBILITY']._serialized_start=200
+  _globals['_COMPATIBILITY']._serialized_end=241
+  _globals['_CLUSTERIDMISMATCH']._serialized_start=243
+  _globals['_CLUSTERIDMISMATCH']._serialized_end=296
+  _globals['_CONGESTED']._serialized_start=298
+  _globals['_CONGESTED']._serialized_end=328
+  _globals['_ERROR']._serialized_start=331
+  _globals['_ERROR']._serialized_end=714
+  _globals['_EVENT']._serialized_start=717
+  _globals['_EVENT']._serialized_end=1406
+  _globals['_EVENT_ROW']._serialized_start=955
+  _globals['_EVENT_ROW']._serialized_end=1235
+  _globals['_EVENT_ROW_OPTYPE']._serialized_start=1193
+  _globals['_EVENT_ROW_OPTYPE']._serialized_end=1235
+  _globals['_EVENT_ENTRIES']._serialized_start=1237
+  _globals['_EVENT_ENTRIES']._serialized_end=1281
+  _globals['_EVENT_ADMIN']._serialized_start=1283
+  _globals['_EVENT_ADMIN']._serialized_end=1290
+  _globals['_EVENT_LONGTXN']._serialized_start=1292
+  _globals['_EVENT_LONGTXN']._serialized_end=1301
+  _globals['_EVENT_LOGTYPE']._serialized_start=1303
+  _globals['_EVENT_LOGTYPE']._serialized_end=1397
+  _globals['_RESOLVEDTS']._serialized_start=1408
+  _globals['_RESOLVEDTS']._serialized_end=1469
+  _globals['_CHANGEDATAEVENT']._serialized_start=1471
+  _globals['_CHANGEDATAEVENT']._serialized_end=1558
+  _globals['_CHANGEDATAREQUEST']._serialized_start=1561
+  _globals['_CHANGEDATAREQUEST']._serialized_end=2217
+  _globals['_CHANGEDATAREQUEST_REGISTER']._serialized_start=2083
+  _globals['_CHANGEDATAREQUEST_REGISTER']._serialized_end=2093
+  _globals['_CHANGEDATAREQUEST_NOTIFYTXNSTATUS']._serialized_start=2095
+  _globals['_CHANGEDATAREQUEST_NOTIFYTXNSTATUS']._serialized_end=2112
+  _globals['_CHANGEDATAREQUEST_DEREGISTER']._serialized_start=2114
+  _globals['_CHANGEDATAREQUEST_DEREGISTER']._serialized_end=2126
+  _globals['_CHANGEDATAREQUEST_EXTRAOP']._serialized_start=2128
+  _globals['_CHANGEDATAREQUEST_EXTRAOP']._serialized_end=2165
+  _globals['_CHANGEDATAREQUEST_KVAPI']._serialized_start=2167
+  _globals['_CHANGEDATAREQUEST_KVAPI']._serialized_end=2206
+  _globals['_CHANGEDATA']._serialized_start=2220
+  _globals['_CHANGEDATA']._serialized_end=2368
 # @@protoc_insertion_point(module_scope)

@@ -25,17 +25,23 @@ _sym_db = _symbol_database.Default()
 from tistream.wire.tikv import pdpb_pb2 as tistream_dot_wire_dot_tikv_dot_pdpb__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tistream/wire/tikv/keyspacepb.proto\x12\nkeyspacepb\x1a\x1dtistream/wire/tikv/pdpb.proto\"7\n\x0cKeyspaceMeta\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\x05\"H\n\x13LoadKeyspaceRequest\x12#\n\x06header\x18\x01 \x01(\x0b\x32\x13.pdpb.RequestHeader\x12\x0c\n\x04name\x18\x02 \x01(\t\"h\n\x14LoadKeyspaceResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.pdpb.ResponseHeader\x12*\n\x08keyspace\x18\x02 \x01(\x0b\x32\x18.keyspacepb.KeyspaceMetab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tistream/wire/tikv/keyspacepb.proto\x12\nkeyspacepb\x1a\x1dtistream/wire/tikv/pdpb.proto\"\x9c\x01\n\x0cKeyspaceMeta\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\r\x12\x34\n\x06\x63onfig\x18\x07 \x03(\x0b\x32$.keyspacepb.KeyspaceMeta.ConfigEntry\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"H\n\x13LoadKeyspaceRequest\x12#\n\x06header\x18\x01 \x01(\x0b\x32\x13.pdpb.RequestHeader\x12\x0c\n\x04name\x18\x02 \x01(\t\"h\n\x14LoadKeyspaceResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.pdpb.ResponseHeader\x12*\n\x08keyspace\x18\x02 \x01(\x0b\x32\x18.keyspacepb.KeyspaceMeta2]\n\x08Keyspace\x12Q\n\x0cLoadKeyspace\x12\x1f.keyspacepb.LoadKeyspaceRequest\x1a .keyspacepb.LoadKeyspaceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tistream.wire.tikv.keyspacepb_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KEYSPACEMETA']._serialized_start=82
-  _globals['_KEYSPACEMETA']._serialized_end=137
-  _globals['_LOADKEYSPACEREQUEST']._serialized_start=139
-  _globals['_LOADKEYSPACEREQUEST']._serialized_end=211
-  _globals['_LOADKEYSPACERESPONSE']._serialized_start=213
-  _globals['_LOADKEYSPACERESPONSE']._serialized_end=317
+  _globals['_KEYSPACEMETA_CONFIGENTRY']._loaded_options = None
+  _globals['_KEYSPACEMETA_CONFIGENTRY']._serialized_options = b'8\001'
+  _globals['_KEYSPACEMETA']._serialized_start=83
+  _globals['_KEYSPACEMETA']._serialized_end=239
+  _globals['_KEYSPACEMETA_CONFIGENTRY']._serialized_start=194
+  _globals['_KEYSPACEMETA_CONFIGENTRY']._serialized_end=239
+  _globals['_LOADKEYSPACEREQUEST']._serialized_start=241
+  _globals['_LOADKEYSPACEREQUEST']._serialized_end=313
+  _globals['_LOADKEYSPACERESPONSE']._serialized_start=315
+  _globals['_LOADKEYSPACERESPONSE']._serialized_end=419
+  _globals['_KEYSPACE']._serialized_start=421
+  _globals['_KEYSPACE']._serialized_end=514
 # @@protoc_insertion_point(module_scope)

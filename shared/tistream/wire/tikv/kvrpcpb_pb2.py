@@ -26,23 +26,43 @@ from tistream.wire.tikv import errorpb_pb2 as tistream_dot_wire_dot_tikv_dot_err
 from tistream.wire.tikv import metapb_pb2 as tistream_dot_wire_dot_tikv_dot_metapb__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tistream/wire/tikv/kvrpcpb.proto\x12\x07kvrpcpb\x1a tistream/wire/tikv/errorpb.proto\x1a\x1ftistream/wire/tikv/metapb.proto\"|\n\x07\x43ontext\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12)\n\x0cregion_epoch\x18\x02 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x1a\n\x04peer\x18\x03 \x01(\x0b\x32\x0c.metapb.Peer\x12\x17\n\x0fisolation_level\x18\x07 \x01(\x05\"U\n\x08LockInfo\x12\x14\n\x0cprimary_lock\x18\x01 \x01(\x0c\x12\x14\n\x0clock_version\x18\x02 \x01(\x04\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x10\n\x08lock_ttl\x18\x04 \x01(\x04\"O\n\x08KeyError\x12!\n\x06locked\x18\x01 \x01(\x0b\x32\x11.kvrpcpb.LockInfo\x12\x11\n\tretryable\x18\x02 \x01(\t\x12\r\n\x05\x61\x62ort\x18\x03 \x01(\t\"F\n\x06KvPair\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.kvrpcpb.KeyError\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05value\x18\x03 \x01(\x0c\"t\n\x0bScanRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x11\n\tstart_key\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x0f\n\x07\x65nd_key\x18\x07 \x01(\x0c\"v\n\x0cScanResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12\x1e\n\x05pairs\x18\x02 \x03(\x0b\x32\x0f.kvrpcpb.KvPair\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.kvrpcpb.KeyErrorb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tistream/wire/tikv/kvrpcpb.proto\x12\x07kvrpcpb\x1a tistream/wire/tikv/errorpb.proto\x1a\x1ftistream/wire/tikv/metapb.proto\"\xbf\x01\n\x07\x43ontext\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12)\n\x0cregion_epoch\x18\x02 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x1a\n\x04peer\x18\x03 \x01(\x0b\x32\x0c.metapb.Peer\x12\x30\n\x0fisolation_level\x18\x07 \x01(\x0e\x32\x17.kvrpcpb.IsolationLevel\x12(\n\x0b\x61pi_version\x18\x15 \x01(\x0e\x32\x13.kvrpcpb.APIVersion\"U\n\x08LockInfo\x12\x14\n\x0cprimary_lock\x18\x01 \x01(\x0c\x12\x14\n\x0clock_version\x18\x02 \x01(\x04\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x10\n\x08lock_ttl\x18\x04 \x01(\x04\"-\n\x08KeyError\x12!\n\x06locked\x18\x01 \x01(\x0b\x32\x11.kvrpcpb.LockInfo\"F\n\x06KvPair\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.kvrpcpb.KeyError\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05value\x18\x03 \x01(\x0c\"\x97\x01\n\x0bScanRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x11\n\tstart_key\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x10\n\x08key_only\x18\x05 \x01(\x08\x12\x0f\n\x07reverse\x18\x06 \x01(\x08\x12\x0f\n\x07\x65nd_key\x18\x07 \x01(\x0c\"v\n\x0cScanResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12\x1e\n\x05pairs\x18\x02 \x03(\x0b\x32\x0f.kvrpcpb.KvPair\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.kvrpcpb.KeyError\"\x8f\x01\n\x12RawBatchPutRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x1e\n\x05pairs\x18\x02 \x03(\x0b\x32\x0f.kvrpcpb.KvPair\x12\n\n\x02\x63\x66\x18\x03 \x01(\t\x12\x0b\n\x03ttl\x18\x04 \x01(\x04\x12\x0f\n\x07\x66or_cas\x18\x05 \x01(\x08\x12\x0c\n\x04ttls\x18\x06 \x03(\x04\"J\n\x13RawBatchPutResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"e\n\x15RawBatchDeleteRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x0c\n\x04keys\x18\x02 \x03(\x0c\x12\n\n\x02\x63\x66\x18\x03 \x01(\t\x12\x0f\n\x07\x66or_cas\x18\x04 \x01(\x08\"M\n\x16RawBatchDeleteResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x95\x01\n\x0eRawScanRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x11\n\tstart_key\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x10\n\x08key_only\x18\x04 \x01(\x08\x12\n\n\x02\x63\x66\x18\x05 \x01(\t\x12\x0f\n\x07reverse\x18\x06 \x01(\x08\x12\x0f\n\x07\x65nd_key\x18\x07 \x01(\x0c\"U\n\x0fRawScanResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12\x1c\n\x03kvs\x18\x02 \x03(\x0b\x32\x0f.kvrpcpb.KvPair\"Q\n\x13RawGetKeyTTLRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\n\n\x02\x63\x66\x18\x03 \x01(\t\"k\n\x14RawGetKeyTTLResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x0b\n\x03ttl\x18\x03 \x01(\x04\x12\x11\n\tnot_found\x18\x04 \x01(\x08* \n\x0eIsolationLevel\x12\x06\n\x02SI\x10\x00\x12\x06\n\x02RC\x10\x01*\'\n\nAPIVersion\x12\x06\n\x02V1\x10\x00\x12\t\n\x05V1TTL\x10\x01\x12\x06\n\x02V2\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tistream.wire.tikv.kvrpcpb_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONTEXT']._serialized_start=112
-  _globals['_CONTEXT']._serialized_end=236
-  _globals['_LOCKINFO']._serialized_start=238
-  _globals['_LOCKINFO']._serialized_end=323
-  _globals['_KEYERROR']._serialized_start=325
-  _globals['_KEYERROR']._serialized_end=404
-  _globals['_KVPAIR']._serialized_start=406
-  _globals['_KVPAIR']._serialized_end=476
-  _globals['_SCANREQUEST']._serialized_start=478
-  _globals['_SCANREQUEST']._serialized_end=594
-  _globals['_SCANRESPONSE']._serialized_start=596
-  _globals['_SCANRESPONSE']._serialized_end=714
+  _globals['_ISOLATIONLEVEL']._serialized_start=1621
+  _globals['_ISOLATIONLEVEL']._serialized_end=1653
+  _globals['_APIVERSION']._serialized_start=1655
+  _globals['_APIVERSION']._serialized_end=1694
+  _globals['_CONTEXT']._serialized_start=113
+  _globals['_CONTEXT']._serialized_end=304
+  _globals['_LOCKINFO']._serialized_start=306
+  _globals['_LOCKINFO']._serialized_end=391
+  _globals['_KEYERROR']._serialized_start=393
+  _globals['_KEYERROR']._serialized_end=438
+  _globals['_KVPAIR']._serialized_start=440
+  _globals['_KVPAIR']._serialized_end=510
+  _globals['_SCANREQUEST']._serialized_start=513
+  _globals['_SCANREQUEST']._serialized_end=664
+  _globals['_SCANRESPONSE']._serialized_start=666
+  _globals['_SCANRESPONSE']._serialized_end=784
+  _globals['_RAWBATCHPUTREQUEST']._serialized_start=787
+  _globals['_RAWBATCHPUTREQUEST']._serialized_end=930
+  _globals['_RAWBATCHPUTRESPONSE']._serialized_start=932
+  _globals['_RAWBATCHPUTRESPONSE']._serialized_end=1006
+  _globals['_RAWBATCHDELETEREQUEST']._serialized_start=1008
+  _globals['_RAWBATCHDELETEREQUEST']._serialized_end=1109
+  _globals['_RAWBATCHDELETERESPONSE']._serialized_start=1111
+  _globals['_RAWBATCHDELETERESPONSE']._serialized_end=1188
+  _globals['_RAWSCANREQUEST']._serialized_start=1191
+  _globals['_RAWSCANREQUEST']._serialized_end=1340
+  _globals['_RAWSCANRESPONSE']._serialized_start=1342
+  _globals['_RAWSCANRESPONSE']._serialized_end=1427
+  _globals['_RAWGETKEYTTLREQUEST']._serialized_start=1429
+  _globals['_RAWGETKEYTTLREQUEST']._serialized_end=1510
+  _globals['_RAWGETKEYTTLRESPONSE']._serialized_start=1512
+  _globals['_RAWGETKEYTTLRESPONSE']._serialized_end=1619
 # @@protoc_insertion_point(module_scope)

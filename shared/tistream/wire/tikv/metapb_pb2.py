@@ -24,21 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftistream/wire/tikv/metapb.proto\x12\x06metapb\"0\n\x0bRegionEpoch\x12\x10\n\x08\x63onf_ver\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\"2\n\x04Peer\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08store_id\x18\x02 \x01(\x04\x12\x0c\n\x04role\x18\x03 \x01(\x05\"\x80\x01\n\x06Region\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x11\n\tstart_key\x18\x02 \x01(\x0c\x12\x0f\n\x07\x65nd_key\x18\x03 \x01(\x0c\x12)\n\x0cregion_epoch\x18\x04 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x1b\n\x05peers\x18\x05 \x03(\x0b\x32\x0c.metapb.Peer\"(\n\nStoreLabel\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xaa\x01\n\x05Store\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\x05\x12\"\n\x06labels\x18\x04 \x03(\x0b\x32\x12.metapb.StoreLabel\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x14\n\x0cpeer_address\x18\x06 \x01(\t\x12\x16\n\x0estatus_address\x18\x07 \x01(\t\x12\x12\n\nnode_state\x18\r \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftistream/wire/tikv/metapb.proto\x12\x06metapb\"(\n\nStoreLabel\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xbe\x01\n\x05Store\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12!\n\x05state\x18\x03 \x01(\x0e\x32\x12.metapb.StoreState\x12\"\n\x06labels\x18\x04 \x03(\x0b\x32\x12.metapb.StoreLabel\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x14\n\x0cpeer_address\x18\x06 \x01(\t\x12\x16\n\x0estatus_address\x18\x07 \x01(\t\x12\x12\n\nnode_state\x18\r \x01(\r\"0\n\x0bRegionEpoch\x12\x10\n\x08\x63onf_ver\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\"2\n\x04Peer\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08store_id\x18\x02 \x01(\x04\x12\x0c\n\x04role\x18\x03 \x01(\r\"\x80\x01\n\x06Region\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x11\n\tstart_key\x18\x02 \x01(\x0c\x12\x0f\n\x07\x65nd_key\x18\x03 \x01(\x0c\x12)\n\x0cregion_epoch\x18\x04 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x1b\n\x05peers\x18\x05 \x03(\x0b\x32\x0c.metapb.Peer*0\n\nStoreState\x12\x06\n\x02Up\x10\x00\x12\x0b\n\x07Offline\x10\x01\x12\r\n\tTombstone\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tistream.wire.tikv.metapb_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGIONEPOCH']._serialized_start=43
-  _globals['_REGIONEPOCH']._serialized_end=91
-  _globals['_PEER']._serialized_start=93
-  _globals['_PEER']._serialized_end=143
-  _globals['_REGION']._serialized_start=146
-  _globals['_REGION']._serialized_end=274
-  _globals['_STORELABEL']._serialized_start=276
-  _globals['_STORELABEL']._serialized_end=316
-  _globals['_STORE']._serialized_start=319
-  _globals['_STORE']._serialized_end=489
+  _globals['_STORESTATE']._serialized_start=511
+  _globals['_STORESTATE']._serialized_end=559
+  _globals['_STORELABEL']._serialized_start=43
+  _globals['_STORELABEL']._serialized_end=83
+  _globals['_STORE']._serialized_start=86
+  _globals['_STORE']._serialized_end=276
+  _globals['_REGIONEPOCH']._serialized_start=278
+  _globals['_REGIONEPOCH']._serialized_end=326
+  _globals['_PEER']._serialized_start=328
+  _globals['_PEER']._serialized_end=378
+  _globals['_REGION']._serialized_start=381
+  _globals['_REGION']._serialized_end=509
 # @@protoc_insertion_point(module_scope)

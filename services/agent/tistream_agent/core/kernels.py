@@ -82,7 +82,7 @@ def _plain(data: Any, at: int, end: int, wire: int) -> Any:
 
 
 @inline
-def _skip(data: Any, at: int, end: int, tag: int, groups: Any) -> int:
+def _skip(data: Any, at: int, end: int, tag: int, groups: Any) -> Any:
     """The offset after an unknown field, which may be a group; -1: broken."""
     if tag & 7 != 3:
         return _plain(data, at, end, tag & 7)

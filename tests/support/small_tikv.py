@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import grpc
 
 from support import golden
-from support.golden import GoldenSet
 from support.certificates import Certificates
+from support.golden import GoldenSet
 from tistream.model import ts as tso
 from tistream.schema.tidb.meta_key import encode_bytes, encode_key
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
@@ -223,12 +224,10 @@ class SmallTikv:
         epoch = metapb.RegionEpoch(conf_ver=1, version=3)
         return [
             pdpb.Region(
-                region=metapb.Region(
-                    id=100 + number, start_key=start, end_key=end, region_epoch=epoch, peers=[leader]
-                ),
+                region=metapb.Region(id=100 + number, start_key=start, end_key=end, region_epoch=epoch, peers=[leader]),
                 leader=leader,
             )
-            for number, (start, end) in enumerate(zip(encoded, encoded[1:], strict=False))
+            for number, (start, end) in enumerate(pairwise(encoded))
         ]
 
     def _scan_regions(self, request: Any) -> Any:
@@ -258,7 +257,9 @@ class SmallTikv:
             with self._lock:
                 self._logical += request.count
                 last = self._logical
-            now = pdpb.Timestamp(physical=tso.physical_ms(self.loaded.end_ts) + 1 + (last >> 18), logical=last & 0x3FFFF)
+            now = pdpb.Timestamp(
+                physical=tso.physical_ms(self.loaded.end_ts) + 1 + (last >> 18), logical=last & 0x3FFFF
+            )
             yield pdpb.TsoResponse(header=self._header(), count=request.count, timestamp=now)
 
     def _kv_scan(self, request: Any) -> Any:

@@ -341,7 +341,8 @@ class _TsoStream:
         late.start()
         try:
             self._requests.put(request)
-            return next(self._answers)
+            answer: pdpb.TsoResponse = next(iter(self._answers))
+            return answer
         except BaseException:
             self._requests.put(None)
             raise

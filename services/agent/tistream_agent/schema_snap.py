@@ -82,6 +82,7 @@ class SchemaReader:
         request = kvrpcpb.ScanRequest(start_key=start, end_key=end, limit=PAGE, version=ts)
         request.context.region_id = region.region.region_id
         request.context.region_epoch.CopyFrom(region.meta.region_epoch)
+        assert region.leader is not None
         request.context.peer.CopyFrom(region.leader)
         try:
             with self._channels.open(address) as channel:

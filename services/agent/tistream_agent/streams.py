@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 # resolved_ts at all.
 TICDC_VERSION = "8.5.4"
 _METADATA = (("features", "stream-multiplexing"),)
+_KV_APIS = (cdcpb.ChangeDataRequest.TiDB, cdcpb.ChangeDataRequest.RawKV)
 _V2, _V1 = "/cdcpb.ChangeData/EventFeedV2", "/cdcpb.ChangeData/EventFeed"
 
 
@@ -69,8 +70,8 @@ class StoreStreams:
         request.region_epoch.version = command.version
         request.checkpoint_ts = command.checkpoint_ts
         request.start_key, request.end_key = command.encoded_start, command.encoded_end
-        request.extra_op = 1  # ReadOldValue
-        request.kv_api = command.kv_api
+        request.extra_op = cdcpb.ChangeDataRequest.ReadOldValue
+        request.kv_api = _KV_APIS[command.kv_api]
         request.register.SetInParent()
         self._send(command.stream, request)
 
@@ -163,4 +164,4 @@ def _close(stream: _Stream) -> None:
 
 
 def _until_none(requests: SimpleQueue[bytes | None]) -> Iterator[bytes]:
-    return iter(requests.get, None)  # type: ignore[arg-type]
+    return iter(requests.get, None)

@@ -39,9 +39,10 @@ def _agent(up: Platform, tikv: SmallTikv, loaded: GoldenSet, tmp_path: Path) -> 
 # Attack: an agent is killed while rows arrive, and again while it scans
 def test_an_agent_that_is_killed_loses_and_repeats_nothing(up: Platform, tikv: SmallTikv, tmp_path: Path) -> None:
     loaded = _tenant(up, "agent-killed")
-    consumer = up.create_for(loaded)
     agent = _agent(up, tikv, loaded, tmp_path).start()
     try:
+        eventually(lambda: tikv.registered)  # then its chain has begun; the registry deletes schema_snap
+        consumer = up.create_for(loaded)
         eventually(lambda: agent.reached(loaded.snapshot_ts + 1))
         agent.kill()
         first = len(tikv.registered)

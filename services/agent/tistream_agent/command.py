@@ -187,6 +187,7 @@ def _connector(
 ) -> Connector:
     from tistream.concurrency import sleep
     from tistream.model.ids import TenantKey
+    from tistream.service.ids import random_id
     from tistream.storage.open import open_objects
     from tistream_agent.checks import table
     from tistream_agent.connect import Connection, Connector
@@ -201,7 +202,8 @@ def _connector(
         open_objects(objects),
         _registering(url),
         sleep,
-        lambda check: sys.stderr.write(table([check]) + "\n"),
+        lambda check: typer.echo(table([check]), err=True),
+        random_id(),
     )
 
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import grpc
 
-from tistream.errors import CommitConflict, FatalError, TiStreamError
+from tistream.errors import CommitConflict, FatalError, NotFoundYet, TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
 from tistream_agent.checks import Check, StoreSeen, reach_check, version_check
+from tistream_agent.core import chain
+from tistream_agent.core.cutter import Draft
 from tistream_agent.core.steps import HoldRefused
 from tistream_agent.gc_hold import GcHold
 from tistream_agent.pd import NULL_KEYSPACE, HoldTooLow, PdClient
@@ -45,6 +47,7 @@ class Connector:
     Args:
         register: creates the tenant in the platform; no error if it exists.
         show: takes each check as it is made.
+        nonce: hexadecimal, of the chain's first file; drawn for each call.
     """
 
     def __init__(
@@ -56,9 +59,10 @@ class Connector:
         register: Callable[[TenantKey], None],
         sleep: Callable[[float], None],
         show: Callable[[Check], None],
+        nonce: str,
     ) -> None:
         self._connection, self._pd, self._channels, self._objects = connection, pd, channels, objects
-        self._register, self._sleep, self._show = register, sleep, show
+        self._register, self._sleep, self._show, self._nonce = register, sleep, show, nonce
 
     def check(self) -> int:
         """Make all checks that change nothing; returns PD's cluster id. Raises CannotConnect."""
@@ -70,40 +74,66 @@ class Connector:
     def connect(self) -> int:
         """Hold GC, store the schema, register the tenant; returns the ts of the snapshot. Raises CannotConnect.
 
-        Can be run again: an existing schema_snap stays, and is where the tenant begins.
+        Can be run again: an existing chain or schema_snap stays, and is where the agent goes on.
         """
         tenant = self._connection.tenant
         keyspace = self._pd.keyspace(self._connection.keyspace) if self._connection.keyspace else NULL_KEYSPACE
         hold = GcHold(self._pd, tenant, self._connection.territory, keyspace)
-        try:
-            ts = snapshot_ts(self._objects, tenant)
-            known = True
-        except TiStreamError as error:
-            if isinstance(error, FatalError):
-                raise
-            ts, known = self._pd.timestamps(1), False
         position = last_position(self._objects, tenant, self._connection.territory, WHOLE)
-        lowest = ts if position is None else position.lowest_ts
-        moved = hold.move(lowest - 1)
+        stored = self._stored() if position is None else position.lowest_ts
+        ts = self._pd.timestamps(1) if stored is None else stored
+        moved = hold.move(ts - 1)
         if isinstance(moved, HoldRefused):
             self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
-        self._passed(Check("garbage collection", True, f"held at {lowest - 1} as {hold.service_id}"))
-        if known:
-            self._passed(Check("schema", True, f"stored already, as of {ts}"))
-        else:
+        self._passed(Check("garbage collection", True, f"held at {ts - 1} as {hold.service_id}"))
+        if stored is None:
             prefix = b"" if keyspace == NULL_KEYSPACE else b"x" + keyspace.to_bytes(3, "big")
             body = SchemaReader(self._pd, self._channels, self._sleep, prefix).read(ts)
-            try:
-                self._objects.put_new(layout.schema_snap(tenant), body)
-            except CommitConflict:  # a second `connect` was faster
-                ts = snapshot_ts(self._objects, tenant)
+            self._new(layout.schema_snap(tenant), body)
             self._passed(Check("schema", True, f"read from TiKV as of {ts}, {len(body)} bytes"))
+        else:
+            self._passed(Check("schema", True, f"stored already; the agent goes on at {ts}"))
+        if position is None:
+            # The registry deletes schema_snap once it has read it: from then on only the chain says where to begin.
+            self._begin_chain(ts)
         try:
             self._register(tenant)
         except TiStreamError as error:
             self._passed(Check("tenant", False, f"{error}; the schema is stored: run the command again"))
         self._passed(Check("tenant", True, f"{tenant} is registered"))
         return ts
+
+    def _stored(self) -> int | None:
+        """The ts of a stored schema_snap; None if there is none."""
+        try:
+            return snapshot_ts(self._objects, self._connection.tenant)
+        except NotFoundYet:
+            return None
+
+    def _new(self, key: str, body: bytes) -> None:
+        """Create an object. Raises CannotConnect if another `connect` has created it at the same time."""
+        try:
+            self._objects.put_new(key, body)
+        except CommitConflict as error:
+            raise CannotConnect(f"{key} was created at the same time: run the command again") from error
+
+    def _begin_chain(self, ts: int) -> None:
+        """Put the chain's first file, which says that all keys begin at `ts`."""
+        position = chain.new_chain(WHOLE, self._pd.timestamps(1), ts)
+        draft = Draft(
+            tenant=self._connection.tenant,
+            store_id=self._connection.territory,
+            ts=position.next_ts,
+            prev_ts=0,
+            nonce=self._nonce,
+            epoch=0,
+            promises=position.promises,
+            carried=position.promises,
+            changes=(),
+            watermarks=(),
+            size=0,
+        )
+        self._new(draft.key, draft.data())
 
     def disconnect(self) -> None:
         """Delete the hold on GC. Chains and the tenant stay. Raises Unavailable."""

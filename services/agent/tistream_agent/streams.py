@@ -15,6 +15,7 @@ from tistream.errors import TiStreamError, Unavailable
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream_agent.core.steps import CloseStream, Deregister, OpenStream, Register, StreamEnded
 from tistream_agent.inbox import Inbox
+from tistream_agent.old_feed import with_request_ids
 from tistream_agent.pd import PdClient, TikvStore
 from tistream_agent.stores import Channels
 
@@ -33,6 +34,7 @@ class _Stream:
     number: int
     store_id: int
     requests: SimpleQueue[bytes | None] = field(default_factory=SimpleQueue)
+    regions: dict[int, int] = field(default_factory=dict)  # the newest request_id by region
     call: Any = None
     closed: bool = False
 
@@ -105,6 +107,8 @@ class StoreStreams:
         with self._lock:
             stream = self._streams.get(number)
         if stream is not None:
+            if request.region_id:
+                stream.regions[request.region_id] = request.request_id
             stream.requests.put(request.SerializeToString())
 
     def _run(self, stream: _Stream) -> None:
@@ -132,9 +136,10 @@ class StoreStreams:
             stream.call.cancel()
         for message in stream.call:
             self._on_bytes(len(message))
-            if not self._inbox.receive(stream.number, message):
-                stream.call.cancel()
-                return
+            for one in with_request_ids(message, stream.regions) if old else (message,):
+                if not self._inbox.receive(stream.number, one):
+                    stream.call.cancel()
+                    return
 
     def _status(self, stream: _Stream, error: grpc.RpcError) -> str:
         code = error.code() if isinstance(error, grpc.Call) else None

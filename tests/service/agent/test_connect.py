@@ -12,13 +12,16 @@ from support.certificates import Authority
 from support.small_tikv import CLUSTER_ID, SmallTikv
 from tistream.errors import TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
 from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.checks import Check
 from tistream_agent.connect import CannotConnect, Connection, Connector
+from tistream_agent.core.chain import Promise
 from tistream_agent.pd import OtherCluster, PdClient
+from tistream_agent.position import last_position
 from tistream_agent.stores import Channels, TlsFiles
 
 NO_TLS = TlsFiles()
@@ -40,6 +43,7 @@ class World:
             self._register,
             lambda _: None,
             self.checks.append,
+            "c0ffee",
         )
 
     def _register(self, tenant: TenantKey) -> None:
@@ -98,6 +102,17 @@ def test_a_second_connect_keeps_the_snapshot(serve: Callable[[SmallTikv], SmallT
     before = world.objects.get(layout.schema_snap(TENANT))
     assert world.connector.connect() == first
     assert world.objects.get(layout.schema_snap(TENANT)) == before
+
+
+# Attack: the registry has read schema_snap and deleted it before the agent begins
+def test_after_connect_the_agent_needs_no_schema_snap(serve: Callable[[SmallTikv], SmallTikv]) -> None:
+    world = World(serve(small()))
+    ts = world.connector.connect()
+    world.objects.delete(layout.schema_snap(TENANT))
+    position = last_position(world.objects, TENANT, 1, WHOLE)
+    assert position is not None
+    assert position.promises == (Promise(WHOLE, ts),)
+    assert world.connector.connect() == ts
 
 
 def test_a_platform_that_does_not_answer_leaves_a_connect_that_can_be_repeated(

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.02
 HOLD_RETRY_S = 1.0
+LOOK_MS = 500  # between two calls of `look`, which walks over all pieces
 
 
 class Machine(Protocol):
@@ -37,6 +38,7 @@ class TerritoryDriver:
         calls: runs calls to PD. At most `pd_scans` scans, one TSO call and one hold are under way.
         files: runs PUTs, one at a time.
         wait: pauses for seconds; returns True once the process must end.
+        look: called between steps, so that it may read the machine, which is not thread-safe.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class TerritoryDriver:
         clock: Clock,
         metrics: AgentMetrics,
         wait: Callable[[float], bool],
+        look: Callable[[], None],
     ) -> None:
+        self._look, self._looked_ms = look, clock.monotonic_ms() - LOOK_MS
         self._machine, self._pd, self._streams, self._outbox, self._hold = machine, pd, streams, outbox, hold
         self._inbox, self._calls, self._files = inbox, calls, files
         self._clock, self._metrics, self._wait = clock, metrics, wait
@@ -70,6 +74,9 @@ class TerritoryDriver:
                             log.error("the territory stops", extra={"code": command.code, "reason": command.reason})
                             return command
                         self._do(command)
+                if self._clock.monotonic_ms() - self._looked_ms >= LOOK_MS:
+                    self._looked_ms = self._clock.monotonic_ms()
+                    self._look()
             return None
         finally:
             self._streams.close()

@@ -62,7 +62,7 @@ class Agent:
             on_call=lambda rpc: metrics.pd_calls.labels(rpc).inc(),
         )
         self._stopping = new_event()
-        self._machine: TerritoryAgent | None = None
+        self._seen: TerritoryStatus | None = None  # replaced as a whole, by the thread of `run`
         self._state, self._reason = "starting", "it reads its chain and asks PD"
         self._pd_cluster_id = 0
 
@@ -129,8 +129,10 @@ class Agent:
             self._clock,
             self._metrics,
             self._wait,
+            lambda: self._look(machine),
         )
-        self._machine, self._state = machine, "running"
+        self._look(machine)
+        self._state = "running"
         log.info("territory begins", extra={"tenant": str(tenant), "territory": settings.territory})
         try:
             return driver.run(), driver.claimed
@@ -154,7 +156,7 @@ class Agent:
     def _wait_for(self, reason: str) -> None:
         if reason != self._reason:
             log.warning("the territory cannot begin yet", extra={"reason": reason})
-        self._state, self._reason, self._machine = "starting", reason, None
+        self._state, self._reason, self._seen = "starting", reason, None
         self._stopping.wait(_RETRY_S)
 
     def _stopped(self, code: str, reason: str) -> None:
@@ -173,29 +175,36 @@ class Agent:
             territories=[self._territory()],
         )
 
-    def _territory(self) -> TerritoryStatus:
-        territory, machine = str(self._settings.territory), self._machine
-        if machine is None:
-            return TerritoryStatus(territory=territory, state=self._state, reason=self._reason)
+    def _look(self, machine: TerritoryAgent) -> None:
+        """Note the state of the machine. Only the thread that steps it may call this."""
         lowest = machine.lowest()
-        return TerritoryStatus(
-            territory=territory,
-            state=self._state,
-            reason=lowest.state if self._state == "running" else self._reason,
-            resolved_ts=str(lowest.ts),
-            lag_ms=max(0, self._clock.now_ms() - tso.physical_ms(lowest.ts)),
+        durable_ts = machine.hold_ts + 1  # the hold lies just below what the files promise
+        self._seen = TerritoryStatus(
+            territory=str(self._settings.territory),
+            state="running",
+            reason=lowest.state,
+            resolved_ts=str(durable_ts),
             span=(shown_key(lowest.piece.span.start), shown_key(lowest.piece.span.end)),
             subscriptions=len(machine.territory),
             buffer_bytes=machine.buffer_bytes,
             held_ts=str(machine.hold_ts),
         )
 
+    def _territory(self) -> TerritoryStatus:
+        seen = self._seen
+        if seen is None:
+            return TerritoryStatus(territory=str(self._settings.territory), state=self._state, reason=self._reason)
+        lag_ms = max(0, self._clock.now_ms() - tso.physical_ms(int(seen.resolved_ts)))
+        if self._state == "running":
+            return seen.model_copy(update={"lag_ms": lag_ms})
+        return seen.model_copy(update={"lag_ms": lag_ms, "state": self._state, "reason": self._reason})
+
     def measure(self) -> None:
         """Set the gauges that follow the state machine."""
         status = self._territory()
         self._metrics.buffer.set(status.buffer_bytes)
         self._metrics.fenced.set(self._state == FENCED)
-        if self._machine is not None:
+        if self._seen is not None:
             self._metrics.resolved_lag.set(status.lag_ms / 1000)
             held_ms = self._clock.now_ms() - tso.physical_ms(int(status.held_ts))
             self._metrics.hold_lag.set(max(0, held_ms) / 1000)

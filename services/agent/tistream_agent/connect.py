@@ -104,7 +104,7 @@ class Connector:
         return ts
 
     def _stored(self) -> int | None:
-        """The ts of a stored schema_snap; None if there is none."""
+        """The ts of a stored schema_snap; None if it does not exist."""
         try:
             return snapshot_ts(self._objects, self._connection.tenant)
         except NotFoundYet:

@@ -182,7 +182,7 @@ class PdClient:
         return [_led(one.region, one.leader) for one in answer.regions]
 
     def keyspace(self, name: str) -> int:
-        """The id of a keyspace. Raises InvalidRequest if there is none of that name."""
+        """The id of a keyspace. Raises InvalidRequest if no keyspace has that name."""
         try:
             request = keyspacepb.LoadKeyspaceRequest(name=name)
             answer = self._call("LoadKeyspace", request, keyspacepb.LoadKeyspaceResponse, service="keyspacepb.Keyspace")
@@ -228,7 +228,7 @@ class PdClient:
             raise
 
     def release_gc(self, service_id: str, keyspace: int = NULL_KEYSPACE) -> None:
-        """Delete a hold; no error if there is none."""
+        """Delete a hold; no error if it does not exist."""
         self.hold_gc(service_id, 0, 0, keyspace)
 
     # --- connections ---------------------------------------------------------------------------------------------

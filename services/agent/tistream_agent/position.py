@@ -32,7 +32,7 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
 
 
 def snapshot_ts(objects: ObjectStore, tenant: TenantKey) -> int:
-    """The ts of the tenant's schema_snap. Raises NotFoundYet if there is none, and CorruptObject."""
+    """The ts of the tenant's schema_snap. Raises NotFoundYet if it does not exist, and CorruptObject."""
     key = layout.schema_snap(tenant)
     try:
         return parse_snapshot(key, objects.get(key)).snapshot_ts

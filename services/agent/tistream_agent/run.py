@@ -38,7 +38,7 @@ class Agent:
 
     Args:
         new_nonce: a new hexadecimal text for each claim.
-        announce: tells the platform of a file. Raises TiStreamError.
+        announce: announces a file to the platform. Raises TiStreamError.
         ended: called with the code when the territory has stopped for good.
     """
 

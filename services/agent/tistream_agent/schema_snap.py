@@ -78,7 +78,7 @@ class SchemaReader:
         return None
 
     def _scan(self, address: str, region: LedRegion, start: bytes, end: bytes, ts: int) -> list[Pair] | str:
-        """A page of pairs, or why there is none now."""
+        """A page of pairs, or the reason why it cannot be read now."""
         request = kvrpcpb.ScanRequest(start_key=start, end_key=end, limit=PAGE, version=ts)
         request.context.region_id = region.region.region_id
         request.context.region_epoch.CopyFrom(region.meta.region_epoch)

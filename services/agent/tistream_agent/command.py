@@ -15,7 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from tistream.model.ids import TenantKey
-    from tistream_agent.connect import Connector
+    from tistream_agent.connecting.connect import Connector
 
 agent_app = typer.Typer(no_args_is_help=True, help="The agent: reads the changes of an unmodified TiDB from TiKV.")
 
@@ -107,7 +107,7 @@ def connect(
     manifest: Annotated[str | None, typer.Option(help="Print instead of the command: compose or kubernetes.")] = None,
 ) -> None:
     """Check a TiDB cluster, store its schema, register it as a tenant, and print how to run its agent."""
-    from tistream_agent.manifests import command_line, compose_service, kubernetes_manifest
+    from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
 
     if manifest not in (None, "compose", "kubernetes"):
         raise typer.BadParameter("--manifest is compose or kubernetes")
@@ -189,10 +189,10 @@ def _connector(
     from tistream.model.ids import TenantKey
     from tistream.service.ids import random_id
     from tistream.storage.open import open_objects
-    from tistream_agent.checks import table
-    from tistream_agent.connect import Connection, Connector
-    from tistream_agent.pd import PdClient
-    from tistream_agent.stores import Channels, TlsFiles
+    from tistream_agent.connecting.checks import table
+    from tistream_agent.connecting.connect import Connection, Connector
+    from tistream_agent.upstream.pd import PdClient
+    from tistream_agent.upstream.stores import Channels, TlsFiles
 
     channels = Channels(TlsFiles(*tls))
     return Connector(

@@ -11,12 +11,12 @@ from tistream.clock import Clock
 from tistream.errors import TiStreamError
 from tistream_agent.core import steps
 from tistream_agent.core.steps import Command, Event
-from tistream_agent.gc_hold import GcHold
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
-from tistream_agent.pd import OtherCluster, PdClient
-from tistream_agent.streams import StoreStreams
+from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.pd import OtherCluster, PdClient
+from tistream_agent.upstream.streams import StoreStreams
 
 log = logging.getLogger(__name__)
 

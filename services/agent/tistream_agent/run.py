@@ -15,16 +15,16 @@ from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.driver import TerritoryDriver
-from tistream_agent.gc_hold import GcHold
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
-from tistream_agent.pd import NULL_KEYSPACE, OtherCluster, PdClient
 from tistream_agent.position import last_position, snapshot_ts
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import AgentStatus, TerritoryStatus
-from tistream_agent.stores import Channels
-from tistream_agent.streams import StoreStreams
+from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.pd import NULL_KEYSPACE, OtherCluster, PdClient
+from tistream_agent.upstream.stores import Channels
+from tistream_agent.upstream.streams import StoreStreams
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream_agent.stores import TlsFiles, host_and_port
+from tistream_agent.upstream.stores import TlsFiles, host_and_port
 
 
 class UpstreamTls(BaseModel):

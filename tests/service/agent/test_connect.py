@@ -17,12 +17,12 @@ from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_agent.checks import Check
-from tistream_agent.connect import CannotConnect, Connection, Connector
+from tistream_agent.connecting.checks import Check
+from tistream_agent.connecting.connect import CannotConnect, Connection, Connector
 from tistream_agent.core.chain import Promise
-from tistream_agent.pd import OtherCluster, PdClient
 from tistream_agent.position import last_position
-from tistream_agent.stores import Channels, TlsFiles
+from tistream_agent.upstream.pd import OtherCluster, PdClient
+from tistream_agent.upstream.stores import Channels, TlsFiles
 
 NO_TLS = TlsFiles()
 TENANT = TenantKey("7", "connected")

@@ -15,9 +15,9 @@ from tistream.errors import TiStreamError, Unavailable
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream_agent.core.steps import CloseStream, Deregister, OpenStream, Register, StreamEnded
 from tistream_agent.inbox import Inbox
-from tistream_agent.old_feed import with_request_ids
-from tistream_agent.pd import PdClient, TikvStore
-from tistream_agent.stores import Channels
+from tistream_agent.upstream.old_feed import with_request_ids
+from tistream_agent.upstream.pd import PdClient, TikvStore
+from tistream_agent.upstream.stores import Channels
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from tistream.schema.tidb.backup_snapshot import schema_snap
 from tistream.schema.tidb.meta_key import decode_key, encode_bytes
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
 from tistream_agent.core.keys import raw_bound, with_prefix
-from tistream_agent.pd import LedRegion, PdClient
-from tistream_agent.stores import Channels
+from tistream_agent.upstream.pd import LedRegion, PdClient
+from tistream_agent.upstream.stores import Channels
 
 # The hashes `DB:…` and `DBs`. Between them lie `DDLJob…` lists and the job history, which is large and not read.
 DB_SPAN = KeySpan(b"mDB:", b"mDB;")

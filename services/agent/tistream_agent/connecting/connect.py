@@ -13,15 +13,15 @@ from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
-from tistream_agent.checks import Check, StoreSeen, reach_check, version_check
+from tistream_agent.connecting.checks import Check, StoreSeen, reach_check, version_check
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.steps import HoldRefused
-from tistream_agent.gc_hold import GcHold
-from tistream_agent.pd import NULL_KEYSPACE, HoldTooLow, PdClient
 from tistream_agent.position import last_position, snapshot_ts
-from tistream_agent.schema_snap import SchemaReader
-from tistream_agent.stores import Channels
+from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
+from tistream_agent.upstream.schema_snap import SchemaReader
+from tistream_agent.upstream.stores import Channels
 
 _CALL_S = 5.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tistream.model.ids import TenantKey
 from tistream_agent.core.steps import HoldRefused, HoldSet
-from tistream_agent.pd import NULL_KEYSPACE, HoldTooLow, PdClient
+from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
 
 TTL_S = 24 * 3_600  # an agent that is away for less loses nothing
 

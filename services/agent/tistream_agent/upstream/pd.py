@@ -18,7 +18,7 @@ from tistream.wire.tikv import keyspacepb_pb2 as keyspacepb
 from tistream.wire.tikv import metapb_pb2 as metapb
 from tistream.wire.tikv import pdpb_pb2 as pdpb
 from tistream_agent.core.keys import Region
-from tistream_agent.stores import Channels
+from tistream_agent.upstream.stores import Channels
 
 DEADLINE_S = 5.0
 PAGE = 1_024  # regions of one scan

@@ -123,10 +123,10 @@ def test_a_hold_that_is_refused_stops_the_territory() -> None:  # A4
 
 def test_a_foreign_nonce_ends_the_agent() -> None:  # A6
     bench = Bench()
-    bench.register()
+    bench.receive(bench.register()[11], INITIALIZED)
     bench.auto_durable = False
-    ts = bench.agent.next_ts
     bench.run([], 4_000)
+    ts = bench.drafts[-1].ts
     (stop,) = [one for one in bench.step(steps.ForeignFile(ts, "bb" * 8)) if isinstance(one, steps.Stop)]
     assert stop.code == "fenced"
     put = len(bench.drafts)
@@ -317,3 +317,40 @@ def test_a_keyspace_is_removed_from_keys_and_bounds() -> None:
     assert requests[9].encoded_end == encoded_bound(b"x\x00\x00\x08")
     assert keys(bench.drafts[-1]) == [b"tk"]
     assert [(row.span.start, row.span.end) for row in bench.drafts[-1].watermarks] == [(b"", b"")]
+
+
+def test_streams_are_closed_while_object_storage_takes_no_file() -> None:
+    bench = Bench()
+    requests = bench.register()
+    for request in requests.values():
+        bench.receive(request, INITIALIZED)
+    bench.receive(requests[11], change(b"a", BASE + 10))
+    bench.auto_durable = False
+    bench.run([LEFT, RIGHT], 4_000)
+    assert bench.of(steps.CloseStream) == []
+    before = len(bench.of(steps.Register))
+    bench.run([LEFT, RIGHT], 70_000)
+    assert {one.stream for one in bench.of(steps.CloseStream)} == {one.stream for one in requests.values()}
+    assert len(bench.of(steps.Register)) == before
+    bench.auto_durable = True
+    bench.step(steps.FileDurable(bench.drafts[-1].ts))
+    bench.run([LEFT, RIGHT], 4_000)
+    assert len(bench.of(steps.Register)) == before + 2
+
+
+def test_a_batch_that_is_refused_changes_nothing() -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED)
+    message = cdcpb.ChangeDataEvent()
+    for key in (b"a", b"b"):
+        event = message.events.add(region_id=11, request_id=request.request_id)
+        event.entries.entries.add(**change(key, BASE + 10))
+    event.entries.entries[0].op_type = 0
+    resolved = cdcpb.ChangeDataEvent()
+    resolved.resolved_ts.regions.append(11)
+    resolved.resolved_ts.ts, resolved.resolved_ts.request_id = BASE + 5, request.request_id
+    bench.step(steps.Received(request.stream, [resolved.SerializeToString(), message.SerializeToString()]))
+    bench.run([LEFT, RIGHT], 2_000)
+    assert [key for draft in bench.drafts for key in keys(draft)] == []
+    assert bench.register()[11].checkpoint_ts == BASE

@@ -1,0 +1,67 @@
+"""The emulated cluster, on a virtual clock, tells a client every change of a recorded history."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.golden_streams import FOLDER, SETS, SPANS, expected
+from support.puller import Puller
+from tistream_upstream.emulator.golden import GoldenSet
+from tistream_upstream.emulator.model.feed import Feed
+from tistream_upstream.emulator.model.upstream import Upstream
+
+STEP_US = 10_000
+
+
+def play(upstream: Upstream, puller: Puller, until_ts: int, end_us: int, multiplexing: bool = True) -> None:
+    """Let the client follow the cluster until it is resolved above `until_ts`."""
+    feeds: dict[int, Feed] = {}
+    while puller.resolved < until_ts:
+        assert upstream.now_us < 10 * end_us, f"resolved {puller.resolved} after {upstream.now_us} us"
+        upstream.advance(upstream.now_us + STEP_US)
+        for number, feed in list(feeds.items()):
+            for message in feed.take():
+                puller.receive(number, message)
+            if feed.closed:
+                del feeds[number]
+                puller.lost(number)
+        for number, request in puller.requests():
+            store = upstream.stores[number]
+            if not store.up:
+                puller.lost(number)
+                continue
+            feed = feeds.setdefault(number, feeds.get(number) or store.open(multiplexing))
+            store.request(feed, request, upstream.tso(), upstream.gc.safe_point)
+
+
+def puller_of(name: str, golden: GoldenSet, upstream: Upstream, **options: object) -> Puller:
+    base_ts = golden.meta["base_ts"]
+    return Puller(
+        lambda start, end: upstream.pd_regions.scan(start, end, 1_024),
+        golden.meta["cluster_id"],
+        [(start, end, base_ts) for start, end in SPANS[name]],
+        kv_api=1 if name == "raw" else 0,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_client_receives_every_recorded_change(name: str) -> None:
+    golden = GoldenSet.read(FOLDER / name)
+    upstream = golden.upstream(seed=3)
+    puller = puller_of(name, golden, upstream)
+    play(upstream, puller, golden.end_ts, golden.end_us)
+    assert puller.changes == expected(name)
+    assert {"not_leader", "epoch_not_match", "region_not_found", "congested", "server_is_busy"} <= set(puller.errors)
+    assert upstream.counters.scans <= upstream.counters.registrations
+    assert upstream.counters.as_json()["errors"]["congested"] == puller.errors["congested"]
+
+
+def test_an_old_store_sends_single_streams_rows_outside_of_the_range_and_indexes() -> None:
+    golden = GoldenSet.read(FOLDER / "everything")
+    upstream = golden.upstream(seed=4, version="6.5.3")
+    puller = puller_of("everything", golden, upstream)
+    puller.pieces = [(b"m", b"u", golden.meta["base_ts"])]  # such a stream has one subscription of a region
+    play(upstream, puller, golden.end_ts, golden.end_us, multiplexing=False)
+    assert puller.changes == expected("everything")
+    assert puller.outside

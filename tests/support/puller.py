@@ -117,7 +117,10 @@ class Puller:
             told = message.resolved_ts
             for region in told.regions:
                 for number, one in self.watched.items():
-                    if one.store == store and one.region == region and told.request_id in (0, number):
+                    if one.store != store or one.region != region:
+                        continue
+                    # Without a request id it may be an earlier subscription's, whose end is still under way.
+                    if told.request_id == number or (told.request_id == 0 and one.initialized):
                         self._resolved(one, told.ts)
 
     @property

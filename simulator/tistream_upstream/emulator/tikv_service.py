@@ -113,7 +113,7 @@ class _Tikv:
         self._shared, self._number = shared, number
 
     def scan(self, request: kvrpcpb.ScanRequest, _: grpc.ServicerContext) -> kvrpcpb.ScanResponse:
-        return self._shared.call("KvScan", lambda one: one.reads.scan(self._number, request))  # type: ignore[no-any-return]
+        return self._shared.call("KvScan", lambda one: one.scan(self._number, request))  # type: ignore[no-any-return]
 
     def raw_scan(self, request: kvrpcpb.RawScanRequest, _: grpc.ServicerContext) -> kvrpcpb.RawScanResponse:
         return self._shared.call(  # type: ignore[no-any-return]

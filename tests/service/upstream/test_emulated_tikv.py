@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import orjson
 import pytest
+
 from support.certificates import Authority
 from support.golden_streams import FOLDER, SCHEMA, SPANS, expected
 from support.puller import Puller
 from support.waiting import PATIENCE_S, eventually
-
 from tistream.clock import SystemClock
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
 from tistream.wire.tikv import pdpb_pb2 as pdpb
 from tistream_upstream.emulator.golden import GoldenSet
+from tistream_upstream.emulator.model.meta_rows import meta_rows
+from tistream_upstream.emulator.model.region import raw_bound
 from tistream_upstream.emulator.servers import Certificates, EmulatedCluster
 
 FEATURES = (("features", "stream-multiplexing"),)
@@ -37,7 +40,12 @@ class Stream:
     """A stream to one store; what it receives goes to `inbox` as (store, message), None at its end."""
 
     def __init__(
-        self, address: str, store: int, inbox: queue.SimpleQueue[tuple[int, Any]], path: str = V2, features: Any = FEATURES
+        self,
+        address: str,
+        store: int,
+        inbox: queue.SimpleQueue[tuple[int, Any]],
+        path: str = V2,
+        features: Any = FEATURES,
     ) -> None:
         self.channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", 256 << 20)])
         self.requests: queue.SimpleQueue[cdcpb.ChangeDataRequest | None] = queue.SimpleQueue()
@@ -73,7 +81,9 @@ class Client:
     def __init__(self, pd_address: str, golden: GoldenSet, name: str, path: str = V2) -> None:
         self.pd = grpc.insecure_channel(pd_address)
         self.header = pdpb.RequestHeader(cluster_id=golden.meta["cluster_id"])
-        stores = call(self.pd, "/pdpb.PD/GetAllStores", pdpb.GetAllStoresRequest(header=self.header), pdpb.GetAllStoresResponse)
+        stores = call(
+            self.pd, "/pdpb.PD/GetAllStores", pdpb.GetAllStoresRequest(header=self.header), pdpb.GetAllStoresResponse
+        )
         self.addresses = {store.id: store.address for store in stores.stores}
         self.streams: dict[int, Stream] = {}
         self.inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
@@ -161,13 +171,17 @@ def test_the_schema_is_read_from_the_meta_keys(held: EmulatedCluster) -> None:
         (first, second) = tso(iter([pdpb.TsoRequest(header=header, count=10), pdpb.TsoRequest(header=header, count=1)]))
         ts = first.timestamp.physical << 18 | first.timestamp.logical
         assert second.timestamp.physical << 18 | second.timestamp.logical == ts + 1
-        found = call(pd, "/pdpb.PD/GetRegion", pdpb.GetRegionRequest(header=header, region_key=b"m"), pdpb.GetRegionResponse)
+        found = call(
+            pd, "/pdpb.PD/GetRegion", pdpb.GetRegionRequest(header=header, region_key=b"m"), pdpb.GetRegionResponse
+        )
     with grpc.insecure_channel(held.shared.addresses[found.leader.store_id]) as store:
         context = kvrpcpb.Context(region_id=found.region.id, region_epoch=found.region.region_epoch, peer=found.leader)
         request = kvrpcpb.ScanRequest(context=context, start_key=b"m", end_key=b"n", limit=10_000, version=ts)
         answer = call(store, "/tikvpb.Tikv/KvScan", request, kvrpcpb.ScanResponse)
-    assert not answer.HasField("region_error")
-    assert any(b'"db_name":{"O":"shop"' in pair.value for pair in answer.pairs) or answer.pairs
+    low, high = raw_bound(found.region.start_key), raw_bound(found.region.end_key)
+    rows = {row.key: row.value for row in meta_rows(orjson.loads(SCHEMA.read_bytes()))}
+    assert {pair.key: pair.value for pair in answer.pairs} == {k: v for k, v in rows.items() if low <= k < high}
+    assert answer.pairs
 
 
 def test_an_unknown_feature_is_unimplemented(held: EmulatedCluster) -> None:
@@ -190,3 +204,26 @@ def test_a_stream_that_its_client_ends_leaves_no_subscription(held: EmulatedClus
     eventually(lambda: held.shared.upstream.stores[1].feeds)
     stream.close()
     eventually(lambda: not held.shared.upstream.stores[1].feeds)
+
+
+def test_tls_refuses_a_client_without_a_certificate_of_the_authority(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ca")
+    server, client = authority.sign("server"), authority.sign("client")
+    for found, name in ((authority.file, "ca"), (server.cert_file, "server"), (server.key_file, "server-key")):
+        (tmp_path / "tls").mkdir(exist_ok=True)
+        (tmp_path / "tls" / f"{name}.pem").write_bytes(found.read_bytes())
+    other = Authority(tmp_path, "other").sign("stranger")
+    upstream = GoldenSet.read(FOLDER / "everything").upstream()
+    trusted = authority.file.read_bytes()
+    with EmulatedCluster(upstream, SystemClock(), held=True, certificates=Certificates.of(tmp_path / "tls")) as served:
+        for shown, accepted in ((client, True), (None, False), (other, False)):
+            pair = (None, None) if shown is None else (shown.key_file.read_bytes(), shown.cert_file.read_bytes())
+            credentials = grpc.ssl_channel_credentials(trusted, *pair)
+            with grpc.secure_channel(served.pd_address, credentials) as pd:
+                if accepted:
+                    found = call(pd, "/pdpb.PD/GetMembers", pdpb.GetMembersRequest(), pdpb.GetMembersResponse)
+                    assert found.leader.client_urls == [f"https://{served.pd_address}"]
+                else:
+                    with pytest.raises(grpc.RpcError) as refused:
+                        call(pd, "/pdpb.PD/GetMembers", pdpb.GetMembersRequest(), pdpb.GetMembersResponse)
+                    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]

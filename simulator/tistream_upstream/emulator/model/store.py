@@ -24,6 +24,7 @@ from tistream_upstream.emulator.model.timeline import COMMITTED, INITIALIZED, PR
 _SCAN_BYTES, _SCAN_ROWS = 32 << 10, 1_024  # of one event of a scan
 _SCAN_EVENTS = 8  # sent by one scan in one step, at most
 _SHORT_VALUE = 255
+QUOTA = 512 << 20  # bytes: TiKV's cdc.sink-memory-quota
 _REQUIRED = "6.2.0"
 _RAW_API = 2
 
@@ -41,7 +42,7 @@ class StoreConfig:
     busy_rate: float = 0.0
     scans: int = 6
     queued: int = 10_000
-    quota: int = 512 << 20
+    quota: int = QUOTA
 
 
 @dataclass(slots=True)

@@ -85,4 +85,5 @@ class Source(Protocol):
         """Take `count` timestamps; returns the last one."""
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:
-        """A ts at or below which the store applies no commit after `now_us` without a lock that is there now."""
+        """A ts at or below which the store applies no commit after `now_us` without a lock that is there now. The
+        source keeps this promise from the call on."""

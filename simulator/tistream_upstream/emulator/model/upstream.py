@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
+from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
 from tistream_upstream.emulator.model.counters import Counters
 from tistream_upstream.emulator.model.feed import not_found
 from tistream_upstream.emulator.model.gc import WORKER, GcState
@@ -98,10 +99,13 @@ class Upstream:
 
     def advance(self, to_us: int) -> None:
         """Advance the clock to `to_us`: what is due is applied and told."""
-        for item in self._source.items(to_us):
-            self._turn(item.at_us)
-            self._happen(item)
-        self._turn(to_us)
+        while self.now_us < to_us:
+            upto = min(to_us, self._next_tick_us)
+            for item in self._source.items(upto):
+                self._pass(item.at_us)
+                self._happen(item)
+            self._pass(upto)
+            self._tick()
         self.step()
 
     def step(self) -> None:
@@ -109,20 +113,25 @@ class Upstream:
         for store in self.stores.values():
             store.step()
 
-    def _turn(self, to_us: int) -> None:
-        while self._next_tick_us <= to_us:
-            self.now_us = max(self.now_us, self._next_tick_us)
+    def _pass(self, to_us: int) -> None:
+        self.now_us = max(self.now_us, to_us)
+        self.pd_regions.advance(self.now_us)
+
+    def _tick(self) -> None:
+        if self._next_tick_us <= self.now_us:
             self._next_tick_us += self.options.min_ts_interval_us
             self.step()
             for store in self.stores.values():
                 store.resolve(self._source.resolved_limit(store.id, self.now_us))
             self._measure_holds()
-        if self._next_gc_us <= to_us:
+        if self._next_gc_us <= self.now_us:
             self._next_gc_us += self.options.gc_life_ms * 1_000
-            self.now_us = max(self.now_us, to_us)
             self.collect(from_physical_ms(self.now_ms - self.options.gc_life_ms))
-        self.now_us = max(self.now_us, to_us)
-        self.pd_regions.advance(self.now_us)
+
+    def scan(self, store_id: int, request: kvrpcpb.ScanRequest) -> kvrpcpb.ScanResponse:
+        """KvScan at a store. Later async commits of the store commit above the ts that was read."""
+        self._source.resolved_limit(store_id, self.now_us)
+        return self.reads.scan(store_id, request)
 
     def _measure_holds(self) -> None:
         for name, hold in self.gc.live(self.now_ms).items():

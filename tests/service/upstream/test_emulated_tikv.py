@@ -70,7 +70,7 @@ class Stream:
 
     def close(self) -> None:
         self.requests.put(None)
-        self._answers.cancel()
+        self._answers.cancel()  # type: ignore[no-untyped-call]
         self.thread.join(PATIENCE_S)
         self.channel.close()
 
@@ -226,4 +226,4 @@ def test_tls_refuses_a_client_without_a_certificate_of_the_authority(tmp_path: P
                 else:
                     with pytest.raises(grpc.RpcError) as refused:
                         call(pd, "/pdpb.PD/GetMembers", pdpb.GetMembersRequest(), pdpb.GetMembersResponse)
-                    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+                    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE

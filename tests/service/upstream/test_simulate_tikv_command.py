@@ -18,7 +18,7 @@ from tistream.wire.tikv import pdpb_pb2 as pdpb
 
 @pytest.mark.parametrize("options", [["--golden", FOLDER / "everything"], ["--seed", "3"], ["--raw"]])
 def test_it_serves_until_it_is_stopped_and_prints_its_counters(options: list[object]) -> None:
-    command = [COMMAND, "simulate", "tikv", *map(str, options)]
+    command = [str(COMMAND), "simulate", "tikv", *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ready, address, _, cluster_id = process.stdout.readline().split()

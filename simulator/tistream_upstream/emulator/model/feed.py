@@ -35,7 +35,7 @@ class Subscription:
     deltas: deque[cdcpb.Event] = field(default_factory=deque)
 
     def wants(self, row: Row, clips: bool) -> bool:
-        """Whether the stream tells a row of the region to this subscription."""
+        """Whether the stream sends a row of the region to this subscription."""
         if row.txn_source >> 8 or (self.request.filter_loop and row.txn_source & 0xFF):
             return False
         return not clips or (row.key >= self.start and (not self.end or row.key < self.end))
@@ -86,7 +86,7 @@ class Feed:
             self.refuse(one.request, error)
 
     def resolve(self, told: Iterable[tuple[Subscription, int]]) -> int:
-        """Tell resolved timestamps; returns the number of messages."""
+        """Send resolved timestamps; returns the number of messages."""
         features = self._features
         if features is None or features.silent:
             return 0

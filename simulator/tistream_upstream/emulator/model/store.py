@@ -154,7 +154,7 @@ class Store:
             self.close(feed)
 
     def told(self, command: Command, repeated: Sequence[bool]) -> None:
-        """Tell a command that was applied. `repeated`: by row, whether it writes a lock again that was there."""
+        """Send a command that was applied. `repeated`: by row, whether it writes a lock again that was there."""
         quirks = self.quirks
         rows = list(_delta_rows(command.rows, repeated, quirks.repeats_long))
         self.rng.shuffle(rows)  # rows of one command come in hash order
@@ -225,7 +225,7 @@ class Store:
         yield one.event([*rows, cdcpb.Event.Row(type=INITIALIZED)])  # type: ignore[arg-type]
 
     def resolve(self, limit: int) -> None:
-        """Tell resolved timestamps. `limit`: no lock in memory and no later commit is at or below it."""
+        """Send resolved timestamps. `limit`: no lock in memory and no later commit is at or below it."""
         if not self.up:
             return
         for feed in self.feeds:

@@ -98,7 +98,7 @@ class Upstream:
         return self._source.tso(self.now_us, count)
 
     def advance(self, to_us: int) -> None:
-        """Advance the clock to `to_us`: what is due is applied and told."""
+        """Advance the clock to `to_us`: what is due is applied and sent."""
         while self.now_us < to_us:
             upto = min(to_us, self._next_tick_us)
             for item in self._source.items(upto):
@@ -158,7 +158,7 @@ class Upstream:
             self._fault(item)
 
     def apply(self, command: Command) -> None:
-        """Apply a command, and tell the subscriptions of its region."""
+        """Apply a command, and send it to the subscriptions of its region."""
         rows, repeated = [], []
         for row in command.rows:
             lock = self.mvcc.lock(row.key)

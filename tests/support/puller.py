@@ -35,6 +35,17 @@ class Watched:
     commits: list[Row] = field(default_factory=list)
 
 
+def joined(pieces: list[Piece]) -> list[Piece]:
+    """Pieces that touch as one, from their lowest checkpoint on."""
+    out: list[Piece] = []
+    for start, end, checkpoint in sorted(pieces):
+        if out and out[-1][1] == start:
+            out[-1] = (out[-1][0], end, min(out[-1][2], checkpoint))
+        else:
+            out.append((start, end, checkpoint))
+    return out
+
+
 @dataclass
 class Puller:
     """`scan_regions`: PD's answer for a range of encoded keys."""
@@ -45,6 +56,7 @@ class Puller:
     kv_api: int = 0
     version: str = "8.5.4"
     extra_op: int = 1
+    whole: tuple[bytes, bytes] | None = None  # the span of a client that has one subscription of a region at most
     watched: dict[int, Watched] = field(default_factory=dict)  # by request_id
     changes: dict[tuple[bytes, int], Change] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
@@ -54,7 +66,7 @@ class Puller:
     def requests(self) -> list[tuple[int, cdcpb.ChangeDataRequest]]:
         """(store, request) for what is not registered, as far as PD knows its regions."""
         out = []
-        pieces, self.pieces = self.pieces, []
+        pieces, self.pieces = (joined(self.pieces) if self.whole else self.pieces), []
         for start, end, checkpoint in pieces:
             at = start
             for found in self.scan_regions(encoded_bound(start), encoded_bound(end)):
@@ -63,7 +75,8 @@ class Puller:
                 if low > at:  # a hole
                     break
                 stop = min(filter(None, (high, end)), default=b"")
-                if found.leader.store_id:
+                torn = self.whole is not None and (max(low, self.whole[0]) < at or stop != self._clipped_end(high))
+                if found.leader.store_id and not torn:
                     out.append((found.leader.store_id, self._request(found, at, stop, checkpoint)))
                 else:
                     self.pieces.append((at, stop, checkpoint))
@@ -73,6 +86,9 @@ class Puller:
             if at != end or (at == start and not (end == b"" and out and out[-1][1].end_key == b"")):
                 self.pieces.append((at, end, checkpoint))
         return out
+
+    def _clipped_end(self, high: bytes) -> bytes:
+        return min(filter(None, (high, self.whole[1] if self.whole else b"")), default=b"")
 
     def _request(self, found: pdpb.Region, start: bytes, end: bytes, checkpoint: int) -> cdcpb.ChangeDataRequest:
         number, region = next(self._ids), found.region

@@ -94,6 +94,9 @@ class Client:
             self.regions, golden.meta["cluster_id"], [(*span, base_ts) for span in spans], int(name == "raw")
         )
 
+        if path == V1:
+            self.puller.whole = spans[0]
+
     def regions(self, start: bytes, end: bytes) -> list[pdpb.Region]:
         request = pdpb.ScanRegionsRequest(header=self.header, start_key=start, end_key=end, limit=1_024)
         return list(call(self.pd, "/pdpb.PD/ScanRegions", request, pdpb.ScanRegionsResponse).regions)

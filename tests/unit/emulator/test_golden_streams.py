@@ -34,11 +34,11 @@ def test_a_client_receives_every_recorded_change(name: str) -> None:
     assert upstream.counters.as_json()["errors"]["congested"] == puller.errors["congested"]
 
 
-def test_an_old_store_sends_single_streams_rows_outside_of_the_range_and_indexes() -> None:
+def test_a_client_of_the_first_protocol_receives_every_change_of_an_old_store() -> None:
     golden = GoldenSet.read(FOLDER / "everything")
     upstream = golden.upstream(seed=4, version="6.5.3")
     puller = puller_of("everything", golden, upstream)
+    puller.whole = (b"m", b"u")
     puller.pieces = [(b"m", b"u", golden.meta["base_ts"])]  # such a stream has one subscription of a region
     play(upstream, puller, golden.end_ts, golden.end_us, multiplexing=False)
     assert puller.changes == expected("everything")
-    assert puller.outside

@@ -12,6 +12,7 @@ from tistream_upstream.emulator.model.feed import Feed
 from tistream_upstream.emulator.model.gc import GcState
 from tistream_upstream.emulator.model.quiet import quiet_upstream
 from tistream_upstream.emulator.model.quirks import Quirks
+from tistream_upstream.emulator.model.region import encoded_bound
 from tistream_upstream.emulator.model.timeline import COMMIT, DELETE, PREWRITE, PUT, Command, Row
 from tistream_upstream.emulator.model.upstream import Upstream
 
@@ -200,3 +201,15 @@ def test_versions_differ() -> None:
     assert Quirks.of("8.1.0").index
     assert not Quirks.of("8.5.0").index
     assert not Quirks.of("8.1.0").clips
+
+
+@pytest.mark.parametrize(("version", "rows", "index"), [("8.5.4", 0, 0), ("8.1.0", 1, 9)])
+def test_an_old_store_sends_rows_outside_of_the_range_and_the_index(version: str, rows: int, index: int) -> None:
+    upstream = cluster(version=version)
+    feed = upstream.stores[2].open(True)
+    register(upstream, feed, start_key=encoded_bound(b"t1"), end_key=encoded_bound(b"t2"))
+    upstream.step()
+    list(feed.take())
+    upstream.apply(Command(0, 3, 9, [Row(PREWRITE, PUT, b"t3", b"v", start_ts=upstream.tso())]))
+    found = [event for message in feed.take() for event in message.events]
+    assert [event.index for event in found] == [index] * rows

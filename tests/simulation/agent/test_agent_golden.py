@@ -9,6 +9,7 @@ from polars.testing import assert_frame_equal
 from support import agent_replay, oracle
 from support.agent_judge import counted
 from support.agent_replay import Replay
+from support.effort import cases
 
 TRUTH = ["key", "start_ts", "commit_ts", "op", "value", "old_value"]
 
@@ -21,8 +22,11 @@ def committed(name: str) -> pl.DataFrame:
     return found.with_columns(old_value=old, value=value).select(TRUTH).sort("commit_ts", "start_ts", "key")
 
 
-@pytest.mark.parametrize("batch", [1, 64])
-@pytest.mark.parametrize("name", agent_replay.NAMES)
+EVERY = [(name, batch) for name in agent_replay.NAMES for batch in (1, 64)]
+FEW = [("everything", 1), ("large", 64), ("raw", 64)]
+
+
+@pytest.mark.parametrize(("name", "batch"), cases(FEW, [one for one in EVERY if one not in FEW]))
 def test_the_files_of_a_recorded_stream_have_every_change_and_reach_the_end(name: str, batch: int) -> None:
     recorded = agent_replay.recorded(name)
     replay = Replay(recorded, batch)

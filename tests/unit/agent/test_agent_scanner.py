@@ -32,8 +32,10 @@ def by_protobuf(message: bytes) -> list[Any]:
     for event in parsed.events:
         kind = event.WhichOneof("event")
         rows = [
-            (row.type, row.op_type, *(signed(n) for n in (row.start_ts, row.commit_ts)), row.key, row.value)
-            + (row.old_value, *(signed(n) for n in (row.expire_ts_unix_secs, row.txn_source, row.generation)))
+            (
+                *(row.type, row.op_type, signed(row.start_ts), signed(row.commit_ts), row.key, row.value),
+                *(row.old_value, signed(row.expire_ts_unix_secs), signed(row.txn_source), signed(row.generation)),
+            )
             for row in event.entries.entries
         ]
         ts = signed(event.resolved_ts)
@@ -63,7 +65,7 @@ def ordered(items: list[Any]) -> list[Any]:
 
 U64 = st.integers(0, (1 << 64) - 1)
 ROWS = st.builds(
-    lambda **named: cdcpb.Row(**named),
+    cdcpb.Row,
     start_ts=U64,
     commit_ts=U64,
     type=st.integers(0, 6),

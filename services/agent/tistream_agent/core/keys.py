@@ -23,7 +23,7 @@ class Region:
     leader_store: int
 
     def raw_span(self) -> KeySpan | None:
-        """The raw keys of the region; None if there is none between its bounds."""
+        """The raw keys of the region; None if its bounds have no key between them."""
         start, end = raw_bound(self.encoded_start), raw_bound(self.encoded_end)
         if self.encoded_end and (not end or end <= start):
             return None
@@ -63,7 +63,7 @@ def encoded_bound(raw: bytes) -> bytes:
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The first key above all keys with this prefix; empty if there is none."""
+    """The first key above all keys with this prefix; empty if no key is above them."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b""
 

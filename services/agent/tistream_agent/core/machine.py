@@ -124,7 +124,7 @@ class TerritoryAgent:
     def _go_on(self, now_ms: int) -> list[Command]:
         if self.phase is not Phase.RUNNING:
             return []
-        out = self.planner.plan(now_ms)
+        out = self._release(now_ms) if self._is_stalled(now_ms) else self.planner.plan(now_ms)
         if self._is_due(now_ms):
             out += self._cut(now_ms)
         if self._hold_asked_ms is None or now_ms - self._hold_asked_ms >= self.config.hold_refresh_ms:
@@ -148,6 +148,17 @@ class TerritoryAgent:
         self.stopped = steps.Stop(code, reason)
         self.phase = Phase.STOPPED
         return [*(steps.CloseStream(stream) for stream in self.planner.streams), self.stopped]
+
+    def _is_stalled(self, now_ms: int) -> bool:
+        return self._under_way is not None and now_ms - self._cut_ms >= self.config.stalled_ms
+
+    def _release(self, now_ms: int) -> list[Command]:
+        """Close all streams, because object storage does not take files: TiKV must not queue for it. Pieces are
+        registered again after the next durable file."""
+        streams = list(self.planner.streams)
+        for stream in streams:
+            self.planner.stream_ended(stream, now_ms)
+        return [steps.CloseStream(stream) for stream in streams]
 
     def _pressure(self) -> list[Command]:
         """Stop reading at the limit of the memory (A11), and read again below half of it."""

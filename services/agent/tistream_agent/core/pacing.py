@@ -14,7 +14,7 @@ RECONNECT_MS = (100, 3_000)
 
 
 def doubled(bounds: tuple[int, int], failures: int) -> int:
-    """The wait in milliseconds after so many failures in a row (>= 1): the lower bound, doubled each time."""
+    """The wait in milliseconds after a number of failures in a row (>= 1): the lower bound, doubled each time."""
     least, most = bounds
     return min(most, least << min(max(failures, 1) - 1, 20))
 

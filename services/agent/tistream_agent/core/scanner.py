@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tistream.arrays import Bytes
 from tistream.errors import TiStreamError
-from tistream_agent.core import kernels, region_error
+from tistream_agent.core import kernels, region_error, scan_kernel
 from tistream_agent.core.region_error import RegionError
 
 Table = npt.NDArray[np.int64]
@@ -55,12 +55,12 @@ def scan(messages: Sequence[bytes]) -> Scanned:
     np.cumsum([len(message) for message in messages], out=bounds[1:])
     groups = np.zeros(64, np.int64)
     none_items, none_rows = np.zeros((kernels.ITEM_COLUMNS, 0), np.int64), np.zeros((kernels.ROW_COLUMNS, 0), np.int64)
-    count, rows_max, broken = kernels.scan(data, bounds, none_items, none_rows, groups)
+    count, rows_max, broken = scan_kernel.scan(data, bounds, none_items, none_rows, groups)
     if broken >= 0:
         raise BrokenMessage(broken, len(messages[broken]), "its bytes are not a ChangeDataEvent")
     items = np.zeros((kernels.ITEM_COLUMNS, count), np.int64)
     rows = np.zeros((kernels.ROW_COLUMNS, rows_max), np.int64)
-    _, row_count, _ = kernels.scan(data, bounds, items, rows, groups)
+    _, row_count, _ = scan_kernel.scan(data, bounds, items, rows, groups)
     found = Scanned(data, items, rows[:, :row_count])
     for item in np.flatnonzero(items[kernels.KIND] == kernels.ERROR).tolist():
         try:

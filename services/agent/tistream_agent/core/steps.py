@@ -29,6 +29,7 @@ class AgentConfig:
         epoch: the number of the assignment; higher for each holder.
         buffer_bytes: the memory for rows that are in no durable file; beyond it streams are not read.
         file_bytes: a file is cut when its rows take as much.
+        stalled_ms: how long a PUT may take before all streams are closed, so that TiKV keeps nothing for the agent.
     """
 
     tenant: TenantKey
@@ -43,7 +44,7 @@ class AgentConfig:
     buffer_bytes: int = 256 << 20
     file_bytes: int = 32 << 20
     hold_refresh_ms: int = 60_000
-    pd_scans: int = 4
+    stalled_ms: int = 60_000
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -104,7 +105,11 @@ class FileDurable:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """The PUT of this ts met an object with another nonce: this process is fenced."""
+    """The PUT of this ts met an object with another nonce: this process is fenced.
+
+    During the claim it means that the position was not the chain's end. The caller may read the object that it met with
+    `chain.read_position` and begin a new agent there; an agent that has put a file must not be begun again so.
+    """
 
     ts: int
     nonce: str
@@ -198,7 +203,7 @@ class Deregister:
 
 @dataclass(frozen=True, slots=True)
 class CloseStream:
-    """Close a stream. `StreamEnded` for it is ignored afterwards."""
+    """Close a stream, which deregisters all of its subscriptions. `StreamEnded` for it is ignored afterwards."""
 
     stream: int
 

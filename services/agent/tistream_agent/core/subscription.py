@@ -155,30 +155,36 @@ class Subscriptions:
         rows, items = scanned.rows, scanned.items
         row_slot, row_index = np.empty(rows.shape[1], np.int64), np.zeros(rows.shape[1], np.int64)
         ends, counters = np.zeros(items.shape[1], np.int64), np.zeros(k.COUNTERS, np.int64)
-        table = self._table.copy()  # a batch that is refused changes nothing
-        before = table[k.STATE].copy()
+        table, slots = self._table, self._slots_of(items)
+        before = table[:, slots]  # a copy, because a batch that is refused changes nothing
         verdict, item = k.apply(
             *(scanned.data, items, rows, stream, self._slot_of, self._lowest, table),
             *(self._bounds, self.drops_empty, row_slot, row_index, ends, counters),
         )
         if verdict != k.FINE:
-            raise self._refused(verdict, scanned, int(item))
-        self._table = table
+            error = self._refused(verdict, scanned, int(item))
+            table[:, slots] = before
+            raise error
         self._count(counters)
+        was_live = set(slots[before[k.STATE] == k.LIVE].tolist())
         ended = []
         for one in ends[: counters[k.ENDS]].tolist():
             slot = self._slot(int(items[k.REQUEST, one]))
-            initialized = bool(self._went_live(before, slot, scanned))
+            initialized = slot in was_live or self._went_live(slot, scanned)
             ended.append(self._ended(slot, initialized, scanned.error(one)))
-        went = np.flatnonzero((before == k.SCANNING) & (table[k.STATE] == k.LIVE))
+        went = slots[(before[k.STATE] == k.SCANNING) & (table[k.STATE, slots] == k.LIVE)]
         return Outcome(
             self._changes(scanned, row_slot, row_index), tuple(ended), tuple(table[k.REQUEST_ID, went].tolist())
         )
 
-    def _went_live(self, before: Int64s, slot: int, scanned: Scanned) -> bool:
-        """Whether a subscription that ended in this batch had been initialized: before it, or within it."""
-        if before[slot] == k.LIVE:
-            return True
+    def _slots_of(self, items: Int64s) -> Int64s:
+        """The slots of the subscriptions that items name, each once."""
+        places = np.unique(items[k.REQUEST]) - self._lowest
+        slots: Int64s = self._slot_of[places[(places >= 0) & (places < len(self._slot_of))]]
+        return np.asarray(slots[slots != _NO_SLOT], np.int64)
+
+    def _went_live(self, slot: int, scanned: Scanned) -> bool:
+        """Whether a subscription that ended in this batch was initialized within it."""
         mine = np.flatnonzero(scanned.items[k.REQUEST] == self._table[k.REQUEST_ID, slot])
         spans = [slice(scanned.items[k.ROW_FIRST, i], scanned.items[k.ROW_BEYOND, i]) for i in mine.tolist()]
         return any(bool((scanned.rows[k.TYPE, one] == wire.INITIALIZED).any()) for one in spans)

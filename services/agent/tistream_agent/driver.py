@@ -35,7 +35,7 @@ class TerritoryDriver:
     """Runs a machine until it stops or the process ends.
 
     Args:
-        calls: runs calls to PD. At most `pd_scans` scans, one TSO call and one hold are under way.
+        calls: runs calls to PD. At most `planner.SCANS` scans, one TSO call and one hold are under way.
         files: runs PUTs, one at a time.
         wait: pauses for seconds; returns True once the process must end.
         look: called between steps, so that it may read the machine, which is not thread-safe.

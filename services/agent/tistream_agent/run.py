@@ -14,6 +14,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
+from tistream_agent.core.planner import SCANS
 from tistream_agent.driver import TerritoryDriver
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
@@ -115,7 +116,7 @@ class Agent:
         machine = TerritoryAgent(config, self._position(config))
         inbox = Inbox()
         streams = StoreStreams(self._pd, self._channels, inbox, cluster_id, self._metrics.received.inc)
-        calls = new_executor("pd", config.pd_scans + 2)
+        calls = new_executor("pd", SCANS + 2)
         files = new_executor("files", 1)
         driver = TerritoryDriver(
             machine,

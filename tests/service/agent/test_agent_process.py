@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import golden
 from support.agent_process import AgentProcess
 from support.certificates import Authority
-from support.small_tikv import SmallTikv
+from support.emulated import EmulatedTikv
 from support.waiting import eventually
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -29,23 +30,19 @@ class World:
         self.loaded = golden.load_as("everything", "7", "agent")
         self.objects = DirectoryObjectStore(directory / "objects")
         self.objects.put(layout.schema_snap(self.tenant), self.loaded.schema_snap.data)
-        self._tikvs: list[SmallTikv] = []
+        self._tikvs: list[EmulatedTikv] = []
         self._agents: list[AgentProcess] = []
 
     @property
     def tenant(self) -> TenantKey:
         return self.loaded.tenant
 
-    def tikv(self, **options: object) -> SmallTikv:
-        started = SmallTikv(self.loaded_as_recorded, **options).start()  # type: ignore[arg-type]
+    def tikv(self, **options: Any) -> EmulatedTikv:
+        started = EmulatedTikv(**options).start()
         self._tikvs.append(started)
         return started
 
-    @property
-    def loaded_as_recorded(self) -> golden.GoldenSet:
-        return golden.load("everything")
-
-    def agent(self, tikv: SmallTikv, **settings: str) -> AgentProcess:
+    def agent(self, tikv: EmulatedTikv, **settings: str) -> AgentProcess:
         log = self.directory / f"agent-{len(self._agents)}.log"
         made = AgentProcess(tikv.address, self.tenant, self.directory / "objects", log, {**QUICK, **settings})
         self._agents.append(made)
@@ -75,7 +72,7 @@ def _stopped(agent: AgentProcess, state: str) -> Callable[[], bool]:
 
 # Attack: two agents for one territory at once
 def test_of_two_agents_the_first_ends_itself_and_the_chain_stays_whole(world: World) -> None:
-    tikv = world.tikv(seconds=30.0)
+    tikv = world.tikv(speed=0.25)
     first = world.agent(tikv)
     eventually(lambda: len(world.files()) > 2)
     second = world.agent(tikv)
@@ -95,18 +92,18 @@ def test_the_pd_of_another_cluster_is_stated_and_nothing_is_registered(world: Wo
     eventually(_stopped(agent, "cluster_id_mismatch"))
     assert "correct --pd" in agent.status()["reason"]
     assert agent.ended() is None
-    assert not tikv.registered
+    assert not tikv.registrations
     assert not world.files()
 
 
 # Attack: garbage collection has passed the position of an agent
 def test_history_that_is_collected_stops_the_territory_before_it_registers(world: World) -> None:
-    tikv = world.tikv(safe_point=golden.load("everything").end_ts)
+    tikv = world.tikv(collected_ts=world.loaded.end_ts)
     agent = world.agent(tikv)
     eventually(_stopped(agent, "gc"))
     assert "docs/backfill.md" in agent.status()["reason"]
     assert agent.ended() is None
-    assert not tikv.registered
+    assert not tikv.registrations
 
 
 # Attack: a certificate that TiKV does not accept
@@ -120,7 +117,7 @@ def test_a_wrong_certificate_is_stated_and_a_right_one_is_taken_without_a_restar
     names = {"CA_FILE": authority.file, "CERT_FILE": cert, "KEY_FILE": key}
     agent = world.agent(tikv, **{f"UPSTREAM_TLS__{name}": str(path) for name, path in names.items()})
     eventually(lambda: "no PD answers" in agent.status().get("reason", ""))
-    assert not tikv.registered
+    assert not tikv.registrations
     cert.write_bytes(mine.cert_file.read_bytes())
     key.write_bytes(mine.key_file.read_bytes())
     eventually(lambda: agent.reached(world.loaded.end_ts))
@@ -137,7 +134,7 @@ def test_a_tenant_without_a_schema_waits_for_connect(world: World) -> None:
 def test_a_hold_is_set_before_the_first_registration_and_follows_the_files(world: World) -> None:
     tikv = world.tikv()
     agent = world.agent(tikv)
-    eventually(lambda: tikv.registered)
+    eventually(lambda: tikv.registrations)
     name = f"tistream-{world.tenant.cluster_id}-{world.tenant.tenant_id}-1"
     assert tikv.holds[name] >= world.loaded.snapshot_ts - 1
     eventually(lambda: tikv.holds[name] >= world.loaded.end_ts - 1)
@@ -145,7 +142,8 @@ def test_a_hold_is_set_before_the_first_registration_and_follows_the_files(world
 
 
 def test_a_tikv_without_multiplexing_is_read_by_its_older_call(world: World) -> None:
-    tikv = world.tikv(has_v2=False)
+    tikv = world.tikv(version="6.5.3")
     agent = world.agent(tikv)
-    eventually(lambda: tikv.calls["EventFeed"])
     eventually(lambda: agent.reached(world.loaded.end_ts))
+    assert not any(store.quirks.multiplexing for store in tikv.upstream.stores.values())
+    assert tikv.upstream.counters.streams > 0

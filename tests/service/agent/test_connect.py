@@ -9,7 +9,7 @@ import pytest
 
 from support import golden
 from support.certificates import Authority
-from support.small_tikv import CLUSTER_ID, SmallTikv
+from support.emulated import EmulatedTikv
 from tistream.errors import TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
@@ -31,7 +31,7 @@ TENANT = TenantKey("7", "connected")
 class World:
     """A connector, and what came of it."""
 
-    def __init__(self, tikv: SmallTikv, tls: TlsFiles = NO_TLS, refusal: TiStreamError | None = None) -> None:
+    def __init__(self, tikv: EmulatedTikv, tls: TlsFiles = NO_TLS, refusal: TiStreamError | None = None) -> None:
         self.objects, self.checks, self.registered = MemoryObjectStore(), list[Check](), list[TenantKey]()
         self.pd = PdClient([tikv.address], Channels(tls))
         self._refusal = refusal
@@ -53,20 +53,16 @@ class World:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[SmallTikv], SmallTikv]]:
-    started: list[SmallTikv] = []
+def serve() -> Iterator[Callable[[EmulatedTikv], EmulatedTikv]]:
+    started: list[EmulatedTikv] = []
 
-    def begin(tikv: SmallTikv) -> SmallTikv:
+    def begin(tikv: EmulatedTikv) -> EmulatedTikv:
         started.append(tikv.start())
         return tikv
 
     yield begin
     for tikv in started:
         tikv.stop()
-
-
-def small(**options: object) -> SmallTikv:
-    return SmallTikv(golden.load("everything"), **options)  # type: ignore[arg-type]
 
 
 def _changes(snapshot: Snapshot) -> list[str]:
@@ -80,10 +76,10 @@ def _changes(snapshot: Snapshot) -> list[str]:
     return sorted(found)
 
 
-def test_the_schema_in_tikv_is_stored_as_tidb_stated_it(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    tikv = serve(small())
+def test_the_schema_in_tikv_is_stored_as_tidb_stated_it(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
     world = World(tikv)
-    assert world.connector.check() == CLUSTER_ID
+    assert world.connector.check() == tikv.cluster_id
     ts = world.connector.connect()
     key = layout.schema_snap(TENANT)
     found = parse_snapshot(key, world.objects.get(key))
@@ -96,8 +92,8 @@ def test_the_schema_in_tikv_is_stored_as_tidb_stated_it(serve: Callable[[SmallTi
     assert all(check.passed for check in world.checks)
 
 
-def test_a_second_connect_keeps_the_snapshot(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    world = World(serve(small()))
+def test_a_second_connect_keeps_the_snapshot(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    world = World(serve(EmulatedTikv()))
     first = world.connector.connect()
     before = world.objects.get(layout.schema_snap(TENANT))
     assert world.connector.connect() == first
@@ -105,8 +101,8 @@ def test_a_second_connect_keeps_the_snapshot(serve: Callable[[SmallTikv], SmallT
 
 
 # Attack: the registry has read schema_snap and deleted it before the agent begins
-def test_after_connect_the_agent_needs_no_schema_snap(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    world = World(serve(small()))
+def test_after_connect_the_agent_needs_no_schema_snap(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    world = World(serve(EmulatedTikv()))
     ts = world.connector.connect()
     world.objects.delete(layout.schema_snap(TENANT))
     position = last_position(world.objects, TENANT, 1, WHOLE)
@@ -116,9 +112,9 @@ def test_after_connect_the_agent_needs_no_schema_snap(serve: Callable[[SmallTikv
 
 
 def test_a_platform_that_does_not_answer_leaves_a_connect_that_can_be_repeated(
-    serve: Callable[[SmallTikv], SmallTikv],
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
 ) -> None:
-    world = World(serve(small()), refusal=Unavailable("no answer from the API"))
+    world = World(serve(EmulatedTikv()), refusal=Unavailable("no answer from the API"))
     with pytest.raises(CannotConnect, match="run the command again"):
         world.connector.connect()
     world._refusal = None
@@ -126,8 +122,8 @@ def test_a_platform_that_does_not_answer_leaves_a_connect_that_can_be_repeated(
     assert world.registered == [TENANT]
 
 
-def test_a_dry_run_changes_nothing(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    tikv = serve(small())
+def test_a_dry_run_changes_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
     world = World(tikv)
     world.connector.check()
     assert not tikv.holds
@@ -135,13 +131,13 @@ def test_a_dry_run_changes_nothing(serve: Callable[[SmallTikv], SmallTikv]) -> N
 
 
 @pytest.mark.parametrize(("version", "why"), [("6.1.7", "upgrade it to 6.5.0"), ("nightly", "not a number")])
-def test_a_tikv_that_is_too_old_is_named(serve: Callable[[SmallTikv], SmallTikv], version: str, why: str) -> None:
+def test_a_tikv_that_is_too_old_is_named(serve: Callable[[EmulatedTikv], EmulatedTikv], version: str, why: str) -> None:
     with pytest.raises(CannotConnect, match=why):
-        World(serve(small(version=version))).connector.check()
+        World(serve(EmulatedTikv(version=version))).connector.check()
 
 
-def test_a_disconnect_ends_the_hold(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    tikv = serve(small())
+def test_a_disconnect_ends_the_hold(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
     world = World(tikv)
     world.connector.connect()
     world.connector.disconnect()
@@ -149,13 +145,13 @@ def test_a_disconnect_ends_the_hold(serve: Callable[[SmallTikv], SmallTikv]) -> 
 
 
 def test_without_a_certificate_or_with_one_of_another_authority_nothing_is_connected(
-    serve: Callable[[SmallTikv], SmallTikv], tmp_path: Path
+    serve: Callable[[EmulatedTikv], EmulatedTikv], tmp_path: Path
 ) -> None:
     authority, other = Authority(tmp_path, "ours"), Authority(tmp_path, "other")
-    tikv = serve(small(tls=authority.sign("pd")))
+    tikv = serve(EmulatedTikv(tls=authority.sign("pd")))
     mine, strange = authority.sign("agent"), other.sign("stranger")
     good = TlsFiles(authority.file, mine.cert_file, mine.key_file)
-    assert World(tikv, good).connector.check() == CLUSTER_ID
+    assert World(tikv, good).connector.check() == tikv.cluster_id
     for bad in (
         TlsFiles(),
         TlsFiles(authority.file),
@@ -167,10 +163,10 @@ def test_without_a_certificate_or_with_one_of_another_authority_nothing_is_conne
 
 
 def test_a_renewed_certificate_is_used_by_the_next_connection(
-    serve: Callable[[SmallTikv], SmallTikv], tmp_path: Path
+    serve: Callable[[EmulatedTikv], EmulatedTikv], tmp_path: Path
 ) -> None:
     authority, other = Authority(tmp_path, "ours"), Authority(tmp_path, "other")
-    tikv = serve(small(tls=authority.sign("pd")))
+    tikv = serve(EmulatedTikv(tls=authority.sign("pd")))
     mine, strange = authority.sign("agent"), other.sign("stranger")
     cert, key = tmp_path / "client.crt", tmp_path / "client.key"
     pd = PdClient([tikv.address], Channels(TlsFiles(authority.file, cert, key)))
@@ -178,20 +174,20 @@ def test_a_renewed_certificate_is_used_by_the_next_connection(
         cert.write_bytes(pair.cert_file.read_bytes())
         key.write_bytes(pair.key_file.read_bytes())
         if works:
-            assert pd.cluster_id == CLUSTER_ID
+            assert pd.cluster_id == tikv.cluster_id
         else:
             with pytest.raises(Unavailable):
                 _ = pd.cluster_id
 
 
-def test_a_pd_of_another_cluster_is_refused(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    tikv = serve(small())
+def test_a_pd_of_another_cluster_is_refused(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
     with pytest.raises(OtherCluster, match="correct --pd"):
         _ = PdClient([tikv.address], Channels(TlsFiles()), cluster_id=5).stores()
 
 
-def test_timestamps_grow_and_are_taken_once(serve: Callable[[SmallTikv], SmallTikv]) -> None:
-    pd = PdClient([serve(small()).address], Channels(TlsFiles()))
+def test_timestamps_grow_and_are_taken_once(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    pd = PdClient([serve(EmulatedTikv()).address], Channels(TlsFiles()))
     first, second, third = pd.timestamps(1), pd.timestamps(100), pd.timestamps(3)
     assert second - 100 >= first
     assert third - 3 >= second

@@ -19,7 +19,7 @@ from tistream_agent.core.subscription import Ended, Opened, Subscriptions
 from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegister, WaitsForRegion, cut_by_regions
 from tistream_agent.core.wire import ErrorKind
 
-_SCANS = 4  # calls of PD under way
+SCANS = 4  # calls of PD under way
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Planner:
             and state.not_before_ms <= now_ms
         ]
         out: list[Command] = []
-        while due and len(self._scans) < _SCANS:
+        while due and len(self._scans) < SCANS:
             run = [due.pop(0)]
             while due and due[0].span.start == run[-1].span.end:
                 run.append(due.pop(0))

@@ -15,7 +15,7 @@ from tistream.errors import TiStreamError, Unavailable
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream_agent.core.steps import CloseStream, Deregister, OpenStream, Register, StreamEnded
 from tistream_agent.inbox import Inbox
-from tistream_agent.upstream.old_feed import with_request_ids
+from tistream_agent.upstream.old_feed import convert
 from tistream_agent.upstream.pd import PdClient, TikvStore
 from tistream_agent.upstream.stores import Channels
 
@@ -29,14 +29,35 @@ _KV_APIS = (cdcpb.ChangeDataRequest.TiDB, cdcpb.ChangeDataRequest.RawKV)
 _V2, _V1 = "/cdcpb.ChangeData/EventFeedV2", "/cdcpb.ChangeData/EventFeed"
 
 
-@dataclass(slots=True)
-class _Stream:
-    number: int
-    store_id: int
+@dataclass(slots=True, eq=False)
+class _Feed:
+    """One gRPC call. `regions`: of EventFeed, the request_id by region that is subscribed."""
+
     requests: SimpleQueue[bytes | None] = field(default_factory=SimpleQueue)
-    regions: dict[int, int] = field(default_factory=dict)  # the newest request_id by region
+    regions: dict[int, int] = field(default_factory=dict)
     call: Any = None
     closed: bool = False
+
+    def close(self) -> None:
+        self.closed = True
+        self.requests.put(None)
+        if self.call is not None:
+            self.call.cancel()
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """`old`: its store has EventFeed only. Then a second subscription of a region, which a merge leads to, needs a
+    further call. They begin and end as one stream."""
+
+    number: int
+    store_id: int
+    old: bool
+    feeds: list[_Feed] = field(default_factory=list)
+
+    def close(self) -> None:
+        for feed in self.feeds:
+            feed.close()
 
 
 class StoreStreams:
@@ -59,10 +80,10 @@ class StoreStreams:
 
     def open(self, command: OpenStream) -> None:
         """Begin a stream. Registrations may follow at once; a failure is said as StreamEnded."""
-        stream = _Stream(command.stream, command.tikv_store_id)
         with self._lock:
+            stream = _Stream(command.stream, command.tikv_store_id, command.tikv_store_id in self._old)
             self._streams[stream.number] = stream
-        start_thread(f"stream-{stream.number}-of-{stream.store_id}", lambda: self._run(stream))
+            self._begin(stream)
 
     def register(self, command: Register) -> None:
         """Send a registration; ignored if the stream has ended."""
@@ -88,7 +109,7 @@ class StoreStreams:
         with self._lock:
             stream = self._streams.pop(command.stream, None)
         if stream is not None:
-            _close(stream)
+            stream.close()
 
     def close(self) -> None:
         """Close all streams: TiKV ends their subscriptions."""
@@ -96,7 +117,7 @@ class StoreStreams:
             streams = list(self._streams.values())
             self._streams.clear()
         for stream in streams:
-            _close(stream)
+            stream.close()
 
     def _request(self, request_id: int) -> cdcpb.ChangeDataRequest:
         request = cdcpb.ChangeDataRequest(request_id=request_id)
@@ -104,18 +125,30 @@ class StoreStreams:
         return request
 
     def _send(self, number: int, request: cdcpb.ChangeDataRequest) -> None:
+        data = request.SerializeToString()
         with self._lock:
             stream = self._streams.get(number)
-        if stream is not None:
-            if request.region_id:
-                stream.regions[request.region_id] = request.request_id
-            stream.requests.put(request.SerializeToString())
+            if stream is None:
+                return
+            feeds = stream.feeds[:]
+            if stream.old and request.region_id:
+                free = (feed for feed in feeds if request.region_id not in feed.regions)
+                feeds = [next(free, None) or self._begin(stream)]
+                feeds[0].regions[request.region_id] = request.request_id
+        for feed in feeds:
+            feed.requests.put(data)
 
-    def _run(self, stream: _Stream) -> None:
+    def _begin(self, stream: _Stream) -> _Feed:
+        feed = _Feed()
+        stream.feeds.append(feed)
+        start_thread(f"stream-{stream.number}-of-{stream.store_id}", lambda: self._run(stream, feed))
+        return feed
+
+    def _run(self, stream: _Stream, feed: _Feed) -> None:
         reason = "the store ended it"
         try:
             with self._channels.open(self._address(stream.store_id)) as channel:
-                self._read(stream, channel)
+                self._read(stream, feed, channel)
         except grpc.RpcError as error:
             reason = self._status(stream, error)
         except TiStreamError as error:
@@ -123,29 +156,37 @@ class StoreStreams:
         with self._lock:
             known = self._streams.pop(stream.number, None) is not None
             self._stores.pop(stream.store_id, None)  # the store may have moved
-        stream.requests.put(None)
+        stream.close()
         if known:
             log.info("stream ended", extra={"store": stream.store_id, "reason": reason})
             self._inbox.say(StreamEnded(stream.number, reason))
 
-    def _read(self, stream: _Stream, channel: grpc.Channel) -> None:
-        old = stream.store_id in self._old
-        feed = channel.stream_stream(_V1 if old else _V2, request_serializer=None, response_deserializer=None)
-        stream.call = feed(_until_none(stream.requests), metadata=() if old else _METADATA)
-        if stream.closed:
-            stream.call.cancel()
-        for message in stream.call:
+    def _read(self, stream: _Stream, feed: _Feed, channel: grpc.Channel) -> None:
+        method = channel.stream_stream(_V1 if stream.old else _V2, request_serializer=None, response_deserializer=None)
+        feed.call = method(_until_none(feed.requests), metadata=() if stream.old else _METADATA)
+        if feed.closed:
+            feed.call.cancel()
+        for message in feed.call:
             self._on_bytes(len(message))
-            for one in with_request_ids(message, stream.regions) if old else (message,):
+            for one in self._converted(feed, message) if stream.old else (message,):
                 if not self._inbox.receive(stream.number, one):
-                    stream.call.cancel()
+                    feed.call.cancel()
                     return
+
+    def _converted(self, feed: _Feed, message: bytes) -> list[bytes]:
+        with self._lock:
+            found = convert(message, feed.regions)
+            for region_id, request_id in found.ended:
+                if feed.regions.get(region_id) == request_id:
+                    del feed.regions[region_id]
+        return found.messages
 
     def _status(self, stream: _Stream, error: grpc.RpcError) -> str:
         code = error.code() if isinstance(error, grpc.Call) else None
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        if code is grpc.StatusCode.UNIMPLEMENTED and stream.store_id not in self._old:
-            self._old.add(stream.store_id)  # the next stream to it is EventFeed
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            with self._lock:
+                self._old.add(stream.store_id)  # the next stream to it is EventFeed
         return f"{code.name if code is not None else 'error'}: {details}"
 
     def _address(self, store_id: int) -> str:
@@ -159,13 +200,6 @@ class StoreStreams:
         if store is None:
             raise Unavailable(f"PD knows no TiKV store {store_id}")
         return store.address
-
-
-def _close(stream: _Stream) -> None:
-    stream.closed = True
-    stream.requests.put(None)
-    if stream.call is not None:
-        stream.call.cancel()
 
 
 def _until_none(requests: SimpleQueue[bytes | None]) -> Iterator[bytes]:

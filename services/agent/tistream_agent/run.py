@@ -26,6 +26,7 @@ from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.pd import NULL_KEYSPACE, OtherCluster, PdClient
 from tistream_agent.upstream.stores import Channels
 from tistream_agent.upstream.streams import StoreStreams
+from tistream_agent.warmup import warm_kernels
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Agent:
 
     def run(self) -> None:
         """Run until `stop`, or until the territory stops for good. Failures to begin are tried again."""
+        warm_kernels()  # before the claim: until then the agent that this one replaces goes on
         claims = 0
         while not self._stopping.is_set():
             try:

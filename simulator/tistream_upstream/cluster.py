@@ -104,6 +104,10 @@ class Cluster:
         """The cluster's clock, in Unix milliseconds."""
         return self._world.now_ms
 
+    def ts(self) -> int:
+        """A timestamp of the present, above all earlier ones."""
+        return self._world.ts()
+
     @property
     def promised_ts(self) -> int:
         """The ts up to which the pushed files are complete. Locks and lost files hold it back."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from tistream_cli.base_url import checked
+from tistream_upstream.emulator.command import simulate_tikv
 
 if TYPE_CHECKING:
     from tistream.clock import Clock
@@ -30,14 +31,18 @@ _GC_THRESHOLD = (50_000, 20, 50)  # hundreds of thousands of live rows, hardly a
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("simulate")(simulate)
+    """Add the command and its subcommand to the application."""
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(simulate)
+    group.command("tikv")(simulate_tikv)
+    app.add_typer(group, name="simulate")
 
 
 def simulate(
+    context: typer.Context,
     objects: Annotated[
         str, typer.Option(help="Object store to push to: a directory, file:///… or s3://bucket/prefix.")
-    ],
+    ] = "",
     cluster: Annotated[str, typer.Option(help="Upstream cluster id.")] = "1",
     tenant: Annotated[str, typer.Option(help="Upstream tenant id; must be new.")] = "simulated",
     url: Annotated[
@@ -74,6 +79,8 @@ def simulate(
     ] = None,
 ) -> None:
     """Simulate a TiKV cluster with TiDB: push changes in real time, and write the truth about them."""
+    if context.invoked_subcommand is not None:
+        return
     from tistream.errors import InvalidRequest  # noqa: PLC0415
     from tistream.model.ids import TenantKey  # noqa: PLC0415
     from tistream_cli.errors import CliError  # noqa: PLC0415  # other commands do not load these

@@ -347,6 +347,20 @@ def demo_restore(
     run_demo_restore(DemoRestoreOptions(golden, data_dir, port))
 
 
+@app.command("demo-connect")
+def demo_connect(
+    golden: Annotated[Path, typer.Option(help="The recorded change set `everything`.")],
+    changes: Annotated[Path, typer.Option(help="The change streams of its TiKVs, as they were recorded.")],
+    data_dir: Annotated[Path, typer.Option(help="The demo's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
+) -> None:
+    """Connect an emulated TiDB cluster whose TiKVs are unmodified, and show its events and their lag."""
+    with importing():
+        from tistream_cli.platform.demo_connect import DemoConnectOptions, run_demo_connect
+
+    run_demo_connect(DemoConnectOptions(golden, changes, data_dir, port))
+
+
 def load_commands() -> None:
     """Add the commands of installed services, which this library does not import."""
     for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):

@@ -6,7 +6,7 @@ The bytes are a function of the arguments and of the version of pyarrow.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,19 +67,23 @@ def write_change_file(
     groups: Iterable[pa.Table],
     watermarks: pa.Table,
     dictionary: Sequence[str] = DICTIONARY,
+    schema: pa.Schema = SCHEMA,
+    said: Mapping[str, str] | None = None,
 ) -> bytes:
     """A change file.
 
     Args:
-        groups: changes, one table for each row group, with change_file.SCHEMA.
+        groups: changes, one table for each row group, with `schema`.
         watermarks: rows of type WATERMARK, which become the last row group; none, if the table is empty.
         dictionary: the columns that are dictionary-encoded.
+        schema: change_file.SCHEMA, or that with columns of the writer's own, which readers of version 1 ignore.
+        said: further footer metadata of the writer, which readers of version 1 ignore.
     """
     sink = _Sink()
     crcs: list[int] = []
     with pq.ParquetWriter(
         pa.PythonFile(sink, mode="w"),
-        SCHEMA,
+        schema,
         compression="zstd",
         compression_level=1,
         use_dictionary=list(dictionary),
@@ -97,7 +101,7 @@ def write_change_file(
         changes = len(crcs)
         if watermarks.num_rows:
             add(watermarks)
-        writer.add_key_value_metadata(_metadata(identity, crcs, changes))
+        writer.add_key_value_metadata({**(said or {}), **_metadata(identity, crcs, changes)})
     return bytes(sink.data)
 
 

@@ -97,6 +97,7 @@ class Kv:
         self._world = world
         self._regions = regions
         self._listener = listener
+        self.observe: Callable[[Region, Sequence[Entry]], None] | None = None  # of each command with data
         self.max_ts = dict.fromkeys(stores, 0)  # by store: async commit and 1PC commit above it
         self.locks: dict[bytes, tuple[Txn, Mutation]] = {}
         self.reserved: set[bytes] = set()  # pessimistic locks: visible to transactions, not to agents
@@ -138,14 +139,15 @@ class Kv:
         for region, found in self._by_region(mutations):
             index = region.append()
             region.hold(txn, -_with_data(found))
-            if region.open is not None:
-                region.open.entries.extend(
+            if self._seen(region):
+                self._log(
+                    region,
                     [
                         Entry(COMMIT, m.op, index, m.key, None, None, start_ts, commit_ts, None, None)
                         for m in found
                         if m.op
-                    ]
-                )  # fmt: skip
+                    ],
+                )
         for one in mutations:
             del self.locks[one.key]
             self._apply(txn, one)
@@ -161,10 +163,11 @@ class Kv:
         txn.commit_ts = txn.min_commit_ts
         self._decided(txn)
         index = region.append()
-        if region.open is not None:
+        if self._seen(region):
             ts = (txn.start_ts, txn.commit_ts, txn.source)
-            region.open.entries.extend(
-                [Entry(COMMITTED, m.op, index, m.key, m.value, m.old_value, *ts, None) for m in found if m.op]
+            self._log(
+                region,
+                [Entry(COMMITTED, m.op, index, m.key, m.value, m.old_value, *ts, None) for m in found if m.op],
             )
         for one in found:
             self._apply(txn, one)
@@ -178,9 +181,9 @@ class Kv:
                 if lock is not None and lock[0] is txn:
                     del self.locks[one.key]
                     region.hold(txn, -_with_data([lock[1]]))
-                if region.open is not None:
+                if self._seen(region):
                     entry = Entry(ROLLBACK, OP_NONE, index, one.key, None, None, txn.start_ts, None, None, None)
-                    region.open.entries.append(entry)
+                    self._log(region, [entry])
 
     def touch(self, keys: Iterable[bytes]) -> None:
         """Append log entries for locks without data, which agents do not see."""
@@ -316,15 +319,25 @@ class Kv:
 
     def _log_prewrites(self, txn: Txn, region: Region, found: Sequence[Mutation]) -> None:
         index = region.append()
-        if region.open is not None:
+        if self._seen(region):
             start_ts, source = txn.start_ts, txn.source
-            region.open.entries.extend(
+            self._log(
+                region,
                 [
                     Entry(PREWRITE, m.op, index, m.key, m.value, m.old_value, start_ts, None, source, m.generation)
                     for m in found
                     if m.op
-                ]
+                ],
             )
+
+    def _seen(self, region: Region) -> bool:
+        return region.open is not None or self.observe is not None
+
+    def _log(self, region: Region, entries: Sequence[Entry]) -> None:
+        if region.open is not None:
+            region.open.entries.extend(entries)
+        if self.observe is not None and entries:
+            self.observe(region, entries)
 
     def _decided(self, txn: Txn) -> None:
         self._listener.decided(txn)

@@ -2,6 +2,7 @@
 
 from mutants.catalog import (
     access,
+    agent,
     backfilling,
     dispatching,
     indexing,
@@ -20,6 +21,7 @@ _MODULES = {
     one.__name__
     for one in (
         access,
+        agent,
         backfilling,
         dispatching,
         indexing,

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-SOURCES = sorted(path for folder in ("shared", "services") for path in ROOT.glob(f"{folder}/**/*.py"))
+SOURCES = sorted(path for folder in ("shared", "services", "simulator") for path in ROOT.glob(f"{folder}/**/*.py"))
 _STEP = re.compile(r"^\| \d+a? \|")
 _FILE = re.compile(r"`([\w./]+)`")
 

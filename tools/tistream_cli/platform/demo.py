@@ -54,14 +54,14 @@ def run_demo(options: DemoOptions) -> None:
         )
         seen, arrived = _push_and_follow(url, recorded, options.data_dir, SystemClock())
     _print_report(console, recorded, seen, arrived)
-    _check(recorded, seen)
+    check(recorded, seen)
 
 
 def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[Seen, dict[str, int]]:
     """Push every file at its recorded time while a consumer follows. Return (what the consumer received, arrival time
     of each file by key in monotonic ms)."""
     seen = Seen()
-    consumer = threading.Thread(target=_follow, args=(ApiClient(url), recorded, seen, clock), daemon=True)
+    consumer = threading.Thread(target=follow, args=(url, recorded, seen, clock, recorded.snapshot_ts), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
     consumer.start()
     client = ApiClient(url)
@@ -84,14 +84,15 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
     return seen, arrived
 
 
-def _follow(client: ApiClient, recorded: Recorded, seen: Seen, clock: Clock) -> None:
-    """Follow the tenant until everything is resolved, and record the arrival time of each line in `seen`."""
-    tenant = recorded.tenant
+def follow(url: str, recorded: Recorded, seen: Seen, clock: Clock, start_ts: int) -> None:
+    """Follow the tenant from `start_ts` until everything is resolved, and record the arrival time of each line in
+    `seen`."""
+    tenant, client = recorded.tenant, ApiClient(url)
     path = changes_path(tenant.cluster_id, tenant.tenant_id, None, None)
     deadline_ms = clock.monotonic_ms() + _CATCH_UP_SECONDS * 1000
     pause = threading.Event()
     while clock.monotonic_ms() < deadline_ms:
-        at = {"cursor": seen.cursor} if seen.cursor else {"start_ts": str(recorded.snapshot_ts)}
+        at = {"cursor": seen.cursor} if seen.cursor else {"start_ts": str(start_ts)}
         try:
             for line in client.lines(path, {**at, "follow": "true"}):
                 seen.see(line, clock.monotonic_ms())
@@ -118,7 +119,7 @@ def _print_report(console: Console, recorded: Recorded, seen: Seen, arrived: dic
     )
 
 
-def _check(recorded: Recorded, seen: Seen) -> None:
+def check(recorded: Recorded, seen: Seen) -> None:
     """Raise CliError if the numbers of rows differ from the results of TiDB's own SELECTs."""
     expected = (recorded.rows_removed, recorded.rows_added)
     if (seen.removed, seen.added) != expected:

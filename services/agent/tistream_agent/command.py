@@ -1,0 +1,241 @@
+"""The commands `tistream agent`, `tistream connect` and `tistream disconnect`, and their options."""
+
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tistream.model.ids import TenantKey
+    from tistream_agent.connecting.connect import Connector
+
+agent_app = typer.Typer(no_args_is_help=True, help="The agent: reads the changes of an unmodified TiDB from TiKV.")
+
+Pd = Annotated[str, typer.Option(help="Addresses of PD, host:2379, separated by commas.")]
+Cluster = Annotated[str, typer.Option(help="Upstream cluster id of the tenant.")]
+Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+Objects = Annotated[str, typer.Option(help="Object store of the platform: /path, file:///path or s3://bucket.")]
+Territory = Annotated[int, typer.Option(min=1, help="Id of the territory, which is the store id of its files.")]
+Keyspace = Annotated[str, typer.Option(help="Name of TiDB's keyspace. Default: none.")]
+Ca = Annotated[Path | None, typer.Option(help="Authority of the certificates of PD and TiKV.")]
+Cert = Annotated[Path | None, typer.Option(help="Client certificate that PD and TiKV accept.")]
+Key = Annotated[Path | None, typer.Option(help="Private key of the client certificate.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the agent's /status on 127.0.0.1.")]
+
+_PREFIX = "TISTREAM_AGENT__"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.add_typer(agent_app, name="agent")
+    app.command("connect")(connect)
+    app.command("disconnect")(disconnect)
+
+
+@agent_app.command("run")
+def agent_run(
+    pd: Annotated[str | None, typer.Option(help="Addresses of PD. Default: TISTREAM_AGENT__PD.")] = None,
+    objects: Annotated[str | None, typer.Option(help="Object store. Default: TISTREAM_AGENT__OBJECTS_URL.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the API to announce files to.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Upstream cluster id of the tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Upstream tenant id.")] = None,
+    territory: Annotated[
+        str | None, typer.Option(help="Id of the territory; all: the only one, with every key (id 1).")
+    ] = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /status. Default: 8007.")] = None,
+) -> None:
+    """Run an agent until SIGTERM. Options go before the settings in the environment (docs/agent.md)."""
+    given = {
+        "PD": pd,
+        "OBJECTS_URL": objects,
+        "API_URL": url,
+        "CLUSTER": cluster,
+        "TENANT": tenant,
+        "TERRITORY": None if territory is None else territory.replace("all", "1"),
+        "UPSTREAM_TLS__CA_FILE": ca,
+        "UPSTREAM_TLS__CERT_FILE": cert,
+        "UPSTREAM_TLS__KEY_FILE": key,
+        "PORT": port,
+    }
+    os.environ.update({_PREFIX + name: str(value) for name, value in given.items() if value is not None})
+    from tistream_agent.__main__ import main
+
+    main()
+
+
+@agent_app.command("status")
+def agent_status(port: Port = 8007) -> None:
+    """Print what the agent on this machine does, as JSON. Status 1 if its territory does not run."""
+    import httpx
+
+    with _one_line():
+        try:
+            answer = httpx.get(f"http://127.0.0.1:{port}/status", timeout=10, trust_env=False)
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            raise _Failed(f"no agent answers on 127.0.0.1:{port}: {error}") from error
+        typer.echo(answer.text)
+        states = [territory["state"] for territory in answer.json()["territories"]]
+        if any(state != "running" for state in states):
+            raise typer.Exit(1)
+
+
+def connect(
+    pd: Pd,
+    objects: Objects,
+    cluster: Cluster,
+    tenant: Tenant,
+    url: Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL")] = "http://127.0.0.1:8000",
+    territory: Territory = 1,
+    keyspace: Keyspace = "",
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")] = False,
+    start: Annotated[bool, typer.Option("--start", help="Then run the agent in the foreground.")] = False,
+    manifest: Annotated[str | None, typer.Option(help="Print instead of the command: compose or kubernetes.")] = None,
+) -> None:
+    """Check a TiDB cluster, store its schema, register it as a tenant, and print how to run its agent."""
+    from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
+
+    if manifest not in (None, "compose", "kubernetes"):
+        raise typer.BadParameter("--manifest is compose or kubernetes")
+    with _one_line():
+        connector = _connector(pd, objects, cluster, tenant, url, territory, keyspace, (ca, cert, key))
+        cluster_id = connector.check()
+        if dry_run:
+            return
+        connector.connect()
+    given = {
+        "PD": pd,
+        "PD_CLUSTER_ID": str(cluster_id),
+        "CLUSTER": cluster,
+        "TENANT": tenant,
+        "TERRITORY": str(territory),
+        "OBJECTS_URL": objects,
+        "API_URL": url,
+        "KEYSPACE": keyspace,
+        "UPSTREAM_TLS__CA_FILE": str(ca or ""),
+        "UPSTREAM_TLS__CERT_FILE": str(cert or ""),
+        "UPSTREAM_TLS__KEY_FILE": str(key or ""),
+    }
+    environ = {_PREFIX + name: value for name, value in given.items() if value}
+    if start:
+        os.environ.update(environ)
+        from tistream_agent.__main__ import main
+
+        main()
+    elif manifest == "compose":
+        typer.echo(compose_service(environ), nl=False)
+    elif manifest == "kubernetes":
+        typer.echo(kubernetes_manifest(environ, f"agent-{territory}"), nl=False)
+    else:
+        typer.echo(command_line(environ))
+
+
+def disconnect(
+    pd: Pd,
+    objects: Objects,
+    cluster: Cluster,
+    tenant: Tenant,
+    territory: Territory = 1,
+    keyspace: Keyspace = "",
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+) -> None:
+    """Delete the hold on the cluster's garbage collection. Stop the agent first: it would set the hold again."""
+    with _one_line():
+        _connector(pd, objects, cluster, tenant, "", territory, keyspace, (ca, cert, key)).disconnect()
+
+
+class _Failed(Exception):
+    """One line on stderr, exit status 1."""
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    from tistream.errors import TiStreamError
+
+    try:
+        yield
+    except (TiStreamError, _Failed) as error:
+        sys.stderr.write(f"tistream: {error}\n")
+        raise typer.Exit(1) from None
+
+
+def _connector(
+    pd: str,
+    objects: str,
+    cluster: str,
+    tenant: str,
+    url: str,
+    territory: int,
+    keyspace: str,
+    tls: tuple[Path | None, Path | None, Path | None],
+) -> Connector:
+    from tistream.concurrency import sleep
+    from tistream.model.ids import TenantKey
+    from tistream.service.ids import random_id
+    from tistream.storage.open import open_objects
+    from tistream_agent.connecting.checks import table
+    from tistream_agent.connecting.connect import Connection, Connector
+    from tistream_agent.upstream.pd import PdClient
+    from tistream_agent.upstream.stores import Channels, TlsFiles
+
+    channels = Channels(TlsFiles(*tls))
+    return Connector(
+        Connection(TenantKey.parse(cluster, tenant), territory, keyspace),
+        PdClient([address.strip() for address in pd.split(",") if address.strip()], channels),
+        channels,
+        open_objects(objects),
+        _registering(url),
+        sleep,
+        lambda check: typer.echo(table([check]), err=True),
+        random_id(),
+    )
+
+
+def _registering(url: str) -> Callable[[TenantKey], None]:
+    from urllib.parse import quote
+
+    from pydantic import BaseModel
+
+    from tistream.wire.clients.client import HttpClient
+    from tistream.wire.meta import TenantInfo
+
+    class NewTenant(BaseModel):  # CreateTenant would send the other members as null, which changes an existing tenant
+        tenant_id: str
+
+    def register_tenant(tenant: TenantKey) -> None:
+        body = NewTenant(tenant_id=tenant.tenant_id)
+        http = HttpClient(headers=_api_token())
+        try:
+            path = f"{url.rstrip('/')}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"
+            http.send("POST", path, body, TenantInfo, attempts=3)
+        finally:
+            http.close()
+
+    return register_tenant
+
+
+def _api_token() -> dict[str, str]:
+    """The API token of the environment, as other commands take it."""
+    path, text = os.environ.get("TISTREAM_TOKEN_FILE"), os.environ.get("TISTREAM_TOKEN", "").strip()
+    if path:
+        try:
+            text = Path(path).read_text("utf-8").strip()
+        except (OSError, UnicodeError) as error:
+            raise _Failed(f"token file {path} cannot be read: {error}") from error
+    return {"authorization": f"Bearer {text}"} if text else {}

@@ -1,0 +1,64 @@
+"""What a TiKV cluster must be for an agent, and what the operator reads about it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+OLDEST = (6, 5, 0)  # of TiKV, for a TiDB
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the table. `why`: what was found; if not `passed`, also the way out."""
+
+    name: str
+    passed: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSeen:
+    """A TiKV store as PD lists it. `problem`: why it could not be reached; empty if it could."""
+
+    store_id: int
+    address: str
+    version: str
+    up: bool
+    problem: str = ""
+
+
+def version_check(stores: Sequence[StoreSeen]) -> Check:
+    """Whether each store is of a version whose change stream the agent reads."""
+    if not stores:
+        return Check("TiKV versions", False, "PD lists no TiKV store: is --pd the address of PD, port 2379?")
+    for store in stores:
+        found = _VERSION.match(store.version)
+        wanted = ".".join(map(str, OLDEST))
+        if found is None:
+            why = f"store {store.store_id} at {store.address} has version {store.version!r}, which is not a number"
+            return Check("TiKV versions", False, why)
+        if tuple(map(int, found.groups())) < OLDEST:
+            why = f"store {store.store_id} at {store.address} is {store.version}: upgrade it to {wanted} or newer"
+            return Check("TiKV versions", False, why)
+    return Check("TiKV versions", True, ", ".join(sorted({store.version for store in stores})))
+
+
+def reach_check(stores: Sequence[StoreSeen]) -> Check:
+    """Whether each store can be reached from this machine."""
+    for store in stores:
+        if not store.up:
+            why = f"store {store.store_id} at {store.address} is offline in PD: start it, or wait until it is removed"
+            return Check("TiKV stores", False, why)
+        if store.problem:
+            why = f"store {store.store_id} at {store.address} does not answer: {store.problem}"
+            return Check("TiKV stores", False, why)
+    return Check("TiKV stores", True, f"{len(stores)} answer")
+
+
+def table(checks: Sequence[Check]) -> str:
+    """The checks as text, one a line."""
+    width = max((len(check.name) for check in checks), default=0)
+    return "\n".join(f"{check.name:<{width}}  {'yes' if check.passed else 'NO '}  {check.why}" for check in checks)

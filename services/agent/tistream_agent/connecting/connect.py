@@ -1,0 +1,178 @@
+"""`tistream connect`: checks a TiDB cluster, holds its GC, stores its schema, and registers the tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import grpc
+
+from tistream.errors import CommitConflict, FatalError, NotFoundYet, TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
+from tistream_agent.connecting.checks import Check, StoreSeen, reach_check, version_check
+from tistream_agent.core import chain
+from tistream_agent.core.cutter import Draft
+from tistream_agent.core.steps import HoldRefused
+from tistream_agent.position import last_position, snapshot_ts
+from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
+from tistream_agent.upstream.schema_snap import SchemaReader
+from tistream_agent.upstream.stores import Channels
+
+_CALL_S = 5.0
+
+
+class CannotConnect(FatalError):
+    """A check failed. The table says which, and the way out."""
+
+    code = "cannot-connect"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What to connect. `keyspace`: name; empty: none."""
+
+    tenant: TenantKey
+    territory: int = 1
+    keyspace: str = ""
+
+
+class Connector:
+    """Connects one tenant.
+
+    Args:
+        register: creates the tenant in the platform; no error if it exists.
+        show: takes each check as it is made.
+        nonce: hexadecimal, of the chain's first file; drawn for each call.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        pd: PdClient,
+        channels: Channels,
+        objects: ObjectStore,
+        register: Callable[[TenantKey], None],
+        sleep: Callable[[float], None],
+        show: Callable[[Check], None],
+        nonce: str,
+    ) -> None:
+        self._connection, self._pd, self._channels, self._objects = connection, pd, channels, objects
+        self._register, self._sleep, self._show, self._nonce = register, sleep, show, nonce
+
+    def check(self) -> int:
+        """Make all checks that change nothing; returns PD's cluster id. Raises CannotConnect."""
+        cluster_id = self._pd_check()
+        for check in self._store_checks():
+            self._passed(check)
+        return cluster_id
+
+    def connect(self) -> int:
+        """Hold GC, store the schema, register the tenant; returns the ts of the snapshot. Raises CannotConnect.
+
+        Can be run again: an existing chain or schema_snap stays, and is where the agent goes on.
+        """
+        tenant = self._connection.tenant
+        keyspace = self._pd.keyspace(self._connection.keyspace) if self._connection.keyspace else NULL_KEYSPACE
+        hold = GcHold(self._pd, tenant, self._connection.territory, keyspace)
+        position = last_position(self._objects, tenant, self._connection.territory, WHOLE)
+        stored = self._stored() if position is None else position.lowest_ts
+        ts = self._pd.timestamps(1) if stored is None else stored
+        moved = hold.move(ts - 1)
+        if isinstance(moved, HoldRefused):
+            self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
+        self._passed(Check("garbage collection", True, f"held at {ts - 1} as {hold.service_id}"))
+        if stored is None:
+            prefix = b"" if keyspace == NULL_KEYSPACE else b"x" + keyspace.to_bytes(3, "big")
+            body = SchemaReader(self._pd, self._channels, self._sleep, prefix).read(ts)
+            self._new(layout.schema_snap(tenant), body)
+            self._passed(Check("schema", True, f"read from TiKV as of {ts}, {len(body)} bytes"))
+        else:
+            self._passed(Check("schema", True, f"stored already; the agent goes on at {ts}"))
+        if position is None:
+            # The registry deletes schema_snap once it has read it: from then on only the chain says where to begin.
+            self._begin_chain(ts)
+        try:
+            self._register(tenant)
+        except TiStreamError as error:
+            self._passed(Check("tenant", False, f"{error}; the schema is stored: run the command again"))
+        self._passed(Check("tenant", True, f"{tenant} is registered"))
+        return ts
+
+    def _stored(self) -> int | None:
+        """The ts of a stored schema_snap; None if it does not exist."""
+        try:
+            return snapshot_ts(self._objects, self._connection.tenant)
+        except NotFoundYet:
+            return None
+
+    def _new(self, key: str, body: bytes) -> None:
+        """Create an object. Raises CannotConnect if another `connect` has created it at the same time."""
+        try:
+            self._objects.put_new(key, body)
+        except CommitConflict as error:
+            raise CannotConnect(f"{key} was created at the same time: run the command again") from error
+
+    def _begin_chain(self, ts: int) -> None:
+        """Put the chain's first file, which says that all keys begin at `ts`."""
+        position = chain.new_chain(WHOLE, self._pd.timestamps(1), ts)
+        draft = Draft(
+            tenant=self._connection.tenant,
+            store_id=self._connection.territory,
+            ts=position.next_ts,
+            prev_ts=0,
+            nonce=self._nonce,
+            epoch=0,
+            promises=position.promises,
+            carried=position.promises,
+            changes=(),
+            watermarks=(),
+            size=0,
+        )
+        self._new(draft.key, draft.data())
+
+    def disconnect(self) -> None:
+        """Delete the hold on GC. Chains and the tenant stay. Raises Unavailable."""
+        keyspace = self._pd.keyspace(self._connection.keyspace) if self._connection.keyspace else NULL_KEYSPACE
+        GcHold(self._pd, self._connection.tenant, self._connection.territory, keyspace).release()
+
+    def _passed(self, check: Check) -> None:
+        self._show(check)
+        if not check.passed:
+            raise CannotConnect(f"{check.name}: {check.why}")
+
+    def _pd_check(self) -> int:
+        try:
+            cluster_id = self._pd.cluster_id
+        except TiStreamError as error:
+            self._show(Check("PD", False, str(error)))
+            raise CannotConnect(f"PD: {error}") from error
+        self._passed(Check("PD", True, f"cluster {cluster_id}"))
+        return cluster_id
+
+    def _store_checks(self) -> Iterator[Check]:
+        stores = [
+            StoreSeen(store.store_id, store.address, store.version, store.up, self._problem(store.address))
+            for store in self._pd.stores()
+        ]
+        yield version_check(stores)
+        yield reach_check(stores)
+
+    def _problem(self, address: str) -> str:
+        """Why a store does not answer; empty if it does. An answer with an error is one too."""
+        try:
+            with self._channels.open(address) as channel:
+                channel.unary_unary(
+                    "/tikvpb.Tikv/KvScan",
+                    request_serializer=kvrpcpb.ScanRequest.SerializeToString,
+                    response_deserializer=kvrpcpb.ScanResponse.FromString,
+                )(kvrpcpb.ScanRequest(limit=1, version=1), timeout=_CALL_S)
+        except grpc.RpcError as error:
+            if isinstance(error, grpc.Call):
+                return f"{error.code().name}: {error.details()}"
+            return str(error)
+        return ""

@@ -1,0 +1,112 @@
+"""The chain of a territory: dense names, the successor's claim, and the position that its last file states. Pure.
+
+A file's ts is its predecessor's ts + 1 (A12), and each PUT is conditional, so a successor's first file at the next
+number fences the process before it. The last file is the only durable state: its watermark rows and
+`tistream.agent_spans` say from which ts each key must be registered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tistream.errors import CorruptObject
+from tistream.model.span import KeySpan
+
+NONCE = "tistream.agent_nonce"
+EPOCH = "tistream.agent_epoch"
+SPANS = "tistream.agent_spans"
+SOURCE = "tistream.source"
+SOURCE_CDC = "tikv-cdc"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """All changes of the span with commit_ts <= `ts` are in the chain's files."""
+
+    span: KeySpan
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a chain continues: after file `prev_ts` (0: a new chain), whose promises tile the territory.
+
+    `next_ts` is the name of the next file: `prev_ts + 1`, or a TSO for a new chain.
+    """
+
+    prev_ts: int
+    next_ts: int
+    promises: tuple[Promise, ...]
+
+    @property
+    def lowest_ts(self) -> int:
+        """The lowest promise: versions above it are needed, and the newest at or below it for old values."""
+        return min(promise.ts for promise in self.promises)
+
+
+def new_chain(span: KeySpan, first_ts: int, base_ts: int) -> Position:
+    """The position of a chain without files. `first_ts` is a TSO, `base_ts` is the tenant's snapshot_ts."""
+    return Position(0, first_ts, (Promise(span, base_ts),))
+
+
+def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa.Table, span: KeySpan) -> Position:
+    """The position after the last file of a chain.
+
+    Args:
+        key, ts: the file's object key and ts.
+        metadata: its footer metadata.
+        watermarks: its watermark rows (`format.change_rows.WATERMARKS`).
+        span: the territory, whose keys the promises must tile.
+
+    Raises:
+        CorruptObject: the file is not an agent's, or its promises leave keys of the territory out. The way out is
+            `GET …/coverage` and a new chain.
+    """
+    if metadata.get(SOURCE) != SOURCE_CDC:
+        raise CorruptObject(key, f"{SOURCE} is {metadata.get(SOURCE)!r}: no agent wrote it, so it states no position")
+    rows = watermarks.select(["start_key", "end_key", "region_id", "resolved_ts"]).to_pylist()
+    # An ended log and its successor can both have rows: the later log's row is the one that continues.
+    found = [(row["region_id"], Promise(KeySpan(row["start_key"], row["end_key"]), row["resolved_ts"])) for row in rows]
+    carried = [(0, promise) for promise in read_spans(key, metadata)]
+    return Position(ts, ts + 1, _tiled(key, span, [promise for _, promise in found + carried]))
+
+
+def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
+    """The promises of `tistream.agent_spans`. Raises CorruptObject."""
+    try:
+        listed = json.loads(metadata.get(SPANS, "[]"))
+        return [Promise(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), int(base)) for start, end, base in listed]
+    except (ValueError, TypeError, AssertionError) as error:
+        raise CorruptObject(key, f"{SPANS} is not a list of [start, end, base_ts]: {error}") from error
+
+
+def spans_text(promises: Sequence[Promise]) -> str:
+    """The inverse of `read_spans`."""
+    return json.dumps([[p.span.start.hex(), p.span.end.hex(), str(p.ts)] for p in promises], separators=(",", ":"))
+
+
+def _tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promise, ...]:
+    """Tile the span by the highest promise of each key: every promise of a file holds."""
+    inside = [(piece, p.ts) for p in promises if (piece := p.span.clip(span)) is not None]
+    bounds = sorted({span.start} | {piece.start for piece, _ in inside} | {p.end for p, _ in inside if p.end})
+    bounds = [bound for bound in bounds if bound in span]
+    out: list[Promise] = []
+    starts = sorted(inside, key=lambda one: one[0].start)
+    active: list[tuple[KeySpan, int]] = []
+    at = 0
+    for number, bound in enumerate(bounds):
+        piece = KeySpan(bound, bounds[number + 1] if number + 1 < len(bounds) else span.end)
+        while at < len(starts) and starts[at][0].start <= bound:
+            active.append(starts[at])
+            at += 1
+        active = [one for one in active if not one[0].end or one[0].end > bound]
+        if not active:
+            raise CorruptObject(
+                key, f"it promises nothing for keys from {piece.start.hex()}: take GET …/coverage and begin a new chain"
+            )
+        out.append(Promise(piece, max(ts for _, ts in active)))
+    return tuple(out)

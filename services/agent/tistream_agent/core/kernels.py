@@ -1,0 +1,153 @@
+"""Tables of received items, rows and subscriptions, and compiled loops over them. Pure.
+
+`scan_kernel` fills the first two tables. Numba's cache of a kernel depends on the kernel's file alone, so a change of
+the columns needs a change of that file too.
+"""
+
+# ruff: noqa: PLR0912, PLR0915
+# A parser is one loop of cases: calls between kernels cost more than the parsing.
+
+from __future__ import annotations
+
+from typing import Any
+
+from tistream.decode.kernels.jit import i64, inline, kernel
+
+# Rows of the item table: one item for each Event, and for each region of a ResolvedTs.
+KIND, REQUEST, REGION, TS, ROW_FIRST, ROW_BEYOND, ERROR_AT, ERROR_END = range(8)
+ITEM_COLUMNS = 8
+NOTHING, ENTRIES, ERROR, RESOLVED = range(4)  # KIND
+
+# Rows of the row table.
+TYPE, OP, START_TS, COMMIT_TS, KEY_AT, KEY_LEN, VALUE_AT, VALUE_LEN, OLD_AT, OLD_LEN, EXPIRE, SOURCE, GENERATION = (
+    range(13)
+)
+ROW_COLUMNS = 13
+
+# Rows of the subscription table.
+REQUEST_ID, STREAM, REGION_ID, LOG_ID, INDEX, CUT_INDEX, BASE, TOLD, RESOLVED_TS, STATE, START_AT, END_AT, BOUND_END = (
+    range(13)
+)
+SUB_COLUMNS = 13
+FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
+
+# What `apply` found: positions in its counters.
+LATE, OUTSIDE, EMPTY_REPEATS, REGRESSIONS, EARLY_RESOLVED, ENDS = range(6)
+COUNTERS = 6
+# What `apply` returns besides: the stream must end, or the territory must.
+FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN = range(4)
+
+
+@inline
+def _below(data: Any, at: int, size: int, other: Any, begin: int, end: int) -> bool:
+    """Whether `data[at:at + size] < other[begin:end]` as byte strings."""
+    for place in range(min(size, end - begin)):
+        left, right = data[at + place], other[begin + place]
+        if left != right:
+            return bool(left < right)
+    return size < end - begin
+
+
+@kernel
+def apply(
+    data: Any,
+    items: Any,
+    rows: Any,
+    stream: int,
+    slot_of: Any,
+    lowest_request: int,
+    subs: Any,
+    bounds: Any,
+    drops_empty: bool,
+    row_slot: Any,
+    row_index: Any,
+    ends: Any,
+    counters: Any,
+) -> Any:
+    """Apply items in order to the subscriptions.
+
+    Args:
+        slot_of: the slot of request `lowest_request + i`, or -1.
+        bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
+        drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
+        row_slot: out; the slot of each row that enters a file, or -1.
+        row_index: out; its log index.
+        ends: out; items with an error of a live subscription, in order. `counters[ENDS]` is their number.
+
+    Returns:
+        (FINE, WRONG_REGION, BAD_ROW or PROMISE_BROKEN, the item at which it happened). What follows was not applied.
+    """
+    row_slot[:] = -1
+    for item in range(items.shape[1]):
+        kind = items[KIND, item]
+        if kind == NOTHING:
+            continue
+        place = items[REQUEST, item] - lowest_request
+        slot = i64(-1)
+        if 0 <= place < len(slot_of):
+            slot = i64(slot_of[place])
+        if slot < 0 or subs[STATE, slot] == ENDED or subs[STREAM, slot] != stream:
+            counters[LATE] += 1
+            continue
+        if items[REGION, item] != subs[REGION_ID, slot]:
+            return WRONG_REGION, item
+        if kind == ERROR:
+            subs[STATE, slot] = ENDED
+            ends[counters[ENDS]] = item
+            counters[ENDS] += 1
+        elif kind == RESOLVED:
+            ts = items[TS, item]
+            if subs[STATE, slot] != LIVE:
+                counters[EARLY_RESOLVED] += 1
+            elif ts < subs[TOLD, slot]:
+                counters[REGRESSIONS] += 1
+            else:
+                subs[TOLD, slot] = ts
+                subs[RESOLVED_TS, slot] = max(subs[RESOLVED_TS, slot], ts)
+        else:
+            live = subs[STATE, slot] == LIVE
+            index = subs[INDEX, slot] + 1 if live else i64(0)
+            kept = False
+            initialized = False
+            for row in range(items[ROW_FIRST, item], items[ROW_BEYOND, item]):
+                type_, op = rows[TYPE, row], rows[OP, row]
+                if type_ == 5:
+                    initialized = True
+                    continue
+                whole = type_ in (2, 4)
+                if type_ < 1 or type_ > 4 or rows[START_TS, row] <= 0 or (whole and rows[COMMIT_TS, row] <= 0):
+                    return BAD_ROW, item
+                if type_ in (1, 4) and (op < 1 or op > 2):
+                    return BAD_ROW, item
+                size = rows[KEY_LEN, row]
+                begin, middle, end = subs[START_AT, slot], subs[END_AT, slot], subs[BOUND_END, slot]
+                at = rows[KEY_AT, row]
+                inside = middle == end or _below(data, at, size, bounds, middle, end)
+                if not inside or _below(data, at, size, bounds, begin, middle):
+                    counters[OUTSIDE] += 1
+                    continue
+                if live and whole and rows[COMMIT_TS, row] <= subs[TOLD, slot]:
+                    return PROMISE_BROKEN, item
+                if drops_empty and type_ == 1 and op == 1 and rows[VALUE_LEN, row] == 0:
+                    counters[EMPTY_REPEATS] += 1
+                    continue
+                row_slot[row] = slot
+                row_index[row] = index
+                kept = True
+            if kept and live:
+                subs[INDEX, slot] = index
+            if initialized and not live:
+                subs[STATE, slot] = LIVE
+    return FINE, -1
+
+
+@kernel
+def gather(data: Any, at: Any, size: Any, out: Any, offsets: Any) -> None:
+    """Copy `data[at[i]:at[i] + size[i]]` end to end to `out`; `offsets` has one number more than there are pieces."""
+    beyond = 0
+    offsets[0] = 0
+    for one in range(len(at)):
+        begin, count = at[one], size[one]
+        out[beyond : beyond + count] = data[begin : begin + count]
+        beyond += count
+        offsets[one + 1] = beyond

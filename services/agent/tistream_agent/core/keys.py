@@ -1,0 +1,84 @@
+"""Regions as PD returns them, and their bounds: memcomparable on the wire, raw in rows. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.model.span import KeySpan
+from tistream.schema.tidb.meta_key import encode_bytes
+
+_GROUP = 8
+_FULL = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A region of PD's answer. The bounds are encoded; an empty end is +infinity. `leader_store` 0: PD knows none."""
+
+    region_id: int
+    encoded_start: bytes
+    encoded_end: bytes
+    conf_ver: int
+    version: int
+    leader_store: int
+
+    def raw_span(self) -> KeySpan | None:
+        """The raw keys of the region; None if its bounds have no key between them."""
+        start, end = raw_bound(self.encoded_start), raw_bound(self.encoded_end)
+        if self.encoded_end and (not end or end <= start):
+            return None
+        return KeySpan(start, end)
+
+
+def raw_bound(encoded: bytes) -> bytes:
+    """The smallest raw key whose encoding is not below `encoded`: a bound need not be a whole encoded key
+    (upstream-doors 7)."""
+    raw = bytearray()
+    at = 0
+    while at < len(encoded):
+        group, marker = encoded[at : at + _GROUP], encoded[at + _GROUP : at + _GROUP + 1]
+        if not marker:  # the bound ends within a group: a key that goes on with these bytes encodes to it or above
+            return bytes(raw) + group.rstrip(b"\x00")
+        used = _GROUP - (_FULL - marker[0])
+        if used == _GROUP:
+            raw += group
+            at += _GROUP + 1
+            continue
+        if used >= 0 and not any(group[used:]) and at + _GROUP + 1 == len(encoded):
+            return bytes(raw + group[:used])
+        # Not an encoding. Keys that begin with the whole group are the next ones above it, or the key after padding.
+        return _above(bytes(raw), group, encoded)
+    return bytes(raw)
+
+
+def _above(raw: bytes, group: bytes, encoded: bytes) -> bytes:
+    """The smallest raw key with prefix `raw` whose encoding is not below `encoded`; one of the few candidates below."""
+    padded = [raw + group[:used] for used in range(_GROUP + 1)]
+    return min(key for key in (*padded, raw + group + b"\x00") if encode_bytes(key) >= encoded)
+
+
+def encoded_bound(raw: bytes) -> bytes:
+    """The encoded form of a raw bound; an empty start or end stays empty, because it is infinite."""
+    return encode_bytes(raw) if raw else b""
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The first key above all keys with this prefix; empty if no key is above them."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b""
+
+
+def with_prefix(span: KeySpan, prefix: bytes) -> KeySpan:
+    """The span on the wire of a platform's span."""
+    if not prefix:
+        return span
+    return KeySpan(prefix + span.start, prefix + span.end if span.end else prefix_end(prefix))
+
+
+def without_prefix(span: KeySpan, prefix: bytes) -> KeySpan:
+    """The platform's span of one on the wire, which must lie within the prefix."""
+    if not prefix:
+        return span
+    assert span.start.startswith(prefix), span
+    end = b"" if span.end == prefix_end(prefix) else span.end[len(prefix) :]
+    return KeySpan(span.start[len(prefix) :], end)

@@ -1,0 +1,280 @@
+"""The agent of one territory as a state machine: events in, commands out. Pure.
+
+Order of a start: the claim (an empty file at the chain's next number, which fences the process before), the GC hold,
+PD's regions, log ids, registrations. Afterwards a file is cut each second while rows arrive. All I/O is the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from tistream_agent.core import steps
+from tistream_agent.core.chain import Position, Promise
+from tistream_agent.core.cutter import Draft
+from tistream_agent.core.keys import with_prefix, without_prefix
+from tistream_agent.core.planner import Planner
+from tistream_agent.core.scanner import BrokenMessage, scan
+from tistream_agent.core.steps import AgentConfig, Command
+from tistream_agent.core.subscription import PromiseBroken, StreamLies, Subscriptions
+from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegister, WaitsForRegion
+from tistream_agent.core.wire import ErrorKind
+
+_FATAL = {ErrorKind.COMPATIBILITY: "compatibility", ErrorKind.CLUSTER_ID_MISMATCH: "cluster_id_mismatch"}
+_LIES_MAX = 3  # streams in a row that ended because a message was broken
+
+
+class Phase(Enum):
+    """Where the start is, or that the agent has stopped."""
+
+    NEW = "new"
+    CLAIMING = "claiming"
+    HOLDING = "holding"
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Lowest:
+    """The piece that is furthest behind, for `/status`. `state` is a text in words."""
+
+    piece: Piece
+    ts: int
+    state: str
+
+
+class TerritoryAgent:
+    """One territory's agent. Not thread-safe: one caller steps it."""
+
+    def __init__(self, config: AgentConfig, position: Position) -> None:
+        """`position`: `chain.read_position` of the chain's last file, or `chain.new_chain`."""
+        self.config = config
+        self.phase = Phase.NEW
+        self.stopped: steps.Stop | None = None
+        self.next_ts = position.next_ts
+        self.prev_ts = position.prev_ts
+        self.reading = True
+        wire = [(with_prefix(p.span, config.key_prefix), p.ts) for p in position.promises]
+        pieces = [Piece(span, ts, WaitsForRegion(0), 0) for span, ts in wire]
+        self.territory = Territory(with_prefix(config.span, config.key_prefix), pieces)
+        self.subscriptions = Subscriptions(config.key_prefix, drops_empty=config.kv_api == steps.KV_TIDB)
+        self.planner = Planner(self.territory, self.subscriptions, config.kv_api)
+        self.hold_ts = position.lowest_ts - 1  # what the durable files need
+        self._hold_asked_ms: int | None = None
+        self._open: list[pa.Table] = []
+        self._open_bytes = 0
+        self._under_way: Draft | None = None
+        self._cut_ms = 0
+        self._lies: dict[int, int] = {}  # by store
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory of rows that are in no durable file."""
+        return self._open_bytes + (0 if self._under_way is None else self._under_way.size)
+
+    def step(self, event: steps.Event, now_ms: int) -> list[Command]:
+        """Take an event, and return what to do, in order. After `Stop` nothing is returned any more (A6)."""
+        if self.phase is Phase.STOPPED:
+            return []
+        out = self._take(event, now_ms)
+        if self.stopped is None:
+            out += self._begin(now_ms) if self.phase is Phase.NEW else self._go_on(now_ms)
+        return out
+
+    def _take(self, event: steps.Event, now_ms: int) -> list[Command]:
+        match event:
+            case steps.Received():
+                return self._received(event, now_ms)
+            case steps.StreamEnded(stream=stream):
+                self.planner.stream_ended(stream, now_ms)
+            case steps.RegionsFound():
+                self.planner.regions_found(event.scan, event.regions, now_ms)
+            case steps.ScanFailed():
+                self.planner.scan_failed(event.scan, now_ms)
+            case steps.TimestampsTaken():
+                return self.planner.timestamps_taken(event.call, event.last, now_ms)
+            case steps.TimestampsFailed():
+                self.planner.timestamps_failed(event.call)
+            case steps.FileDurable(ts=ts):
+                return self._durable(ts, now_ms)
+            case steps.ForeignFile():
+                return self._stop(
+                    "fenced",
+                    f"file {event.ts} of store {self.config.store_id} has nonce {event.nonce}, its own is "
+                    f"{self.config.nonce}: another agent has taken this territory over, and this process ends",
+                )
+            case steps.HoldSet():
+                if self.phase is Phase.HOLDING:
+                    self.phase = Phase.RUNNING
+            case steps.HoldRefused():
+                return self._hold_refused(event)
+            case steps.Tick():
+                pass
+        return []
+
+    # -- start, hold, stop --------------------------------------------------------------------------------------------
+
+    def _begin(self, now_ms: int) -> list[Command]:
+        """Claim the chain: an empty file at its next number, with the promises carried over."""
+        self.phase = Phase.CLAIMING
+        return self._cut(now_ms)
+
+    def _go_on(self, now_ms: int) -> list[Command]:
+        if self.phase is not Phase.RUNNING:
+            return []
+        out = self._release(now_ms) if self._is_stalled(now_ms) else self.planner.plan(now_ms)
+        if self._is_due(now_ms):
+            out += self._cut(now_ms)
+        if self._hold_asked_ms is None or now_ms - self._hold_asked_ms >= self.config.hold_refresh_ms:
+            out += self._move_hold(now_ms)
+        return out + self._pressure()
+
+    def _move_hold(self, now_ms: int) -> list[Command]:
+        self._hold_asked_ms = now_ms
+        return [steps.MoveHold(self.hold_ts)]
+
+    def _hold_refused(self, event: steps.HoldRefused) -> list[Command]:
+        if event.ts < self.hold_ts:  # a newer call is under way
+            return []
+        return self._stop(
+            "gc",
+            f"history up to {event.safe_point} is collected, but keys of store {self.config.store_id} are durable only "
+            f"up to {event.ts + 1}: backfill the territory (docs/backfill.md), then begin a new chain",
+        )
+
+    def _stop(self, code: str, reason: str) -> list[Command]:
+        self.stopped = steps.Stop(code, reason)
+        self.phase = Phase.STOPPED
+        return [*(steps.CloseStream(stream) for stream in self.planner.streams), self.stopped]
+
+    def _is_stalled(self, now_ms: int) -> bool:
+        return self._under_way is not None and now_ms - self._cut_ms >= self.config.stalled_ms
+
+    def _release(self, now_ms: int) -> list[Command]:
+        """Close all streams, because object storage does not take files: TiKV must not queue for it. Pieces are
+        registered again after the next durable file."""
+        streams = list(self.planner.streams)
+        for stream in streams:
+            self.planner.stream_ended(stream, now_ms)
+        return [steps.CloseStream(stream) for stream in streams]
+
+    def _pressure(self) -> list[Command]:
+        """Stop reading at the limit of the memory (A11), and read again below half of it."""
+        if self.reading and self.buffer_bytes >= self.config.buffer_bytes:
+            self.reading = False
+            return [steps.StopReading()]
+        if not self.reading and self.buffer_bytes < self.config.buffer_bytes // 2:
+            self.reading = True
+            return [steps.ResumeReading()]
+        return []
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _received(self, event: steps.Received, now_ms: int) -> list[Command]:
+        store = self.planner.streams.get(event.stream)
+        if store is None:
+            return []
+        try:
+            outcome = self.subscriptions.take(event.stream, scan(event.messages))
+        except (BrokenMessage, StreamLies) as error:
+            return self._distrust(event.stream, store, error, now_ms)
+        except PromiseBroken as error:
+            return self._stop("upstream", str(error))
+        self._lies.pop(store, None)
+        self.planner.pace(store).received()
+        if outcome.changes.num_rows:
+            self._open.append(outcome.changes)
+            self._open_bytes += int(outcome.changes.nbytes)
+        for request_id in outcome.initialized:
+            self.planner.initialized(request_id)
+        for ended in outcome.ended:
+            if ended.error is not None and (code := _FATAL.get(ended.error.kind)) is not None:
+                return self._stop(code, f"store {store}, region {ended.opened.region_id}: {ended.error.detail}")
+            self.planner.ended(ended, now_ms)
+        return []
+
+    def _distrust(self, stream: int, store: int, error: BrokenMessage | StreamLies, now_ms: int) -> list[Command]:
+        """End a stream whose messages cannot be used; the third time in a row the territory stops."""
+        self._lies[store] = self._lies.get(store, 0) + 1
+        if self._lies[store] >= _LIES_MAX:
+            return self._stop("upstream", f"store {store}, {_LIES_MAX} streams in a row: {error}")
+        self.planner.stream_ended(stream, now_ms)
+        return [steps.CloseStream(stream)]
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _is_due(self, now_ms: int) -> bool:
+        if self._under_way is not None:
+            return False
+        age = now_ms - self._cut_ms
+        if self._open:
+            return age >= self.config.cut_ms or self._open_bytes >= self.config.file_bytes
+        return age >= self.config.idle_cut_ms and self.subscriptions.owes()
+
+    def _cut(self, now_ms: int) -> list[Command]:
+        """Cut a file: all rows that have arrived, and a watermark row of each subscription whose scan has ended."""
+        promises, carried = self._promises()
+        draft = Draft(
+            tenant=self.config.tenant,
+            store_id=self.config.store_id,
+            ts=self.next_ts,
+            prev_ts=self.prev_ts,
+            nonce=self.config.nonce,
+            epoch=self.config.epoch,
+            promises=promises,
+            carried=carried,
+            changes=tuple(self._open),
+            watermarks=self.subscriptions.cut(),
+            size=self._open_bytes,
+        )
+        self._open, self._open_bytes = [], 0
+        self._under_way, self._cut_ms = draft, now_ms
+        self.prev_ts, self.next_ts = self.next_ts, self.next_ts + 1
+        return [steps.PutFile(draft)]
+
+    def _promises(self) -> tuple[tuple[Promise, ...], tuple[Promise, ...]]:
+        """(what the next file promises, the part of it without a watermark row)."""
+        every, carried = [], []
+        for piece in self.territory.pieces():
+            live = isinstance(piece.state, Subscribed) and self.subscriptions.is_live(piece.state.request_id)
+            promise = Promise(without_prefix(piece.span, self.config.key_prefix), self._reached(piece))
+            every.append(promise)
+            if not live:
+                carried.append(promise)
+        return tuple(every), tuple(carried)
+
+    def _reached(self, piece: Piece) -> int:
+        state = piece.state
+        if isinstance(state, Subscribed) and self.subscriptions.is_live(state.request_id):
+            return max(piece.base_ts, self.subscriptions.resolved_ts(state.request_id))
+        return piece.base_ts
+
+    def _durable(self, ts: int, now_ms: int) -> list[Command]:
+        draft = self._under_way
+        if draft is None or draft.ts != ts:
+            return []
+        self._under_way = None
+        lowest = draft.lowest_ts - 1
+        moved = lowest > self.hold_ts
+        self.hold_ts = max(self.hold_ts, lowest)
+        if self.phase is Phase.CLAIMING:
+            self.phase = Phase.HOLDING
+            return self._move_hold(now_ms)
+        return self._move_hold(now_ms) if moved else []
+
+    # -- status -------------------------------------------------------------------------------------------------------
+
+    def lowest(self) -> Lowest:
+        """The piece that is furthest behind, and what it waits for."""
+        piece = min(self.territory.pieces(), key=self._reached)
+        match piece.state:
+            case WaitsForRegion():
+                text = "PD has not said which region has these keys"
+            case ToRegister(region=region):
+                text = f"region {region.region_id} is to be registered at store {region.leader_store}"
+            case Subscribed(region=region, request_id=request_id):
+                what = "is live" if self.subscriptions.is_live(request_id) else "scans"
+                text = f"region {region.region_id} on store {region.leader_store} {what}"
+        return Lowest(piece, self._reached(piece), text)

@@ -1,0 +1,63 @@
+"""How many registrations are outstanding at a store, and when to try again (upstream-doors 10). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+START, MOST, LEAST = 16, 100, 1
+PD_COALESCE_MS = 50  # one region scan serves a burst of errors
+HOLE_WAIT_MS = 100
+NOT_LEADER_WAIT_MS = 20
+NOT_FOUND_MS = (20, 2_000)
+BUSY_MS = (50, 5_000)
+RECONNECT_MS = (100, 3_000)
+
+
+def doubled(bounds: tuple[int, int], failures: int) -> int:
+    """The wait in milliseconds after a number of failures in a row (>= 1): the lower bound, doubled each time."""
+    least, most = bounds
+    return min(most, least << min(max(failures, 1) - 1, 20))
+
+
+@dataclass(slots=True)
+class StorePace:
+    """The registrations of one TiKV store. `limit` grows by one with each scan that ended, and is halved when TiKV is
+    busy or congested."""
+
+    limit: int = START
+    outstanding: set[int] = field(default_factory=set)
+    failures: int = 0  # streams that ended without data, in a row
+    not_before_ms: int = 0  # when a stream may be opened again
+
+    @property
+    def room(self) -> int:
+        """Registrations that may be sent now."""
+        return max(0, self.limit - len(self.outstanding))
+
+    def sent(self, request_id: int) -> None:
+        """A registration is sent."""
+        self.outstanding.add(request_id)
+
+    def scanned(self, request_id: int) -> None:
+        """The scan of a registration ended."""
+        if request_id in self.outstanding:
+            self.outstanding.remove(request_id)
+            self.limit = min(MOST, self.limit + 1)
+
+    def ended(self, request_id: int) -> None:
+        """A subscription ended, with or without its scan."""
+        self.outstanding.discard(request_id)
+
+    def pressed(self) -> None:
+        """TiKV is busy or congested."""
+        self.limit = max(LEAST, self.limit // 2)
+
+    def disconnected(self, now_ms: int) -> None:
+        """The stream ended."""
+        self.outstanding.clear()
+        self.failures += 1
+        self.not_before_ms = now_ms + doubled(RECONNECT_MS, self.failures)
+
+    def received(self) -> None:
+        """The stream delivers."""
+        self.failures = 0

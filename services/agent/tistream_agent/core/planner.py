@@ -1,0 +1,252 @@
+"""From pieces of a territory to registrations: what to ask PD, which log ids to take, where to register. Pure.
+
+A log id is a TSO of a call that was made after the predecessor's subscription was closed (A2, R1), and only pieces of
+the own territory are registered (R5), from the ts that the files promise (R2, A4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tistream.model.span import KeySpan
+from tistream_agent.core import pacing
+from tistream_agent.core.keys import Region, encoded_bound
+from tistream_agent.core.pacing import StorePace
+from tistream_agent.core.region_error import RegionError
+from tistream_agent.core.steps import Command, OpenStream, Register, ScanRegions, TakeTimestamps
+from tistream_agent.core.subscription import Ended, Opened, Subscriptions
+from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegister, WaitsForRegion, cut_by_regions
+from tistream_agent.core.wire import ErrorKind
+
+SCANS = 4  # calls of PD under way
+
+
+@dataclass(slots=True)
+class Planner:
+    """Drives the pieces of a territory to subscriptions."""
+
+    territory: Territory
+    subscriptions: Subscriptions
+    kv_api: int
+    paces: dict[int, StorePace] = field(default_factory=dict)
+    streams: dict[int, int] = field(default_factory=dict)  # stream -> store, of streams that have not ended
+    registrations: int = 0
+    _scans: dict[int, KeySpan] = field(default_factory=dict)
+    _call: int = 0  # the TSO call under way; 0: none
+    _chosen: list[bytes] = field(default_factory=list)  # starts of the pieces that the call is for
+    _last_scan_ms: int = -pacing.PD_COALESCE_MS
+    _number: int = 0  # of the last scan, call, stream or request
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def pace(self, store_id: int) -> StorePace:
+        """The pace of a store."""
+        return self.paces.setdefault(store_id, StorePace())
+
+    # -- what to do now -----------------------------------------------------------------------------------------------
+
+    def plan(self, now_ms: int) -> list[Command]:
+        """The calls to make now."""
+        return self._scan_regions(now_ms) + self._take_timestamps(now_ms)
+
+    def _scan_regions(self, now_ms: int) -> list[Command]:
+        """One scan for each run of neighbours that wait for PD; none sooner than 50 ms after the last."""
+        if not self.territory.waiting or now_ms - self._last_scan_ms < pacing.PD_COALESCE_MS:
+            return []
+        due = [
+            piece
+            for start in sorted(self.territory.waiting)
+            if isinstance(state := (piece := self.territory.at(start)).state, WaitsForRegion)
+            and not state.scan
+            and state.not_before_ms <= now_ms
+        ]
+        out: list[Command] = []
+        while due and len(self._scans) < SCANS:
+            run = [due.pop(0)]
+            while due and due[0].span.start == run[-1].span.end:
+                run.append(due.pop(0))
+            scan = self._next()
+            span = KeySpan(run[0].span.start, run[-1].span.end)
+            self._scans[scan] = span
+            for piece in run:
+                assert isinstance(piece.state, WaitsForRegion)
+                self.territory.put(replace(piece, state=replace(piece.state, scan=scan)))
+            out.append(ScanRegions(scan, encoded_bound(span.start), encoded_bound(span.end)))
+            self._last_scan_ms = now_ms
+        return out
+
+    def _take_timestamps(self, now_ms: int) -> list[Command]:
+        """One call for all log ids that the stores' paces allow; the pieces that are furthest behind first."""
+        if self._call or not self.territory.known:
+            return []
+        room = {store: pace.room for store, pace in self.paces.items()}
+        pieces = sorted((self.territory.at(start) for start in self.territory.known), key=lambda one: one.base_ts)
+        chosen: list[Piece] = []
+        for piece in pieces:
+            state = piece.state
+            assert isinstance(state, ToRegister)
+            store = state.region.leader_store
+            pace = self.pace(store)
+            if state.not_before_ms > now_ms or pace.not_before_ms > now_ms or room.setdefault(store, pace.room) <= 0:
+                continue
+            room[store] -= 1
+            chosen.append(piece)
+        if not chosen:
+            return []
+        self._call = self._next()
+        for piece in chosen:
+            assert isinstance(piece.state, ToRegister)
+            self.territory.put(replace(piece, state=replace(piece.state, call=self._call)))
+        self._chosen = [piece.span.start for piece in chosen]
+        return [TakeTimestamps(self._call, len(chosen))]
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def regions_found(self, scan: int, regions: Sequence[Region], now_ms: int) -> None:
+        """Cut the pieces that waited for this scan by PD's answer."""
+        span = self._scans.pop(scan, None)
+        if span is None:
+            return
+        for piece in self.territory.overlapping(span):
+            state = piece.state
+            if isinstance(state, WaitsForRegion) and state.scan == scan:
+                cut = cut_by_regions(piece, regions, now_ms, pacing.HOLE_WAIT_MS, state.failures)
+                self.territory.replace(piece, cut)
+        self._join(span)
+
+    def _join(self, span: KeySpan) -> None:
+        """Join neighbours of one region that are not registered yet."""
+        run: list[Piece] = []
+        for piece in [*self.territory.overlapping(span), None]:
+            state = None if piece is None else piece.state
+            free = isinstance(state, ToRegister) and not state.call
+            if run and not (free and isinstance(state, ToRegister) and state.region == _region(run[-1])):
+                if len(run) > 1:
+                    self.territory.join(run)
+                run = []
+            if free and piece is not None:
+                run.append(piece)
+
+    def scan_failed(self, scan: int, now_ms: int) -> None:
+        """PD did not answer: the pieces wait, and are asked for again."""
+        span = self._scans.pop(scan, None)
+        for piece in [] if span is None else self.territory.overlapping(span):
+            state = piece.state
+            if isinstance(state, WaitsForRegion) and state.scan == scan:
+                self.territory.put(
+                    replace(piece, state=WaitsForRegion(now_ms + pacing.HOLE_WAIT_MS, failures=state.failures))
+                )
+
+    def timestamps_failed(self, call: int) -> None:
+        """PD gave no timestamps: another call is made with the next plan."""
+        if call == self._call:
+            self._release()
+
+    def timestamps_taken(self, call: int, last: int, now_ms: int) -> list[Command]:
+        """Register the chosen pieces, each with a log id of its own."""
+        if call != self._call:
+            return []
+        chosen = [self.territory.at(start) for start in self._chosen]
+        self._release()
+        out: list[Command] = []
+        for log_id, piece in zip(range(last - len(chosen) + 1, last + 1), chosen, strict=True):
+            assert isinstance(piece.state, ToRegister)
+            out += self._register(self.territory.at(piece.span.start), log_id, now_ms)
+        return out
+
+    def _release(self) -> None:
+        for start in self._chosen:
+            piece = self.territory.at(start)
+            assert isinstance(piece.state, ToRegister)
+            self.territory.put(replace(piece, state=replace(piece.state, call=0)))
+        self._call, self._chosen = 0, []
+
+    def _register(self, piece: Piece, log_id: int, now_ms: int) -> list[Command]:
+        state = piece.state
+        assert isinstance(state, ToRegister)
+        assert piece.span.clip(self.territory.span) == piece.span, "a registration outside of the territory"
+        store = state.region.leader_store
+        pace = self.pace(store)
+        if pace.not_before_ms > now_ms:  # its stream ended meanwhile: this log id is not used
+            return []
+        out: list[Command] = []
+        stream = next((one for one, its in self.streams.items() if its == store), 0)
+        if not stream:
+            stream = self._next()
+            self.streams[stream] = store
+            out.append(OpenStream(stream, store))
+        request_id = self._next()
+        region = state.region
+        self.subscriptions.open(Opened(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span))
+        subscribed = Subscribed(region, request_id, state.failures)
+        self.territory.put(replace(piece, state=subscribed, since_ms=now_ms))
+        pace.sent(request_id)
+        self.registrations += 1
+        out.append(
+            Register(
+                *(stream, request_id, region.region_id, region.conf_ver, region.version, piece.base_ts),
+                *(encoded_bound(piece.span.start), encoded_bound(piece.span.end), self.kv_api),
+            )
+        )
+        return out
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def initialized(self, request_id: int) -> None:
+        """The scan of a subscription ended."""
+        piece = self.territory.subscribed(request_id)
+        if piece is not None and isinstance(piece.state, Subscribed):
+            self.pace(piece.state.region.leader_store).scanned(request_id)
+
+    def ended(self, ended: Ended, now_ms: int) -> None:
+        """Continue the piece of a subscription that ended, from what it reached (R2)."""
+        request_id = ended.opened.request_id
+        piece = self.territory.subscribed(request_id)
+        assert piece is not None
+        assert isinstance(piece.state, Subscribed)
+        store = piece.state.region.leader_store
+        self.pace(store).ended(request_id)
+        failures = 1 if ended.initialized else piece.state.failures + 1
+        state = self._after(piece.state.region, ended.error, failures, now_ms)
+        base_ts = max(piece.base_ts, ended.reached_ts)
+        self.territory.put(replace(piece, base_ts=base_ts, state=state, since_ms=now_ms))
+
+    def _after(
+        self, region: Region, error: RegionError | None, failures: int, now_ms: int
+    ) -> WaitsForRegion | ToRegister:
+        """The state of a piece after an error of its subscription (upstream-doors 10); None: its stream ended."""
+        match None if error is None else error.kind:
+            case None | ErrorKind.EPOCH_NOT_MATCH:
+                return WaitsForRegion(now_ms, failures=failures)
+            case ErrorKind.NOT_LEADER if error is not None and error.leader_store:
+                wait = 0 if failures < 3 else pacing.doubled(pacing.NOT_FOUND_MS, failures)
+                return ToRegister(replace(region, leader_store=error.leader_store), now_ms + wait, failures=failures)
+            case ErrorKind.NOT_LEADER:
+                return WaitsForRegion(now_ms + pacing.NOT_LEADER_WAIT_MS, failures=failures)
+            case ErrorKind.SERVER_IS_BUSY | ErrorKind.CONGESTED:
+                self.pace(region.leader_store).pressed()
+                stated = 0 if error is None else min(error.backoff_ms, pacing.BUSY_MS[1])
+                wait = stated or pacing.doubled(pacing.BUSY_MS, failures)
+                return ToRegister(region, now_ms + wait, failures=failures)
+            case ErrorKind.DUPLICATE_REQUEST:
+                return ToRegister(region, now_ms + pacing.BUSY_MS[0], failures=failures)
+            case _:
+                return WaitsForRegion(now_ms + pacing.doubled(pacing.NOT_FOUND_MS, failures), failures=failures)
+
+    def stream_ended(self, stream: int, now_ms: int) -> None:
+        """All subscriptions of a stream ended."""
+        store = self.streams.pop(stream, None)
+        if store is None:
+            return
+        self.pace(store).disconnected(now_ms)
+        for request_id in self.subscriptions.of_stream(stream):
+            ended = self.subscriptions.end(request_id)
+            if ended is not None:
+                self.ended(ended, now_ms)
+
+
+def _region(piece: Piece) -> Region | None:
+    return piece.state.region if isinstance(piece.state, ToRegister) else None

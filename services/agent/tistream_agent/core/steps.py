@@ -1,0 +1,262 @@
+"""The events that the agent's state machine takes, and the commands that it gives. Pure.
+
+All times are milliseconds of one clock, a parameter of `TerritoryAgent.step`. Keys are raw unless `encoded` is in the
+name. Identifiers of scans, TSO calls, streams and requests are drawn by the machine; each is used once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
+from tistream_agent.core.cutter import Draft
+from tistream_agent.core.keys import Region
+
+KV_TIDB, KV_RAW = 0, 1  # ChangeDataRequest.kv_api
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What one territory's agent is started with.
+
+    Attributes:
+        store_id: the territory's id, which is the `store_id` of its chain.
+        span: the keys of the territory, as the platform knows them: without `key_prefix`.
+        key_prefix: the four bytes of a keyspace, which are removed from keys of rows; empty without a keyspace.
+        nonce: hexadecimal, drawn for each start of a process.
+        epoch: the number of the assignment; higher for each holder.
+        buffer_bytes: the memory for rows that are in no durable file; beyond it streams are not read.
+        file_bytes: a file is cut when its rows take as much.
+        stalled_ms: how long a PUT may take before all streams are closed, so that TiKV keeps nothing for the agent.
+    """
+
+    tenant: TenantKey
+    store_id: int
+    nonce: str
+    epoch: int = 0
+    span: KeySpan = WHOLE
+    kv_api: int = KV_TIDB
+    key_prefix: bytes = b""
+    cut_ms: int = 1_000
+    idle_cut_ms: int = 3_000
+    buffer_bytes: int = 256 << 20
+    file_bytes: int = 32 << 20
+    hold_refresh_ms: int = 60_000
+    stalled_ms: int = 60_000
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Serialized ChangeDataEvents that arrived on a stream, in order."""
+
+    stream: int
+    messages: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """A stream could not be opened or has ended, whatever its status was."""
+
+    stream: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionsFound:
+    """PD's answer to `ScanRegions`, as it came: with holes, overlaps and regions without a leader."""
+
+    scan: int
+    regions: Sequence[Region]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFailed:
+    """PD did not answer `ScanRegions`."""
+
+    scan: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampsTaken:
+    """PD's answer to `TakeTimestamps`: the ids `last - count + 1 .. last`, as asked."""
+
+    call: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampsFailed:
+    """PD did not answer `TakeTimestamps`."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileDurable:
+    """The file of this ts is in object storage: the PUT succeeded, or met an object with the own nonce."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFile:
+    """The PUT of this ts met an object with another nonce: this process is fenced.
+
+    During the claim it means that the position was not the chain's end. The caller may read the object that it met with
+    `chain.read_position` and begin a new agent there; an agent that has put a file must not be begun again so.
+    """
+
+    ts: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSet:
+    """PD accepted the GC hold at `ts`."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRefused:
+    """PD refused the GC hold at `ts`: history at or below `safe_point` is gone."""
+
+    ts: int
+    safe_point: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. Expected at least every 50 ms."""
+
+
+Event = (
+    Received
+    | StreamEnded
+    | RegionsFound
+    | ScanFailed
+    | TimestampsTaken
+    | TimestampsFailed
+    | FileDurable
+    | ForeignFile
+    | HoldSet
+    | HoldRefused
+    | Tick
+)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRegions:
+    """Ask PD for the regions of `[encoded_start, encoded_end)` with their leaders. Answered by `RegionsFound`."""
+
+    scan: int
+    encoded_start: bytes
+    encoded_end: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TakeTimestamps:
+    """Take `count` timestamps in one TSO call. Answered by `TimestampsTaken`."""
+
+    call: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """Open an EventFeedV2 stream to a store. Registrations may follow at once; a failure is `StreamEnded`."""
+
+    stream: int
+    tikv_store_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Send a ChangeDataRequest with `register`. `extra_op` is ReadOldValue, `filter_loop` is off."""
+
+    stream: int
+    request_id: int
+    region_id: int
+    conf_ver: int
+    version: int
+    checkpoint_ts: int
+    encoded_start: bytes
+    encoded_end: bytes
+    kv_api: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deregister:
+    """Send a ChangeDataRequest with `deregister` for the request (region_id 0)."""
+
+    stream: int
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream:
+    """Close a stream, which deregisters all of its subscriptions. `StreamEnded` for it is ignored afterwards."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutFile:
+    """Put `draft.data()` at `draft.key` with a conditional PUT. The same bytes are put again after an unknown outcome.
+
+    Answered by `FileDurable` or `ForeignFile`. At most one is under way. `data()` is slow: call it in a worker thread.
+    """
+
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class MoveHold:
+    """Set the GC hold to `ts` with a TTL of 24 hours. Answered by `HoldSet` or `HoldRefused`; a failure is repeated."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """Read no stream until `ResumeReading`: the flow-control windows close."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReading:
+    """Read all streams again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this territory for good. Nothing is pushed afterwards.
+
+    `code` is one of `fenced`, `gc`, `upstream`, `compatibility`, `cluster_id_mismatch`; `reason` names the thing and
+    the way out.
+    """
+
+    code: str
+    reason: str
+
+
+Command = (
+    ScanRegions
+    | TakeTimestamps
+    | OpenStream
+    | Register
+    | Deregister
+    | CloseStream
+    | PutFile
+    | MoveHold
+    | StopReading
+    | ResumeReading
+    | Stop
+)

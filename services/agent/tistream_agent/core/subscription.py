@@ -1,0 +1,354 @@
+"""Subscriptions: what each received, and which rows and watermarks it owes to the next file. Pure.
+
+A subscription is a log of its own in the push contract (upstream-doors 5): its log id is a TSO that was taken for it;
+rows up to the end of its scan have index 0, each later Event with rows the next index. It ends with an error, with its
+stream, or when the agent gives it up; later events of its request_id are dropped (A7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Bytes, Int64s
+from tistream.errors import TiStreamError
+from tistream.model.span import KeySpan
+from tistream_agent.core import kernels as k
+from tistream_agent.core import wire
+from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkRow
+from tistream_agent.core.keys import without_prefix
+from tistream_agent.core.region_error import RegionError
+from tistream_agent.core.scanner import Scanned
+
+_NO_SLOT = -1
+_MIN_SLOTS = 64
+
+
+class StreamLies(TiStreamError):
+    """A stream contradicts its registration: it must end, and its regions are registered anew."""
+
+    code = "stream-lies"
+
+
+class PromiseBroken(TiStreamError):
+    """TiKV sent a commit at or below a resolved_ts that it had sent: the territory must stop, nothing is pushed."""
+
+    code = "promise-broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A registration. `span` is on the wire (with a keyspace's prefix); `tikv_store_id` is for status."""
+
+    request_id: int
+    stream: int
+    region_id: int
+    tikv_store_id: int
+    log_id: int
+    base_ts: int
+    span: KeySpan
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A subscription that ended. `reached_ts`: from where its successor must be registered."""
+
+    opened: Opened
+    reached_ts: int
+    initialized: bool
+    error: RegionError | None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was dropped, by reason, since the start."""
+
+    late_events: int = 0
+    rows_outside: int = 0
+    empty_repeats: int = 0
+    clock_regressions: int = 0
+    early_resolved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a batch of messages did. `changes` has CHANGE_SCHEMA; `initialized`: requests whose scan ended."""
+
+    changes: pa.Table
+    ended: tuple[Ended, ...]
+    initialized: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """All subscriptions of a territory.
+
+    The state is one table of numbers with a column for each subscription, because resolved timestamps of 100,000
+    regions arrive each second. Ended subscriptions keep their column until their last watermark row is in a file.
+    """
+
+    key_prefix: bytes = b""
+    drops_empty: bool = True
+    counts: Counts = field(default_factory=Counts)
+    _table: Int64s = field(default_factory=lambda: np.zeros((k.SUB_COLUMNS, _MIN_SLOTS), np.int64))
+    _opened: dict[int, Opened] = field(default_factory=dict)  # by slot
+    _free: list[int] = field(default_factory=lambda: list(range(_MIN_SLOTS - 1, -1, -1)))
+    _slot_of: Int64s = field(default_factory=lambda: np.full(_MIN_SLOTS, _NO_SLOT, np.int64))
+    _lowest: int = 0  # request id of _slot_of[0]
+    _bounds: Bytes = field(default_factory=lambda: np.zeros(1 << 12, np.uint8))
+    _bounds_used: int = 0
+    _last_rows: set[int] = field(default_factory=set)  # requests that ended after their scan, since the last cut
+
+    def __len__(self) -> int:
+        """Subscriptions that have not ended."""
+        return int(((self._table[k.STATE] == k.SCANNING) | (self._table[k.STATE] == k.LIVE)).sum())
+
+    # -- opening and ending -------------------------------------------------------------------------------------------
+
+    def open(self, opened: Opened) -> None:
+        """Note a registration before it is sent. Its request_id is above all before."""
+        slot = self._new_slot()
+        self._opened[slot] = opened
+        column = self._table[:, slot]
+        column[:] = 0
+        column[k.REQUEST_ID], column[k.STREAM], column[k.REGION_ID] = opened.request_id, opened.stream, opened.region_id
+        column[k.LOG_ID], column[k.BASE], column[k.RESOLVED_TS] = opened.log_id, opened.base_ts, opened.base_ts
+        column[k.STATE] = k.SCANNING
+        column[k.START_AT], column[k.END_AT], column[k.BOUND_END] = self._keep_bounds(opened.span)
+        self._place(opened.request_id, slot)
+
+    def end(self, request_id: int) -> Ended | None:
+        """End a subscription because its stream ended or it is given up. None if it has ended already."""
+        slot = self._slot(request_id)
+        if slot == _NO_SLOT or self._table[k.STATE, slot] == k.ENDED:
+            return None
+        initialized = bool(self._table[k.STATE, slot] == k.LIVE)
+        self._table[k.STATE, slot] = k.ENDED
+        return self._ended(slot, initialized, None)
+
+    def of_stream(self, stream: int) -> list[int]:
+        """The request ids of a stream's subscriptions that have not ended."""
+        at = (self._table[k.STREAM] == stream) & np.isin(self._table[k.STATE], (k.SCANNING, k.LIVE))
+        found: list[int] = self._table[k.REQUEST_ID, at].tolist()
+        return found
+
+    def is_live(self, request_id: int) -> bool:
+        """Whether the subscription's scan has ended and it has not."""
+        slot = self._slot(request_id)
+        return slot != _NO_SLOT and bool(self._table[k.STATE, slot] == k.LIVE)
+
+    def resolved_ts(self, request_id: int) -> int:
+        """What the subscription has reached: its base_ts until a higher resolved_ts arrived."""
+        return int(self._table[k.RESOLVED_TS, self._slot(request_id)])
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def take(self, stream: int, scanned: Scanned) -> Outcome:
+        """Apply a batch of a stream's messages.
+
+        Raises:
+            StreamLies: an event contradicts its registration. Nothing of the batch may be used.
+            PromiseBroken: a commit at or below a resolved_ts of its subscription.
+        """
+        rows, items = scanned.rows, scanned.items
+        row_slot, row_index = np.empty(rows.shape[1], np.int64), np.zeros(rows.shape[1], np.int64)
+        ends, counters = np.zeros(items.shape[1], np.int64), np.zeros(k.COUNTERS, np.int64)
+        table, slots = self._table, self._slots_of(items)
+        before = table[:, slots]  # a copy, because a batch that is refused changes nothing
+        verdict, item = k.apply(
+            *(scanned.data, items, rows, stream, self._slot_of, self._lowest, table),
+            *(self._bounds, self.drops_empty, row_slot, row_index, ends, counters),
+        )
+        if verdict != k.FINE:
+            error = self._refused(verdict, scanned, int(item))
+            table[:, slots] = before
+            raise error
+        self._count(counters)
+        was_live = set(slots[before[k.STATE] == k.LIVE].tolist())
+        ended = []
+        for one in ends[: counters[k.ENDS]].tolist():
+            slot = self._slot(int(items[k.REQUEST, one]))
+            initialized = slot in was_live or self._went_live(slot, scanned)
+            ended.append(self._ended(slot, initialized, scanned.error(one)))
+        went = slots[(before[k.STATE] == k.SCANNING) & (table[k.STATE, slots] == k.LIVE)]
+        return Outcome(
+            self._changes(scanned, row_slot, row_index), tuple(ended), tuple(table[k.REQUEST_ID, went].tolist())
+        )
+
+    def _slots_of(self, items: Int64s) -> Int64s:
+        """The slots of the subscriptions that items name, each once."""
+        places = np.unique(items[k.REQUEST]) - self._lowest
+        slots: Int64s = self._slot_of[places[(places >= 0) & (places < len(self._slot_of))]]
+        return np.asarray(slots[slots != _NO_SLOT], np.int64)
+
+    def _went_live(self, slot: int, scanned: Scanned) -> bool:
+        """Whether a subscription that ended in this batch was initialized within it."""
+        mine = np.flatnonzero(scanned.items[k.REQUEST] == self._table[k.REQUEST_ID, slot])
+        spans = [slice(scanned.items[k.ROW_FIRST, i], scanned.items[k.ROW_BEYOND, i]) for i in mine.tolist()]
+        return any(bool((scanned.rows[k.TYPE, one] == wire.INITIALIZED).any()) for one in spans)
+
+    def _refused(self, verdict: int, scanned: Scanned, item: int) -> TiStreamError:
+        region, request = int(scanned.items[k.REGION, item]), int(scanned.items[k.REQUEST, item])
+        opened = self._opened[self._slot(request)]
+        if verdict == k.PROMISE_BROKEN:
+            return PromiseBroken(
+                f"region {region} on store {opened.tikv_store_id} sent a commit at or below its resolved_ts "
+                f"{self.resolved_ts(request)} or below one of the same batch: check the version of TiKV"
+            )
+        if verdict == k.WRONG_REGION:
+            return StreamLies(f"request {request} is of region {opened.region_id}, its events are of region {region}")
+        return StreamLies(
+            f"request {request} of region {region} has a row without a valid type, operation or timestamp"
+        )
+
+    def _count(self, counters: Int64s) -> None:
+        self.counts.late_events += int(counters[k.LATE])
+        self.counts.rows_outside += int(counters[k.OUTSIDE])
+        self.counts.empty_repeats += int(counters[k.EMPTY_REPEATS])
+        self.counts.clock_regressions += int(counters[k.REGRESSIONS])
+        self.counts.early_resolved += int(counters[k.EARLY_RESOLVED])
+
+    def _changes(self, scanned: Scanned, row_slot: Int64s, row_index: Int64s) -> pa.Table:
+        """The rows that enter a file, with CHANGE_SCHEMA."""
+        kept = np.flatnonzero(row_slot >= 0)
+        if not len(kept):
+            return CHANGE_SCHEMA.empty_table()
+        rows = scanned.rows[:, kept]
+        slots = row_slot[kept]
+        kind, op = rows[k.TYPE], rows[k.OP]
+        values = (kind == wire.PREWRITE) | (kind == wire.COMMITTED)
+        has_value = values & (op == wire.OP_PUT)
+        has_old = values & (rows[k.OLD_LEN] > 0)
+        log_id = pa.array(self._table[k.LOG_ID, slots])
+        prefix = len(self.key_prefix)
+        columns = {
+            "type": pa.array(kind.astype(np.int32)),
+            "op_type": pa.array(op.astype(np.int32)),
+            "region_id": log_id,
+            "region_version": log_id,
+            "log_index": pa.array(row_index[kept]),
+            "key": _binary(scanned.data, rows[k.KEY_AT] + prefix, rows[k.KEY_LEN] - prefix, None),
+            "value": _binary(scanned.data, rows[k.VALUE_AT], rows[k.VALUE_LEN], has_value),
+            "old_value": _binary(scanned.data, rows[k.OLD_AT], rows[k.OLD_LEN], has_old),
+            "start_ts": pa.array(rows[k.START_TS]),
+            "commit_ts": pa.array(rows[k.COMMIT_TS], mask=rows[k.COMMIT_TS] == 0),
+            "txn_source": pa.array(rows[k.SOURCE], mask=rows[k.SOURCE] == 0),
+            "generation": pa.array(rows[k.GENERATION], mask=rows[k.GENERATION] == 0),
+            "tikv_region_id": pa.array(self._table[k.REGION_ID, slots]),
+            "expire_ts": pa.array(rows[k.EXPIRE], mask=rows[k.EXPIRE] == 0),
+        }
+        return pa.Table.from_arrays(list(columns.values()), schema=CHANGE_SCHEMA)
+
+    # -- cutting ------------------------------------------------------------------------------------------------------
+
+    def owes(self) -> bool:
+        """Whether a watermark row is due: a subscription is live, or ended after its scan."""
+        return bool(self._last_rows) or bool((self._table[k.STATE] == k.LIVE).any())
+
+    def cut(self) -> tuple[WatermarkRow, ...]:
+        """The watermark rows of one file, in the order of the log ids. Ended subscriptions are forgotten."""
+        out = []
+        for slot, opened in sorted(self._opened.items(), key=lambda one: one[1].log_id):
+            column = self._table[:, slot]
+            live = column[k.STATE] == k.LIVE
+            if live or opened.request_id in self._last_rows:
+                out.append(self._row(slot, opened))
+        for slot in np.flatnonzero(self._table[k.STATE] == k.ENDED).tolist():
+            self._forget(slot)
+        self._last_rows.clear()
+        return tuple(out)
+
+    def _row(self, slot: int, opened: Opened) -> WatermarkRow:
+        column = self._table[:, slot]
+        first = not column[k.CUT_INDEX]  # CUT_INDEX is the next first_index, 0 before the base row
+        index = int(column[k.INDEX])
+        row = WatermarkRow(
+            log_id=opened.log_id,
+            span=without_prefix(opened.span, self.key_prefix),
+            first_index=1 if first else int(column[k.CUT_INDEX]),
+            log_index=index,
+            base_ts=opened.base_ts if first else None,
+            resolved_ts=int(column[k.RESOLVED_TS]),
+            tikv_region_id=opened.region_id,
+            tikv_store_id=opened.tikv_store_id,
+        )
+        column[k.CUT_INDEX] = index + 1
+        return row
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def _ended(self, slot: int, initialized: bool, error: RegionError | None) -> Ended:
+        opened = self._opened[slot]
+        if initialized:
+            self._last_rows.add(opened.request_id)
+        reached = int(self._table[k.RESOLVED_TS, slot]) if initialized else opened.base_ts
+        return Ended(opened, reached, initialized, error)
+
+    def _slot(self, request_id: int) -> int:
+        place = request_id - self._lowest
+        return int(self._slot_of[place]) if 0 <= place < len(self._slot_of) else _NO_SLOT
+
+    def _new_slot(self) -> int:
+        if not self._free:
+            have = self._table.shape[1]
+            wider = np.zeros((k.SUB_COLUMNS, 2 * have), np.int64)
+            wider[:, :have] = self._table
+            self._table = wider
+            self._free = list(range(2 * have - 1, have - 1, -1))
+        return self._free.pop()
+
+    def _forget(self, slot: int) -> None:
+        opened = self._opened.pop(slot)
+        self._slot_of[opened.request_id - self._lowest] = _NO_SLOT
+        self._table[:, slot] = 0
+        self._free.append(slot)
+
+    def _place(self, request_id: int, slot: int) -> None:
+        """Note the slot of a request; the array begins at the lowest request that is known."""
+        place = request_id - self._lowest
+        assert place >= 0, f"request {request_id} is below {self._lowest}"
+        if place >= len(self._slot_of):
+            known = np.flatnonzero(self._slot_of != _NO_SLOT)
+            begin = int(known[0]) if len(known) else place
+            kept = self._slot_of[begin:]
+            self._lowest += begin
+            place -= begin
+            longer = np.full(max(_MIN_SLOTS, 2 * (place + 1)), _NO_SLOT, np.int64)
+            longer[: len(kept)] = kept[: len(longer)]
+            self._slot_of = longer
+        self._slot_of[place] = slot
+
+    def _keep_bounds(self, span: KeySpan) -> tuple[int, int, int]:
+        """Store the bounds of a span; without room, those of ended subscriptions are dropped first."""
+        need = len(span.start) + len(span.end)
+        if self._bounds_used + need > len(self._bounds):
+            self._pack_bounds(need)
+        begin = self._bounds_used
+        middle, end = begin + len(span.start), begin + need
+        self._bounds[begin:end] = np.frombuffer(span.start + span.end, np.uint8)
+        self._bounds_used = end
+        return begin, middle, end
+
+    def _pack_bounds(self, need: int) -> None:
+        live = [slot for slot in self._opened if self._table[k.STATE, slot] in (k.SCANNING, k.LIVE)]
+        texts = [self._opened[slot].span for slot in live]
+        total = sum(len(span.start) + len(span.end) for span in texts)
+        self._bounds = np.zeros(max(1 << 12, 2 * (total + need)), np.uint8)
+        self._bounds_used = 0
+        for slot, span in zip(live, texts, strict=True):
+            self._table[k.START_AT : k.BOUND_END + 1, slot] = self._keep_bounds(span)
+
+
+def _binary(
+    data: Bytes, at: Int64s, size: Int64s, valid: np.ndarray[tuple[int], np.dtype[np.bool_]] | None
+) -> pa.Array:
+    """A binary array of pieces of `data`; null where not `valid`."""
+    if valid is not None:
+        size = np.where(valid, size, 0)
+    total = int(size.sum())
+    out, offsets = np.empty(total, np.uint8), np.empty(len(at) + 1, np.int32)
+    k.gather(data, np.ascontiguousarray(at), np.ascontiguousarray(size), out, offsets)
+    nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(at), [nulls, pa.py_buffer(offsets), pa.py_buffer(out)])

@@ -1,0 +1,201 @@
+"""The span map of a territory: every key is in exactly one piece, and each piece in exactly one state (A1). Pure.
+
+A piece waits for PD's answer, is to be registered at a region's leader, or is subscribed. A change replaces one piece
+by pieces that tile it, which is asserted each time; so the whole stays tiled. Every piece has the ts from which it must
+be registered next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from sortedcontainers import SortedDict
+
+from tistream.model.span import KeySpan
+from tistream_agent.core.keys import Region
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForRegion:
+    """PD must say which region the piece is in. `scan`: the call under way; 0: none, and none before `not_before_ms`.
+
+    `failures`: ends of its subscriptions without progress, for the back-off.
+    """
+
+    not_before_ms: int
+    scan: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToRegister:
+    """The region and its leader are known. `call`: the TSO call under way for its log id; 0: none."""
+
+    region: Region
+    not_before_ms: int
+    call: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A subscription has the piece."""
+
+    region: Region
+    request_id: int
+    failures: int = 0
+
+
+State = WaitsForRegion | ToRegister | Subscribed
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`."""
+
+    span: KeySpan
+    base_ts: int
+    state: State
+    since_ms: int
+
+
+class Territory:
+    """The pieces of a territory, by start key."""
+
+    def __init__(self, span: KeySpan, pieces: Iterable[Piece]) -> None:
+        """`pieces` must tile `span`."""
+        self.span = span
+        self._pieces: SortedDict[bytes, Piece] = SortedDict({piece.span.start: piece for piece in pieces})
+        self._subscribed: dict[int, bytes] = {}
+        self.waiting: set[bytes] = set()  # starts of pieces that wait for a region
+        self.known: set[bytes] = set()  # starts of pieces that are to be registered
+        for piece in self._pieces.values():
+            self._index(piece)
+        self.check()
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def pieces(self) -> list[Piece]:
+        """All pieces in key order."""
+        return list(self._pieces.values())
+
+    def at(self, start: bytes) -> Piece:
+        """The piece that begins there."""
+        piece: Piece = self._pieces[start]
+        return piece
+
+    def subscribed(self, request_id: int) -> Piece | None:
+        """The piece of a subscription; None if the subscription has ended."""
+        start = self._subscribed.get(request_id)
+        return None if start is None else self.at(start)
+
+    def overlapping(self, span: KeySpan) -> list[Piece]:
+        """The pieces with a key of `span`, in key order."""
+        first = max(0, self._pieces.bisect_right(span.start) - 1)
+        beyond = self._pieces.bisect_left(span.end) if span.end else len(self._pieces)
+        keys = self._pieces.keys()[first:beyond]
+        return [piece for key in keys if (piece := self._pieces[key]).span.overlaps(span)]
+
+    def put(self, piece: Piece) -> None:
+        """Replace the piece of the same span."""
+        self.replace(self.at(piece.span.start), [piece])
+
+    def replace(self, old: Piece, new: Sequence[Piece]) -> None:
+        """Replace a piece by pieces that tile it. Asserts that they do, and that each promises at least as much."""
+        assert self._pieces.get(old.span.start) is old, f"{old.span} is not a piece of the territory"
+        assert_tiled(old.span, [piece.span for piece in new])
+        assert all(piece.base_ts >= old.base_ts for piece in new), f"{old.span}: a promise went back"
+        del self._pieces[old.span.start]
+        self.waiting.discard(old.span.start)
+        self.known.discard(old.span.start)
+        if isinstance(old.state, Subscribed):
+            del self._subscribed[old.state.request_id]
+        for piece in new:
+            self._pieces[piece.span.start] = piece
+            self._index(piece)
+
+    def join(self, pieces: Sequence[Piece]) -> Piece:
+        """Join neighbours that are to be registered at one region: one subscription a region. What both promise, the
+        lower base_ts, is promised for all."""
+        first, last = pieces[0], pieces[-1]
+        assert_tiled(KeySpan(first.span.start, last.span.end), [piece.span for piece in pieces])
+        base_ts = min(piece.base_ts for piece in pieces)
+        out = replace(first, span=KeySpan(first.span.start, last.span.end), base_ts=base_ts)
+        for piece in pieces:
+            assert isinstance(piece.state, ToRegister)
+            assert not piece.state.call
+            assert self._pieces.pop(piece.span.start) is piece
+            self.known.discard(piece.span.start)
+        self._pieces[out.span.start] = out
+        self._index(out)
+        return out
+
+    def check(self) -> None:
+        """Assert that the pieces tile the territory and that the indexes agree with them."""
+        pieces = self.pieces()
+        assert_tiled(self.span, [piece.span for piece in pieces])
+        assert self.waiting == {p.span.start for p in pieces if isinstance(p.state, WaitsForRegion)}
+        assert self.known == {p.span.start for p in pieces if isinstance(p.state, ToRegister)}
+        subscribed = {p.state.request_id: p.span.start for p in pieces if isinstance(p.state, Subscribed)}
+        assert self._subscribed == subscribed
+
+    def _index(self, piece: Piece) -> None:
+        match piece.state:
+            case WaitsForRegion():
+                self.waiting.add(piece.span.start)
+            case ToRegister():
+                self.known.add(piece.span.start)
+            case Subscribed(request_id=request_id):
+                assert request_id not in self._subscribed, f"request {request_id} has two pieces"
+                self._subscribed[request_id] = piece.span.start
+
+
+def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
+    """Assert that the parts, in order, tile the span: no hole, no overlap."""
+    assert parts, f"{span} has no part"
+    assert (parts[0].start, parts[-1].end) == (span.start, span.end), f"the parts of {span} have other bounds"
+    for left, right in pairwise(parts):
+        assert left.end == right.start > b"", f"a hole or an overlap at {right.start.hex()}"
+
+
+def cut_by_regions(
+    piece: Piece, regions: Sequence[Region], now_ms: int, hole_wait_ms: int, failures: int = 0
+) -> list[Piece]:
+    """Cut a piece by PD's answer.
+
+    Keys of a region with a leader are to be registered. Holes, and regions without a leader, wait for `hole_wait_ms`.
+    Of overlapping regions the one with the highest version counts.
+    """
+    spans = [(found, region) for region in regions if (found := region.raw_span()) is not None]
+    inside = [(part, region) for found, region in spans if (part := found.clip(piece.span)) is not None]
+    inside.sort(key=lambda one: one[0].start)
+    bounds = sorted(
+        {piece.span.start} | {p.start for p, _ in inside} | {p.end for p, _ in inside if p.end in piece.span}
+    )
+    out: list[Piece] = []
+    owners: list[Region | None] = []
+    over: list[tuple[KeySpan, Region]] = []
+    at = 0
+    for number, bound in enumerate(bounds):
+        part = KeySpan(bound, bounds[number + 1] if number + 1 < len(bounds) else piece.span.end)
+        while at < len(inside) and inside[at][0].start <= bound:
+            over.append(inside[at])
+            at += 1
+        over = [one for one in over if bound in one[0]]
+        owner = max((region for _, region in over), key=lambda region: (region.version, region.conf_ver), default=None)
+        if owner is not None and not owner.leader_store:
+            owner = None
+        state: State
+        if owner is None:
+            state = WaitsForRegion(now_ms + hole_wait_ms, failures=failures)
+        else:
+            state = ToRegister(owner, now_ms, failures=failures)
+        if out and owners[-1] is owner:
+            out[-1] = replace(out[-1], span=KeySpan(out[-1].span.start, part.end))
+        else:
+            out.append(replace(piece, span=part, state=state, since_ms=now_ms))
+            owners.append(owner)
+    return out

@@ -1,0 +1,172 @@
+"""The loop of one territory: events of threads go into the state machine, its commands go out to threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Protocol
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError
+from tistream_agent.core import steps
+from tistream_agent.core.steps import Command, Event
+from tistream_agent.inbox import Inbox
+from tistream_agent.metrics import AgentMetrics
+from tistream_agent.outbox import Outbox
+from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.pd import OtherCluster, PdClient
+from tistream_agent.upstream.streams import StoreStreams
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.02
+HOLD_RETRY_S = 1.0
+LOOK_MS = 500  # between two calls of `look`, which walks over all pieces
+
+
+class Machine(Protocol):
+    """The state machine of a territory (core.machine.TerritoryAgent)."""
+
+    def step(self, event: Event, now_ms: int) -> Sequence[Command]: ...
+
+
+class TerritoryDriver:
+    """Runs a machine until it stops or the process ends.
+
+    Args:
+        calls: runs calls to PD. At most `planner.SCANS` scans, one TSO call and one hold are under way.
+        files: runs PUTs, one at a time.
+        wait: pauses for seconds; returns True once the process must end.
+        look: called between steps, so that it may read the machine, which is not thread-safe.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        pd: PdClient,
+        streams: StoreStreams,
+        outbox: Outbox,
+        hold: GcHold,
+        inbox: Inbox,
+        calls: Executor,
+        files: Executor,
+        clock: Clock,
+        metrics: AgentMetrics,
+        wait: Callable[[float], bool],
+        look: Callable[[], None],
+    ) -> None:
+        self._look, self._looked_ms = look, clock.monotonic_ms() - LOOK_MS
+        self._machine, self._pd, self._streams, self._outbox, self._hold = machine, pd, streams, outbox, hold
+        self._inbox, self._calls, self._files = inbox, calls, files
+        self._clock, self._metrics, self._wait = clock, metrics, wait
+        self._stopped_reading_ms: int | None = None
+        self.claimed = False  # whether a file of this process is in the chain
+
+    def run(self) -> steps.Stop | None:
+        """Returns why the machine stopped; None if the process must end. Streams are closed then."""
+        try:
+            while not self._wait(0):
+                for event in [*self._inbox.take(TICK_S), steps.Tick()]:
+                    self._count(event)
+                    for command in self._machine.step(event, self._clock.monotonic_ms()):
+                        if isinstance(command, steps.Stop):
+                            log.error("the territory stops", extra={"code": command.code, "reason": command.reason})
+                            return command
+                        self._do(command)
+                if self._clock.monotonic_ms() - self._looked_ms >= LOOK_MS:
+                    self._looked_ms = self._clock.monotonic_ms()
+                    self._look()
+            return None
+        finally:
+            self._streams.close()
+            self._inbox.close()
+
+    def _do(self, command: Command) -> None:
+        match command:
+            case steps.ScanRegions():
+                self._calls.submit(self._scan, command)
+            case steps.TakeTimestamps():
+                self._calls.submit(self._timestamps, command)
+            case steps.OpenStream():
+                self._streams.open(command)
+            case steps.Register():
+                self._metrics.registrations.inc()
+                self._streams.register(command)
+            case steps.Deregister():
+                self._streams.deregister(command)
+            case steps.CloseStream():
+                self._streams.end(command)
+            case steps.PutFile():
+                self._files.submit(self._put, command)
+            case steps.MoveHold():
+                self._calls.submit(self._move, command)
+            case steps.StopReading():
+                self._stopped_reading_ms = self._clock.monotonic_ms()
+                self._inbox.set_reading(False)
+            case steps.ResumeReading():
+                if self._stopped_reading_ms is not None:
+                    stopped_ms = self._clock.monotonic_ms() - self._stopped_reading_ms
+                    self._metrics.reading_stopped.inc(stopped_ms / 1000)
+                self._stopped_reading_ms = None
+                self._inbox.set_reading(True)
+
+    def _scan(self, command: steps.ScanRegions) -> None:
+        try:
+            found = self._pd.regions(command.encoded_start, command.encoded_end)
+        except TiStreamError as error:
+            self._pd_failed("regions", error)
+            self._inbox.say(steps.ScanFailed(command.scan))
+            return
+        self._inbox.say(steps.RegionsFound(command.scan, found))
+
+    def _timestamps(self, command: steps.TakeTimestamps) -> None:
+        try:
+            last = self._pd.timestamps(command.count)
+        except TiStreamError as error:
+            self._pd_failed("timestamps", error)
+            self._inbox.say(steps.TimestampsFailed(command.call))
+            return
+        self._inbox.say(steps.TimestampsTaken(command.call, last))
+
+    def _move(self, command: steps.MoveHold) -> None:
+        while not self._wait(0):
+            try:
+                moved = self._hold.move(command.ts)
+            except TiStreamError as error:
+                self._pd_failed("the GC hold", error)
+                if isinstance(error, OtherCluster) or self._wait(HOLD_RETRY_S):
+                    return
+                continue
+            if isinstance(moved, steps.HoldSet):
+                self._metrics.held_ts.set(moved.ts)
+            self._inbox.say(moved)
+            return
+
+    def _put(self, command: steps.PutFile) -> None:
+        begun_ms = self._clock.monotonic_ms()
+        try:
+            done = self._outbox.put(command.draft)
+        except Exception:
+            # A file that cannot be written must not be left out: the next start takes it from TiKV again.
+            log.exception("a file cannot be made: the territory stands still", extra={"key": command.draft.key})
+            self._metrics.put_failures.inc()
+            return
+        if done is None:
+            return
+        self._metrics.put_seconds.observe((self._clock.monotonic_ms() - begun_ms) / 1000)
+        self._inbox.say(done)
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case steps.FileDurable():
+                self.claimed = True
+                self._metrics.files.inc()
+            case steps.StreamEnded():
+                self._metrics.streams_ended.inc()
+            case steps.ForeignFile():
+                self._metrics.fenced.set(1)
+
+    def _pd_failed(self, what: str, error: TiStreamError) -> None:
+        self._metrics.pd_failures.inc()
+        log.warning("PD does not answer", extra={"asked": what, "reason": str(error)})

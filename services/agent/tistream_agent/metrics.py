@@ -1,0 +1,49 @@
+"""Metrics of the agent."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+
+class AgentMetrics:
+    """Declared in one place; made once per process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registrations = Counter(
+            "tistream_agent_registrations_total", "Registrations of regions sent to TiKV.", registry=registry
+        )
+        self.received = Counter(
+            "tistream_agent_received_bytes_total", "Bytes received on change streams.", registry=registry
+        )
+        self.streams_ended = Counter(
+            "tistream_agent_streams_ended_total", "Change streams that ended.", registry=registry
+        )
+        self.files = Counter("tistream_agent_files_total", "Change files written.", registry=registry)
+        self.put_seconds = Histogram(
+            "tistream_agent_put_seconds", "Time to encode a file and to put it.", registry=registry
+        )
+        self.put_failures = Counter(
+            "tistream_agent_put_failures_total", "Files that could not be encoded.", registry=registry
+        )
+        self.buffer = Gauge(
+            "tistream_agent_buffer_bytes", "Bytes of rows that are in no durable file.", registry=registry
+        )
+        self.reading_stopped = Counter(
+            "tistream_agent_reading_stopped_seconds_total",
+            "Time for which streams were not read, because the buffer was full.",
+            registry=registry,
+        )
+        self.resolved_lag = Gauge(
+            "tistream_agent_resolved_lag_seconds",
+            "Age of the lowest ts up to which all changes are in files.",
+            registry=registry,
+        )
+        self.held_ts = Gauge("tistream_agent_gc_held_ts", "TSO of the hold on garbage collection.", registry=registry)
+        self.hold_lag = Gauge(
+            "tistream_agent_gc_hold_lag_seconds", "Age of the hold on garbage collection.", registry=registry
+        )
+        self.fenced = Gauge("tistream_agent_fenced", "1 if another process took the territory over.", registry=registry)
+        self.pd_calls = Counter("tistream_agent_pd_calls_total", "Calls to PD.", ("rpc",), registry=registry)
+        self.pd_failures = Counter(
+            "tistream_agent_pd_failures_total", "Calls to PD without an answer.", registry=registry
+        )

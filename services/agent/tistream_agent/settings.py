@@ -1,0 +1,81 @@
+"""Settings of the agent: TISTREAM_AGENT__…"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.service.settings import ServiceSettings, settings_config
+from tistream_agent.upstream.stores import TlsFiles, host_and_port
+
+
+class UpstreamTls(BaseModel):
+    """Certificate files for PD and TiKV, in PEM; read again at each new connection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ca_file: Path | None = Field(default=None, description="authority of the certificates of PD and TiKV")
+    cert_file: Path | None = Field(default=None, description="client certificate that PD and TiKV accept")
+    key_file: Path | None = Field(default=None, description="private key of that certificate")
+
+    @property
+    def files(self) -> TlsFiles:
+        """As the channels need them."""
+        return TlsFiles(self.ca_file, self.cert_file, self.key_file)
+
+
+class AgentSettings(ServiceSettings):
+    """Settings that an operator may change."""
+
+    model_config = settings_config("AGENT")
+
+    port: int = Field(default=8007, ge=0, le=65535, description="port to bind")
+    pd: str = Field(default="", description="addresses of PD, host:port, separated by commas")
+    pd_cluster_id: int | None = Field(
+        default=None, ge=1, description="cluster id that PD must have; default: that of its first answer"
+    )
+    upstream_tls: UpstreamTls = UpstreamTls()
+    cluster: str = Field(default="", description="upstream cluster id of the tenant")
+    tenant: str = Field(default="", description="upstream tenant id")
+    territory: int = Field(
+        default=1, ge=1, le=2**63 - 1, description="id of the territory, which is the store id of its files"
+    )
+    keyspace: str = Field(default="", description="name of the keyspace of TiDB; empty: none")
+    api_url: str = Field(
+        default="", description="URL of the API to announce files to; empty: dispatchers find them by LIST"
+    )
+    api_token_file: Path | None = Field(default=None, description="file with a token of the API that may push")
+    cut_ms: int = Field(default=1_000, ge=50, le=60_000, description="time after which a file with rows is written")
+    idle_cut_ms: int = Field(
+        default=3_000, ge=50, le=60_000, description="time after which a file with watermarks only is written"
+    )
+    buffer_bytes: int = Field(
+        default=256 << 20, ge=8 << 20, description="bytes of rows in memory above which TiKV is not read"
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        missing = [name for name in ("pd", "cluster", "tenant") if not getattr(self, name)]
+        if missing:
+            raise ValueError(f"{', '.join(name.upper() for name in missing)} must be set")
+        try:
+            self.tenant_key  # noqa: B018 - it checks the names
+            for address in self.pd_addresses:
+                host_and_port(address)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def pd_addresses(self) -> list[str]:
+        """The addresses of PD."""
+        return [address.strip() for address in self.pd.split(",") if address.strip()]
+
+    @property
+    def tenant_key(self) -> TenantKey:
+        """The tenant. Raises InvalidRequest for names that cannot be one."""
+        return TenantKey.parse(self.cluster, self.tenant)

@@ -1,0 +1,29 @@
+"""The hold of a territory on TiKV's garbage collection: set before the first registration, moved after each file."""
+
+from __future__ import annotations
+
+from tistream.model.ids import TenantKey
+from tistream_agent.core.steps import HoldRefused, HoldSet
+from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
+
+TTL_S = 24 * 3_600  # an agent that is away for less loses nothing
+
+
+class GcHold:
+    """One hold, under an id that names the territory."""
+
+    def __init__(self, pd: PdClient, tenant: TenantKey, store_id: int, keyspace: int = NULL_KEYSPACE) -> None:
+        self._pd, self._keyspace = pd, keyspace
+        self.service_id = f"tistream-{tenant.cluster_id}-{tenant.tenant_id}-{store_id}"
+
+    def move(self, ts: int) -> HoldSet | HoldRefused:
+        """Hold all versions above `ts`. Raises Unavailable: try again."""
+        try:
+            self._pd.hold_gc(self.service_id, ts, TTL_S, self._keyspace)
+        except HoldTooLow as refused:
+            return HoldRefused(ts, refused.safe_point)
+        return HoldSet(ts)
+
+    def release(self) -> None:
+        """Delete the hold. Raises Unavailable."""
+        self._pd.release_gc(self.service_id, self._keyspace)

@@ -1,0 +1,372 @@
+"""A client of PD: members and leader, timestamps, regions, stores, and the GC hold (upstream-doors 6 and 7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from tistream.concurrency import new_lock, new_rlock
+from tistream.errors import FatalError, InvalidRequest, Unavailable
+from tistream.model.ts import LOGICAL_BITS
+from tistream.wire.tikv import keyspacepb_pb2 as keyspacepb
+from tistream.wire.tikv import metapb_pb2 as metapb
+from tistream.wire.tikv import pdpb_pb2 as pdpb
+from tistream_agent.core.keys import Region
+from tistream_agent.upstream.stores import Channels
+
+DEADLINE_S = 5.0
+PAGE = 1_024  # regions of one scan
+NULL_KEYSPACE = 0xFFFFFFFF
+_ATTEMPTS = 3
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+_TIFLASH = ("engine", "tiflash")
+
+R = TypeVar("R", bound=Message)
+
+
+class OtherCluster(FatalError):
+    """PD is of another cluster than the one that this agent was started for."""
+
+    code = "cluster_id_mismatch"
+
+
+class HoldTooLow(FatalError):
+    """PD refused a GC hold: the history that it would hold is gone. `safe_point`: TSO."""
+
+    code = "gc"
+
+    def __init__(self, ts: int, safe_point: int) -> None:
+        super().__init__(
+            f"the GC safe point {safe_point} of the cluster is above {ts}: changes between them are gone. "
+            "Read the tables anew (docs/backfill.md), or connect a new tenant"
+        )
+        self.ts = ts
+        self.safe_point = safe_point
+
+
+@dataclass(frozen=True, slots=True)
+class TikvStore:
+    """A TiKV store. `version`: as PD states it, without a leading `v`. `up`: neither offline nor a tombstone."""
+
+    store_id: int
+    address: str
+    version: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LedRegion:
+    """A region with its leader as PD names it, for calls that go to one region. `leader` is None if PD knows none."""
+
+    region: Region
+    meta: metapb.Region
+    leader: metapb.Peer | None
+
+
+class PdClient:
+    """Thread-safe. A failed call is tried again at the leader that the members name then.
+
+    Args:
+        addresses: of some or all members.
+        cluster_id: the cluster that PD must be of; None: that of the first answer.
+        on_call: counts calls by the name of their rpc.
+
+    Methods raise Unavailable, and OtherCluster.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        channels: Channels,
+        cluster_id: int | None = None,
+        on_call: Callable[[str], object] = lambda _: None,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        if not addresses:
+            raise InvalidRequest("no address of PD: --pd host:2379")
+        self._addresses = list(addresses)
+        self._open = channels.open
+        self._expected = cluster_id
+        self._on_call = on_call
+        self._deadline_s = deadline_s
+        self._lock = new_rlock()
+        self._leader: grpc.Channel | None = None
+        self._tso_lock = new_lock()
+        self._tso: _TsoStream | None = None
+        self._old_scan = False
+        self._barriers = False
+
+    def close(self) -> None:
+        """Close the connections; later calls open new ones."""
+        with self._lock:
+            if self._leader is not None:
+                self._leader.close()
+            self._leader, self._tso = None, None
+
+    @property
+    def cluster_id(self) -> int:
+        """The cluster's id; asked once."""
+        with self._lock:
+            if self._expected is None or self._leader is None:
+                self._connect()
+            assert self._expected is not None
+            return self._expected
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def timestamps(self, count: int) -> int:
+        """Take `count` timestamps: `last - count + 1 .. last`; returns `last`."""
+        problem = ""
+        for _ in range(_ATTEMPTS):
+            with self._tso_lock:
+                try:
+                    if self._tso is None:
+                        self._tso = _TsoStream(self._channel(), self._deadline_s)
+                    self._on_call("Tso")
+                    answer = self._tso.take(pdpb.TsoRequest(header=self._header(), count=count))
+                    self._check("Tso", answer)
+                    return int(answer.timestamp.physical) << LOGICAL_BITS | int(answer.timestamp.logical)
+                except (grpc.RpcError, StopIteration, _NotLeader) as error:
+                    problem = _reason(error)
+                    self._tso = None
+                    self._forget()
+        raise Unavailable(f"PD gives no timestamp: {problem}")
+
+    def stores(self) -> list[TikvStore]:
+        """The TiKV stores; neither tombstones nor TiFlash."""
+        answer = self._call(
+            "GetAllStores", pdpb.GetAllStoresRequest(exclude_tombstone_stores=True), pdpb.GetAllStoresResponse
+        )
+        return [
+            TikvStore(store.id, store.address, store.version.removeprefix("v"), store.state == 0)
+            for store in answer.stores
+            if _TIFLASH not in {(label.key, label.value) for label in store.labels}
+        ]
+
+    def regions(self, encoded_start: bytes, encoded_end: bytes) -> list[Region]:
+        """PD's regions of a range of encoded keys, in order, with all holes and overlaps that PD has."""
+        return [found.region for found in self.led_regions(encoded_start, encoded_end)]
+
+    def led_regions(self, encoded_start: bytes, encoded_end: bytes) -> Iterator[LedRegion]:
+        """As `regions`, with what a call to one region needs; page by page."""
+        start = encoded_start
+        while True:
+            page = self._page(start, encoded_end)
+            yield from page
+            if len(page) < PAGE or not page[-1].region.encoded_end:
+                return
+            start = page[-1].region.encoded_end
+            if encoded_end and start >= encoded_end:
+                return
+
+    def _page(self, start: bytes, end: bytes) -> list[LedRegion]:
+        if not self._old_scan:
+            ranges = [pdpb.KeyRange(start_key=start, end_key=end)]
+            try:
+                batch = self._call(
+                    "BatchScanRegions",
+                    pdpb.BatchScanRegionsRequest(ranges=ranges, limit=PAGE),
+                    pdpb.BatchScanRegionsResponse,
+                )
+                return [_led(one.region, one.leader) for one in batch.regions]
+            except _Unimplemented:
+                self._old_scan = True
+        request = pdpb.ScanRegionsRequest(start_key=start, end_key=end, limit=PAGE)
+        answer = self._call("ScanRegions", request, pdpb.ScanRegionsResponse)
+        return [_led(one.region, one.leader) for one in answer.regions]
+
+    def keyspace(self, name: str) -> int:
+        """The id of a keyspace. Raises InvalidRequest if no keyspace has that name."""
+        try:
+            request = keyspacepb.LoadKeyspaceRequest(name=name)
+            answer = self._call("LoadKeyspace", request, keyspacepb.LoadKeyspaceResponse, service="keyspacepb.Keyspace")
+        except _Unimplemented:
+            raise InvalidRequest(f"this PD has no keyspaces, so no keyspace {name!r}") from None
+        return int(answer.keyspace.id)
+
+    # --- garbage collection --------------------------------------------------------------------------------------
+
+    def safe_point(self) -> int:
+        """The TSO at and below which versions may be gone."""
+        return int(self._call("GetGCSafePoint", pdpb.GetGCSafePointRequest(), pdpb.GetGCSafePointResponse).safe_point)
+
+    def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
+        """Keep all versions above `ts` for `ttl_s` seconds. Raises HoldTooLow if they are gone already."""
+        if keyspace == NULL_KEYSPACE and not self._barriers:
+            request = pdpb.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=ttl_s, safe_point=ts)
+            try:
+                answer = self._call("UpdateServiceGCSafePoint", request, pdpb.UpdateServiceGCSafePointResponse)
+            except _Unimplemented:
+                self._barriers = True
+            else:
+                if ttl_s > 0 and answer.min_safe_point > ts:
+                    raise HoldTooLow(ts, int(answer.min_safe_point))
+                return
+        scope = pdpb.KeyspaceScope(keyspace_id=keyspace)
+        if ttl_s <= 0:
+            self._call(
+                "DeleteGCBarrier",
+                pdpb.DeleteGCBarrierRequest(keyspace_scope=scope, barrier_id=service_id),
+                pdpb.DeleteGCBarrierResponse,
+            )
+            return
+        barrier = pdpb.SetGCBarrierRequest(
+            keyspace_scope=scope, barrier_id=service_id, barrier_ts=ts, ttl_seconds=ttl_s
+        )
+        try:
+            self._call("SetGCBarrier", barrier, pdpb.SetGCBarrierResponse)
+        except _Refused as error:
+            state = self._call("GetGCState", pdpb.GetGCStateRequest(keyspace_scope=scope), pdpb.GetGCStateResponse)
+            if state.gc_state.txn_safe_point > ts:
+                raise HoldTooLow(ts, int(state.gc_state.txn_safe_point)) from error
+            raise
+
+    def release_gc(self, service_id: str, keyspace: int = NULL_KEYSPACE) -> None:
+        """Delete a hold; no error if it does not exist."""
+        self.hold_gc(service_id, 0, 0, keyspace)
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    def _header(self) -> pdpb.RequestHeader:
+        return pdpb.RequestHeader(cluster_id=self.cluster_id)
+
+    def _channel(self) -> grpc.Channel:
+        with self._lock:
+            if self._leader is None:
+                self._connect()
+            assert self._leader is not None
+            return self._leader
+
+    def _forget(self) -> None:
+        with self._lock:
+            if self._leader is not None:
+                self._leader.close()
+            self._leader = None
+
+    def _connect(self) -> None:
+        """Ask the members for the leader, one after the other."""
+        problems = []
+        for address in list(self._addresses):
+            try:
+                with self._open(address) as channel:
+                    self._on_call("GetMembers")
+                    found = _unary(channel, "pdpb.PD", "GetMembers", pdpb.GetMembersResponse)(
+                        pdpb.GetMembersRequest(), timeout=self._deadline_s
+                    )
+            except grpc.RpcError as error:
+                problems.append(f"{address}: {_reason(error)}")
+                continue
+            cluster = int(found.header.cluster_id)
+            if self._expected is not None and cluster != self._expected:
+                raise OtherCluster(
+                    f"PD at {address} is of cluster {cluster}, and this agent of cluster {self._expected}: "
+                    "correct --pd, or connect the other cluster as a tenant of its own"
+                )
+            if not found.leader.client_urls:
+                problems.append(f"{address}: PD has no leader")
+                continue
+            self._expected = cluster
+            known = [url for member in found.members for url in member.client_urls]
+            self._addresses = list(dict.fromkeys([*known, *self._addresses]))
+            self._leader = self._open(found.leader.client_urls[0])
+            return
+        raise Unavailable(f"no PD answers: {'; '.join(problems)}")
+
+    def _call(self, rpc: str, request: Any, response: type[R], service: str = "pdpb.PD") -> R:
+        problem = ""
+        for _ in range(_ATTEMPTS):
+            request.header.CopyFrom(self._header())
+            self._on_call(rpc)
+            try:
+                answer = _unary(self._channel(), service, rpc, response)(request, timeout=self._deadline_s)
+                self._check(rpc, answer)
+                return answer
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    raise _Unimplemented(rpc) from error
+                problem = _reason(error)
+                if error.code() not in _RETRIED:
+                    break
+                self._forget()
+            except _NotLeader as error:
+                problem = str(error)
+                self._forget()
+        raise Unavailable(f"PD does not answer {rpc}: {problem}")
+
+    def _check(self, rpc: str, answer: Any) -> None:
+        header = answer.header
+        if self._expected is not None and header.cluster_id not in (0, self._expected):
+            raise OtherCluster(f"PD answers as cluster {header.cluster_id}, and this agent is of {self._expected}")
+        if not header.HasField("error") or header.error.type == 0:
+            return
+        if "leader" in header.error.message.lower():
+            raise _NotLeader(header.error.message)
+        raise _Refused(f"PD refuses {rpc}: {header.error.message}")
+
+
+class _NotLeader(Exception):
+    """The member that was asked is not PD's leader."""
+
+
+class _Unimplemented(Exception):
+    """This version of PD has no such call."""
+
+
+class _Refused(Unavailable):
+    """PD answered with an error in the header."""
+
+
+class _TsoStream:
+    """The open stream of timestamps. One request is under way at a time."""
+
+    def __init__(self, channel: grpc.Channel, deadline_s: float) -> None:
+        self._requests: SimpleQueue[pdpb.TsoRequest | None] = SimpleQueue()
+        self._deadline_s = deadline_s
+        self._answers = channel.stream_stream(
+            "/pdpb.PD/Tso",
+            request_serializer=pdpb.TsoRequest.SerializeToString,
+            response_deserializer=pdpb.TsoResponse.FromString,
+        )(iter(self._requests.get, None))
+
+    def take(self, request: pdpb.TsoRequest) -> pdpb.TsoResponse:
+        """Raises grpc.RpcError, also when the deadline has passed."""
+        late = threading.Timer(self._deadline_s, self._answers.cancel)
+        late.daemon = True
+        late.start()
+        try:
+            self._requests.put(request)
+            answer: pdpb.TsoResponse = next(iter(self._answers))
+            return answer
+        except BaseException:
+            self._requests.put(None)
+            raise
+        finally:
+            late.cancel()
+
+
+def _unary(channel: grpc.Channel, service: str, rpc: str, response: type[R]) -> Callable[..., R]:
+    call: Callable[..., R] = channel.unary_unary(
+        f"/{service}/{rpc}",
+        request_serializer=lambda message: message.SerializeToString(),
+        response_deserializer=response.FromString,
+    )
+    return call
+
+
+def _led(meta: metapb.Region, leader: metapb.Peer) -> LedRegion:
+    epoch = meta.region_epoch
+    region = Region(meta.id, meta.start_key, meta.end_key, epoch.conf_ver, epoch.version, leader.store_id)
+    return LedRegion(region, meta, leader if leader.store_id else None)
+
+
+def _reason(error: BaseException) -> str:
+    """The text of an error of gRPC: its status and details."""
+    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""What emulated TiKV stores and PD answer, on a clock that the caller advances. Pure."""

@@ -1,0 +1,101 @@
+"""Versions and locks by key, as applied commands make them, and scans over them. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
+
+from tistream_upstream.emulator.model.timeline import COMMIT, COMMITTED, DELETE, PREWRITE, PUT, ROLLBACK, Row
+
+_LOSSY = 8  # txn_source >> 8 marks changes that TiKV's stream leaves out
+
+
+class Mvcc:
+    """Versions above the cluster's beginning, and live locks with data."""
+
+    def __init__(self) -> None:
+        self._versions: SortedDict[bytes, list[Row]] = SortedDict()  # rows COMMITTED, oldest first
+        self._locks: SortedDict[bytes, Row] = SortedDict()
+
+    @property
+    def locks(self) -> int:
+        """Number of live locks with data."""
+        return len(self._locks)
+
+    def lock(self, key: bytes) -> Row | None:
+        """The live lock of a key."""
+        found: Row | None = self._locks.get(key)
+        return found
+
+    def apply(self, row: Row) -> None:
+        """Apply one row of a command."""
+        if row.type == PREWRITE:
+            self._prewrite(row)
+        elif row.type == COMMITTED:
+            self._versions.setdefault(row.key, []).append(row)
+        elif row.type in (COMMIT, ROLLBACK):
+            lock = self.lock(row.key)
+            if lock is None or lock.start_ts != row.start_ts:
+                return
+            del self._locks[row.key]
+            if row.type == COMMIT:
+                self._versions.setdefault(row.key, []).append(lock._replace(type=COMMITTED, commit_ts=row.commit_ts))
+
+    def _prewrite(self, row: Row) -> None:
+        lock = self.lock(row.key)
+        if lock is not None and lock.start_ts == row.start_ts:
+            if row.generation < lock.generation:
+                return
+            if row.generation == lock.generation and row.op == PUT and not row.value:
+                return  # a lock that is written again does not hold a long value
+        self._locks[row.key] = row
+
+    def changes(self, start: bytes, end: bytes, above: int) -> Iterator[Row]:
+        """Locks and versions above `above` of the raw keys [start, end): by key, the lock first, then newest first."""
+        keys = set(self._locks.irange(start, end or None, (True, False)))
+        keys.update(self._versions.irange(start, end or None, (True, False)))
+        for key in sorted(keys):
+            lock = self.lock(key)
+            if lock is not None and not lock.txn_source >> _LOSSY:
+                yield lock
+            for version in reversed(self._versions.get(key, ())):
+                if version.commit_ts > above and not version.txn_source >> _LOSSY:
+                    yield version
+
+    def lowest_lock(self, start: bytes, end: bytes) -> int | None:
+        """The lowest start_ts of the locks in [start, end)."""
+        return min(
+            (self._locks[key].start_ts for key in self._locks.irange(start, end or None, (True, False))), default=None
+        )
+
+    def read(self, start: bytes, end: bytes, ts: int) -> Iterator[tuple[bytes, Row]]:
+        """The newest version at or below `ts` of each key in [start, end), deletes left out; a lock with a start_ts at
+        or below `ts` in its place. In key order."""
+        keys = set(self._locks.irange(start, end or None, (True, False)))
+        keys.update(self._versions.irange(start, end or None, (True, False)))
+        for key in sorted(keys):
+            lock = self.lock(key)
+            if lock is not None and lock.start_ts <= ts:
+                yield key, lock
+                continue
+            versions = self._versions.get(key, [])
+            at = bisect_right(versions, ts, key=lambda version: version.commit_ts)
+            if at and versions[at - 1].op != DELETE:
+                yield key, versions[at - 1]
+
+    def collect(self, safe_point: int) -> int:
+        """Drop versions that no read at or above `safe_point` needs; returns how many. Scans from below it have holes
+        from then on, without an error, as in TiKV."""
+        dropped = 0
+        for key in list(self._versions):
+            versions = self._versions[key]
+            at = bisect_right(versions, safe_point, key=lambda version: version.commit_ts)
+            first = at if at and versions[at - 1].op == DELETE else max(0, at - 1)
+            if first:
+                dropped += first
+                del versions[:first]
+                if not versions:
+                    del self._versions[key]
+        return dropped

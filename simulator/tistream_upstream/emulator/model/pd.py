@@ -1,0 +1,68 @@
+"""What PD knows of the emulated cluster's regions, later than it happens. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from itertools import count
+
+from tistream.wire.tikv import pdpb_pb2 as pdpb
+from tistream_upstream.emulator.model.region import Region, RegionTable
+from tistream_upstream.emulator.model.timeline import RegionsChange
+
+PAGE_MAX = 1_024
+
+
+class PdRegions:
+    """PD's view of the regions: each heartbeat arrives with a delay, and regions of one change one after the other, so
+    that scans see holes, stale leaders and regions without a leader."""
+
+    def __init__(self, regions: Iterable[Region]) -> None:
+        self._table = RegionTable(regions)
+        self._leaderless: set[int] = set()
+        self._numbers = count()
+        self._due: list[tuple[int, int, Region, bool]] = []
+
+    def learn(self, change: RegionsChange) -> None:
+        """Schedule the heartbeats of a change. A silent change of leader has no leader for half of the delay."""
+        for place, region in enumerate(change.regions, start=1):
+            at = change.at_us + change.pd_delay_us * place // len(change.regions)
+            if change.silent and change.pd_delay_us:
+                heapq.heappush(self._due, (at - change.pd_delay_us // 2, next(self._numbers), region, False))
+            heapq.heappush(self._due, (at, next(self._numbers), region, True))
+
+    def advance(self, now_us: int) -> None:
+        """Take the heartbeats that have arrived by `now_us`."""
+        while self._due and self._due[0][0] <= now_us:
+            _, _, region, led = heapq.heappop(self._due)
+            self._table.heartbeat(region)
+            self._leaderless -= {region.id}
+            if not led:
+                self._leaderless |= {region.id}
+
+    def scan(self, start: bytes, end: bytes, limit: int) -> list[pdpb.Region]:
+        """Regions that overlap [start, end), encoded keys, in order; at most `limit`, or a page."""
+        limit = min(limit, PAGE_MAX) if limit > 0 else PAGE_MAX
+        return [self._shown(region) for region in self._table.overlapping(start, end, limit)]
+
+    def scan_ranges(self, ranges: Sequence[tuple[bytes, bytes]], limit: int) -> list[pdpb.Region]:
+        """Regions of several ranges, each region once; at most `limit`, or a page."""
+        out: dict[int, pdpb.Region] = {}
+        for start, end in ranges:
+            for found in self.scan(start, end, limit):
+                out.setdefault(found.region.id, found)
+        return list(out.values())[: limit if limit > 0 else PAGE_MAX]
+
+    def find(self, encoded: bytes) -> pdpb.Region | None:
+        """The region of a key; None in a hole."""
+        region = self._table.find(encoded)
+        return None if region is None else self._shown(region)
+
+    def by_id(self, region_id: int) -> pdpb.Region | None:
+        """The region of an id."""
+        region = self._table.by_id.get(region_id)
+        return None if region is None else self._shown(region)
+
+    def _shown(self, region: Region) -> pdpb.Region:
+        leader = None if region.id in self._leaderless else region.leader
+        return pdpb.Region(region=region.meta, leader=leader)

@@ -1,0 +1,54 @@
+"""A cluster in which nothing happens by itself: the target of a replication of raw keys (API V2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from tistream.model.ts import from_physical_ms, physical_ms
+from tistream_upstream.emulator.model.region import Region, encoded_bound
+from tistream_upstream.emulator.model.store import QUOTA, StoreConfig
+from tistream_upstream.emulator.model.timeline import Item
+from tistream_upstream.emulator.model.upstream import Options, Upstream
+
+
+class QuietSource:
+    """Only time passes. `begin_ms`: Unix milliseconds."""
+
+    def __init__(self, begin_ms: int) -> None:
+        self.base_ts = from_physical_ms(begin_ms)
+        self._last = self.base_ts
+
+    def items(self, to_us: int) -> Iterator[Item]:  # noqa: ARG002
+        """Nothing."""
+        yield from ()
+
+    def tso(self, now_us: int, count: int) -> int:
+        """Take `count` timestamps; returns the last one."""
+        now = from_physical_ms(physical_ms(self.base_ts) + now_us // 1_000)
+        self._last = max(self._last, now) + count
+        return self._last
+
+    def resolved_limit(self, store_id: int, now_us: int) -> int:  # noqa: ARG002  # one clock for all
+        """A timestamp: raw writes take theirs when they are applied."""
+        return self.tso(now_us, 1)
+
+
+def quiet_upstream(
+    cluster_id: int,
+    begin_ms: int,
+    stores: int,
+    cuts: Sequence[bytes] = (),
+    busy_rate: float = 0.0,
+    version: str = "8.5.4",
+    quota: int = QUOTA,
+) -> Upstream:
+    """An empty cluster of API V2 whose regions are cut at the raw keys `cuts`."""
+    edges = [b"", *(encoded_bound(cut) for cut in sorted(set(cuts))), b""]
+    numbers = range(1, stores + 1)
+    regions = [
+        Region(at + 2, low, high, 1, 1, 1 + at % stores, {store: (at + 2) * 1_000 + store for store in numbers})
+        for at, (low, high) in enumerate(pairwise(edges))
+    ]
+    config = StoreConfig(cluster_id, api=2, busy_rate=busy_rate, quota=quota)
+    return Upstream(QuietSource(begin_ms), config, regions, {store: (version, {}) for store in numbers}, (), Options())

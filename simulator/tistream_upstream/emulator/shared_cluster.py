@@ -1,0 +1,46 @@
+"""The emulated cluster as its servers share it, and how handlers of calls are made."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import grpc
+
+from tistream_upstream.emulator.model.upstream import Upstream
+
+Service: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
+Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class Shared:
+    """The emulated cluster under a lock. `changed` is notified after each advance of its clock."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.changed = threading.Condition()
+        self.stopping = False
+        self.held = False  # its time stands until the first registration
+        self.addresses: dict[int, str] = {}  # of stores
+        self.pd_url = ""
+
+    def call(self, rpc: str, answer: Callable[[Upstream], Any]) -> Any:
+        """Answer a call under the lock, and count it."""
+        with self.changed:
+            self.upstream.counters.calls[rpc] += 1
+            return answer(self.upstream)
+
+
+def unary(handler: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
+    """A call with one request of the given message class."""
+    return grpc.unary_unary_rpc_method_handler(
+        handler, request_deserializer=request.FromString, response_serializer=lambda answer: answer.SerializeToString()
+    )
+
+
+def bidirectional(handler: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
+    """A stream of requests of the given message class, answered by a stream."""
+    return grpc.stream_stream_rpc_method_handler(
+        handler, request_deserializer=request.FromString, response_serializer=lambda answer: answer.SerializeToString()
+    )

@@ -1,0 +1,120 @@
+"""The agent's rules R1 to R5, each broken: a log without its predecessor's end, a promise without its rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mutants.mutant import Function, mutant
+
+HISTORY = "test_no_row_is_lost_in_a_random_history"
+GOLDEN = "test_the_files_of_a_recorded_stream_have_every_change_and_reach_the_end"
+
+
+@mutant(
+    "tistream_agent:TerritoryAgent._take", invariants=(7, 11), catchers=("test_a_foreign_nonce_ends_the_agent", HISTORY)
+)
+def fenced_agent_goes_on(original: Function) -> Function:
+    """R1: an agent that meets a foreign file puts its own at the next number."""
+
+    def broken(self: Any, event: Any, now_ms: int) -> Any:
+        from tistream_agent.core import steps
+
+        if not isinstance(event, steps.ForeignFile) or self._under_way is None:
+            return original(self, event, now_ms)
+        self._under_way = replace(self._under_way, ts=event.ts + 1, prev_ts=event.ts)
+        self.prev_ts, self.next_ts = event.ts + 1, event.ts + 2
+        return [steps.PutFile(self._under_way)]
+
+    return broken
+
+
+@mutant(
+    "tistream_agent:Planner.timestamps_taken",
+    invariants=(1, 7),
+    catchers=("test_a_log_id_is_above_its_predecessors", HISTORY),
+)
+def log_id_is_the_regions_id(original: Function) -> Function:
+    """R1: the log id is the region's id, which its next subscription has too."""
+
+    def broken(self: Any, call: int, last: int, now_ms: int) -> Any:
+        chosen = [self.territory.at(start) for start in self._chosen] if call == self._call else []
+        out = []
+        if chosen:
+            self._release()
+        for piece in chosen:
+            known = self.territory.at(piece.span.start)
+            out += self._register(known, known.state.region.region_id, now_ms)
+        return out
+
+    return broken
+
+
+@mutant("tistream_agent:Planner.ended", invariants=(1, 7), catchers=(HISTORY,))
+def registered_above_what_is_durable(original: Function) -> Function:
+    """R2: a successor's base_ts is above what its predecessor reached."""
+
+    def broken(self: Any, ended: Any, now_ms: int) -> Any:
+        return original(self, replace(ended, reached_ts=ended.reached_ts + (50 << 18)), now_ms)
+
+    return broken
+
+
+@mutant("tistream_agent:Subscriptions.cut", invariants=(1, 7), catchers=(HISTORY,))
+def base_row_before_the_scan_ended(original: Function) -> Function:
+    """R3: a subscription has its base row while it scans."""
+
+    def broken(self: Any) -> Any:
+        from tistream_agent.core import kernels as k
+
+        state = self._table[k.STATE]
+        scanning = state == k.SCANNING
+        state[scanning] = k.LIVE
+        rows = original(self)
+        state[scanning & (state == k.LIVE)] = k.SCANNING
+        return rows
+
+    return broken
+
+
+@mutant("tistream_agent:TerritoryAgent._cut", invariants=(1, 7), catchers=(HISTORY, GOLDEN))
+def newest_rows_wait_for_the_next_file(original: Function) -> Function:
+    """R4: the rows that came last are in the file after the one whose resolved_ts covers them."""
+
+    def broken(self: Any, now_ms: int) -> Any:
+        held, self._open = self._open[-1:], self._open[:-1]
+        out = original(self, now_ms)
+        self._open = held
+        self._open_bytes = sum(int(table.nbytes) for table in held)
+        return out
+
+    return broken
+
+
+@mutant("tistream_agent:cut_by_regions", invariants=(1, 7), catchers=("test_a_hole_in_pds_answer_waits", HISTORY))
+def hole_goes_to_its_neighbour(original: Function) -> Function:
+    """R5: keys that PD leaves out are registered at the region beside them, which does not have them."""
+
+    def broken(*arguments: Any, **named: Any) -> Any:
+        from tistream.model.span import KeySpan
+        from tistream_agent.core.territory import WaitsForRegion
+
+        out: list[Any] = []
+        for piece in original(*arguments, **named):
+            if out and isinstance(piece.state, WaitsForRegion):
+                out[-1] = replace(out[-1], span=KeySpan(out[-1].span.start, piece.span.end))
+            else:
+                out.append(piece)
+        return out
+
+    return broken
+
+
+@mutant(
+    "tistream_agent:Subscriptions.is_live",
+    invariants=(1, 7),
+    catchers=("test_a_restart_during_a_scan_begins_from_the_base", HISTORY),
+)
+def scanning_span_left_out_of_the_footer(original: Function) -> Function:
+    """A4: the footer does not carry what a subscription that scans rests on."""
+    return lambda self, request_id: True

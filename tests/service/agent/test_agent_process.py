@@ -1,0 +1,149 @@
+"""The agent as a process, against a PD and a TiKV over real gRPC and a directory as object storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import golden
+from support.agent_process import AgentProcess
+from support.certificates import Authority
+from support.emulated import EmulatedTikv
+from support.waiting import eventually
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.change_reader import open_change_file
+
+QUICK = {"CUT_MS": "100", "IDLE_CUT_MS": "200"}
+FENCED = 75
+
+
+class World:
+    """A TiKV, object storage, and agents that end with the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.loaded = golden.load_as("everything", "7", "agent")
+        self.objects = DirectoryObjectStore(directory / "objects")
+        self.objects.put(layout.schema_snap(self.tenant), self.loaded.schema_snap.data)
+        self._tikvs: list[EmulatedTikv] = []
+        self._agents: list[AgentProcess] = []
+
+    @property
+    def tenant(self) -> TenantKey:
+        return self.loaded.tenant
+
+    def tikv(self, **options: Any) -> EmulatedTikv:
+        started = EmulatedTikv(**options).start()
+        self._tikvs.append(started)
+        return started
+
+    def agent(self, tikv: EmulatedTikv, **settings: str) -> AgentProcess:
+        log = self.directory / f"agent-{len(self._agents)}.log"
+        made = AgentProcess(tikv.address, self.tenant, self.directory / "objects", log, {**QUICK, **settings})
+        self._agents.append(made)
+        return made.start()
+
+    def files(self) -> list[str]:
+        """The keys of the chain's files."""
+        return [info.key for info in self.objects.list_after(layout.change_file_prefix(self.tenant, 1))]
+
+    def close(self) -> None:
+        for agent in self._agents:
+            agent.kill()
+        for tikv in self._tikvs:
+            tikv.stop()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def _stopped(agent: AgentProcess, state: str) -> Callable[[], bool]:
+    return lambda: agent.status().get("state") == state
+
+
+# Attack: two agents for one territory at once
+def test_of_two_agents_the_first_ends_itself_and_the_chain_stays_whole(world: World) -> None:
+    tikv = world.tikv(speed=0.25)
+    first = world.agent(tikv)
+    eventually(lambda: len(world.files()) > 2)
+    second = world.agent(tikv)
+    eventually(lambda: first.ended() is not None)
+    assert first.ended() == FENCED
+    eventually(lambda: second.reached(world.loaded.end_ts))
+    assert second.ended() is None
+    files = [open_change_file(world.objects, key) for key in world.files()]
+    assert [file.prev_ts for file in files] == [0, *(file.ts for file in files[:-1])]
+    assert [file.ts for file in files] == list(range(files[0].ts, files[0].ts + len(files)))
+
+
+# Attack: the PD of another cluster
+def test_the_pd_of_another_cluster_is_stated_and_nothing_is_registered(world: World) -> None:
+    tikv = world.tikv()
+    agent = world.agent(tikv, PD_CLUSTER_ID="5")
+    eventually(_stopped(agent, "cluster_id_mismatch"))
+    assert "correct --pd" in agent.status()["reason"]
+    assert agent.ended() is None
+    assert not tikv.registrations
+    assert not world.files()
+
+
+# Attack: garbage collection has passed the position of an agent
+def test_history_that_is_collected_stops_the_territory_before_it_registers(world: World) -> None:
+    tikv = world.tikv(collected_ts=world.loaded.end_ts)
+    agent = world.agent(tikv)
+    eventually(_stopped(agent, "gc"))
+    assert "docs/backfill.md" in agent.status()["reason"]
+    assert agent.ended() is None
+    assert not tikv.registrations
+
+
+# Attack: a certificate that TiKV does not accept
+def test_a_wrong_certificate_is_stated_and_a_right_one_is_taken_without_a_restart(world: World) -> None:
+    authority, other = Authority(world.directory, "ours"), Authority(world.directory, "other")
+    tikv = world.tikv(tls=authority.sign("pd"))
+    mine, strange = authority.sign("agent"), other.sign("stranger")
+    cert, key = world.directory / "client.crt", world.directory / "client.key"
+    cert.write_bytes(strange.cert_file.read_bytes())
+    key.write_bytes(strange.key_file.read_bytes())
+    names = {"CA_FILE": authority.file, "CERT_FILE": cert, "KEY_FILE": key}
+    agent = world.agent(tikv, **{f"UPSTREAM_TLS__{name}": str(path) for name, path in names.items()})
+    eventually(lambda: "no PD answers" in agent.status().get("reason", ""))
+    assert not tikv.registrations
+    cert.write_bytes(mine.cert_file.read_bytes())
+    key.write_bytes(mine.key_file.read_bytes())
+    eventually(lambda: agent.reached(world.loaded.end_ts))
+
+
+def test_a_tenant_without_a_schema_waits_for_connect(world: World) -> None:
+    world.objects.delete(layout.schema_snap(world.tenant))
+    agent = world.agent(world.tikv())
+    eventually(lambda: "tistream connect" in agent.status().get("reason", ""))
+    world.objects.put(layout.schema_snap(world.tenant), world.loaded.schema_snap.data)
+    eventually(lambda: agent.reached(world.loaded.end_ts))
+
+
+def test_a_hold_is_set_before_the_first_registration_and_follows_the_files(world: World) -> None:
+    tikv = world.tikv()
+    agent = world.agent(tikv)
+    eventually(lambda: tikv.registrations)
+    name = f"tistream-{world.tenant.cluster_id}-{world.tenant.tenant_id}-1"
+    assert tikv.holds[name] >= world.loaded.snapshot_ts - 1
+    eventually(lambda: tikv.holds[name] >= world.loaded.end_ts - 1)
+    assert agent.ended() is None
+
+
+def test_a_tikv_without_multiplexing_is_read_by_its_older_call(world: World) -> None:
+    tikv = world.tikv(version="6.5.3")
+    agent = world.agent(tikv)
+    eventually(lambda: agent.reached(world.loaded.end_ts))
+    assert not any(store.quirks.multiplexing for store in tikv.upstream.stores.values())
+    assert tikv.upstream.counters.streams > 0

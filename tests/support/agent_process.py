@@ -1,0 +1,83 @@
+"""`python -m tistream_agent` as a process, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from support.platform import free_port
+from tistream.model.ids import TenantKey
+from tistream.service.lifetime import PARENT_VARIABLE
+
+
+@dataclass
+class AgentProcess:
+    """One agent. `settings`: of TISTREAM_AGENT__…, besides those that every agent needs."""
+
+    pd: str
+    tenant: TenantKey
+    objects: Path
+    log: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> AgentProcess:
+        given = {
+            "PD": self.pd,
+            "CLUSTER": self.tenant.cluster_id,
+            "TENANT": self.tenant.tenant_id,
+            "OBJECTS_URL": str(self.objects),
+            "PORT": str(self.port),
+            **self.settings,
+        }
+        environ = {f"TISTREAM_AGENT__{name}": value for name, value in given.items()}
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tistream_agent"],
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid()), **environ},
+                stdout=out,
+                stderr=out,
+            )
+        return self
+
+    def status(self) -> dict[str, Any]:
+        """Its only territory in `/status`; empty while it does not answer."""
+        try:
+            answer = httpx.get(f"http://127.0.0.1:{self.port}/status", timeout=60, trust_env=False)
+        except httpx.TransportError:
+            return {}
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()["territories"][0]
+        return found
+
+    def reached(self, ts: int) -> bool:
+        """Whether all changes up to `ts` are in its files."""
+        return int(self.status().get("resolved_ts", 0)) >= ts
+
+    def ended(self) -> int | None:
+        """Its exit status; None while it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.wait(60)

@@ -1,0 +1,356 @@
+"""The agent's state machine, step by step: each test attacks a rule of its design (A1 to A12)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from support import cdcpb
+from support.agent_judge import counted
+from tistream.format.change_file import footer_metadata
+from tistream.model.ids import TenantKey
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.change_reader import open_change_file, read_watermarks
+from tistream_agent.core import chain, steps
+from tistream_agent.core.cutter import Draft
+from tistream_agent.core.keys import Region, encoded_bound
+from tistream_agent.core.machine import TerritoryAgent
+from tistream_agent.core.territory import WaitsForRegion
+
+BASE = 1_000 << 18
+CONFIG = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, buffer_bytes=20_000)
+LEFT = Region(11, b"", encoded_bound(b"k"), 1, 4, 1)
+RIGHT = Region(12, encoded_bound(b"k"), b"", 1, 4, 2)
+
+
+class Bench:
+    """An agent whose answers are given by hand; `drafts`, `holds` and `sent` are what it asked for."""
+
+    def __init__(self, position: chain.Position | None = None, config: steps.AgentConfig = CONFIG) -> None:
+        self.agent = TerritoryAgent(config, position or chain.new_chain(config.span, BASE + 7, BASE))
+        self.now_ms, self.tso = 0, BASE + 1_000
+        self.drafts: list[Draft] = []
+        self.sent: list[Any] = []
+        self.auto_durable = True
+
+    def step(self, event: steps.Event, ms: int = 0) -> list[Any]:
+        self.now_ms += ms
+        commands = self.agent.step(event, self.now_ms)
+        for command in commands:
+            self.sent.append(command)
+            if isinstance(command, steps.PutFile):
+                self.drafts.append(command.draft)
+        return commands
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [one for one in self.sent if isinstance(one, kind)]
+
+    def run(self, regions: list[Region], ms: int = 3_000) -> None:
+        """Answer everything, for some time."""
+        done = 0
+        for _ in range(ms // 50):
+            self.step(steps.Tick(), 50)
+            while done < len(self.sent):
+                command = self.sent[done]
+                done += 1
+                self.answer(command, regions)
+        self.sent = [one for one in self.sent if not isinstance(one, steps.ScanRegions)]
+
+    def answer(self, command: Any, regions: list[Region]) -> None:
+        match command:
+            case steps.PutFile(draft=draft) if self.auto_durable:
+                self.step(steps.FileDurable(draft.ts))
+            case steps.MoveHold(ts=ts):
+                self.step(steps.HoldSet(ts))
+            case steps.ScanRegions(scan=scan):
+                self.step(steps.RegionsFound(scan, regions))
+            case steps.TakeTimestamps(call=call, count=count):
+                self.tso += count
+                self.step(steps.TimestampsTaken(call, self.tso))
+
+    def register(self, regions: list[Region] | None = None) -> dict[int, steps.Register]:
+        """By region, the newest registration."""
+        self.run(regions or [LEFT, RIGHT], 500)
+        return {one.region_id: one for one in self.of(steps.Register)}
+
+    def receive(self, request: steps.Register, *rows: dict[str, Any], resolved: int = 0, error: str = "") -> list[Any]:
+        message = cdcpb.ChangeDataEvent()
+        if rows or error:
+            event = message.events.add(region_id=request.region_id, request_id=request.request_id)
+            for row in rows:
+                event.entries.entries.add(**row)
+            if error:
+                getattr(event.error, error).SetInParent()
+        if resolved:
+            message.resolved_ts.regions.append(request.region_id)
+            message.resolved_ts.ts, message.resolved_ts.request_id = resolved, request.request_id
+        return self.step(steps.Received(request.stream, [message.SerializeToString()]))
+
+
+INITIALIZED = {"type": 5}
+
+
+def change(key: bytes, commit_ts: int, value: bytes = b"v") -> dict[str, Any]:
+    return {"type": 4, "op_type": 1, "key": key, "value": value, "start_ts": commit_ts - 1, "commit_ts": commit_ts}
+
+
+def keys(draft: Draft) -> list[bytes]:
+    return [key for table in draft.changes for key in table["key"].to_pylist()]
+
+
+def test_the_claim_and_the_hold_come_before_any_timestamp_and_registration() -> None:  # A10, R1
+    bench = Bench()
+    (put,) = bench.step(steps.Tick())
+    assert isinstance(put, steps.PutFile)
+    assert (put.draft.ts, put.draft.prev_ts, put.draft.changes) == (BASE + 7, 0, ())
+    assert bench.step(steps.Tick(), 5_000) == []
+    assert bench.step(steps.FileDurable(put.draft.ts)) == [steps.MoveHold(BASE - 1)]
+    assert bench.step(steps.Tick(), 5_000) == []
+    assert any(isinstance(one, steps.ScanRegions) for one in bench.step(steps.HoldSet(BASE - 1)))
+
+
+def test_a_hold_that_is_refused_stops_the_territory() -> None:  # A4
+    bench = Bench()
+    bench.step(steps.Tick())
+    bench.step(steps.FileDurable(BASE + 7))
+    stop = bench.step(steps.HoldRefused(BASE - 1, BASE + 5))[-1]
+    assert isinstance(stop, steps.Stop)
+    assert stop.code == "gc"
+    assert "backfill" in stop.reason
+
+
+def test_a_foreign_nonce_ends_the_agent() -> None:  # A6
+    bench = Bench()
+    bench.receive(bench.register()[11], INITIALIZED)
+    bench.auto_durable = False
+    bench.run([], 4_000)
+    ts = bench.drafts[-1].ts
+    (stop,) = [one for one in bench.step(steps.ForeignFile(ts, "bb" * 8)) if isinstance(one, steps.Stop)]
+    assert stop.code == "fenced"
+    put = len(bench.drafts)
+    assert bench.step(steps.Tick(), 60_000) == []
+    assert len(bench.drafts) == put
+
+
+def test_names_are_dense_and_one_file_is_under_way() -> None:  # A12
+    bench = Bench()
+    requests = bench.register()
+    for request in requests.values():
+        bench.receive(request, INITIALIZED)
+    bench.run([], 8_000)
+    assert [one.ts for one in bench.drafts] == list(range(BASE + 7, BASE + 7 + len(bench.drafts)))
+    assert [one.prev_ts for one in bench.drafts] == [0, *(one.ts for one in bench.drafts[:-1])]
+    bench.auto_durable = False
+    before = len(bench.drafts)
+    bench.run([], 20_000)
+    assert len(bench.drafts) == before + 1
+
+
+def test_a_log_id_is_above_its_predecessors() -> None:  # A2
+    bench = Bench()
+    first = bench.register()[11]
+    bench.receive(first, INITIALIZED)
+    bench.receive(first, error="region_not_found")
+    before = bench.tso
+    second = bench.register()[11]
+    assert second.request_id > first.request_id
+    bench.receive(second, INITIALIZED)
+    bench.run([], 3_500)
+    rows = [row for draft in bench.drafts for row in draft.watermarks if row.tikv_region_id == 11]
+    assert rows[0].log_id < rows[-1].log_id
+    assert rows[-1].log_id > before
+
+
+def test_a_base_row_is_not_written_before_the_scan_ended() -> None:  # A3
+    bench = Bench()
+    requests = bench.register()
+    bench.receive(requests[11], change(b"a", BASE + 10))
+    bench.run([], 2_000)
+    assert all(not draft.watermarks for draft in bench.drafts)
+    assert keys(bench.drafts[-1]) == [b"a"]
+    bench.receive(requests[11], change(b"b", BASE + 20), INITIALIZED, resolved=BASE + 50)
+    bench.receive(requests[11], change(b"c", BASE + 90))
+    bench.run([], 2_000)
+    bench.run([], 4_000)
+    rows = [row for draft in bench.drafts for row in draft.watermarks]
+    indexes = [(row.base_ts, row.first_index, row.log_index) for row in rows[:3]]
+    assert indexes == [(BASE, 1, 0), (None, 1, 1), (None, 2, 1)]
+    assert {row.resolved_ts for row in rows} == {BASE + 50}
+
+
+def test_late_events_of_an_ended_request_enter_no_file() -> None:  # A7
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED)
+    bench.receive(request, error="epoch_not_match")
+    bench.receive(request, change(b"a", BASE + 10), resolved=BASE + 50)
+    bench.run([], 2_000)
+    assert [key for draft in bench.drafts for key in keys(draft)] == []
+    assert bench.agent.subscriptions.counts.late_events == 2
+
+
+def test_rows_outside_of_the_subscribed_span_are_dropped() -> None:  # A8
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, change(b"j", BASE + 10), change(b"k", BASE + 11), change(b"z", BASE + 12), INITIALIZED)
+    bench.run([], 2_000)
+    assert [key for draft in bench.drafts for key in keys(draft)] == [b"j"]
+    assert bench.agent.subscriptions.counts.rows_outside == 2
+
+
+@pytest.mark.parametrize("resolved", [1, BASE - 5, BASE + 20])
+def test_a_resolved_ts_never_goes_back(resolved: int) -> None:  # A9
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED)
+    bench.receive(request, resolved=BASE + 40)
+    bench.receive(request, resolved=resolved)
+    bench.run([], 4_000)
+    assert {row.resolved_ts for row in bench.drafts[-1].watermarks} == {BASE + 40}
+    assert bench.agent.subscriptions.counts.clock_regressions == 1
+
+
+def test_a_commit_at_or_below_resolved_ts_stops_the_territory() -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED, resolved=0)
+    bench.receive(request, resolved=BASE + 40)
+    stop = bench.receive(request, change(b"a", BASE + 40))[-1]
+    assert isinstance(stop, steps.Stop)
+    assert stop.code == "upstream"
+
+
+def test_memory_is_bounded_whatever_arrives() -> None:  # A11
+    bench = Bench()
+    request = bench.register()[11]
+    bench.auto_durable = False
+    for number in range(60):
+        if not bench.agent.reading:
+            break
+        bench.receive(request, change(b"a", BASE + 10 + number, b"x" * 2_000))
+    assert not bench.agent.reading
+    assert bench.agent.buffer_bytes < CONFIG.buffer_bytes + 5_000
+    assert isinstance(bench.of(steps.StopReading)[0], steps.StopReading)
+    bench.run([], 2_000)
+    bench.step(steps.FileDurable(bench.drafts[-1].ts))
+    bench.run([], 200)
+    assert bench.agent.reading
+
+
+def test_a_hole_in_pds_answer_waits() -> None:  # A1, R5
+    bench = Bench()
+    assert set(bench.register([LEFT])) == {11}
+    waiting = [piece for piece in bench.agent.territory.pieces() if isinstance(piece.state, WaitsForRegion)]
+    assert [piece.span.start for piece in waiting] == [b"k"]
+    assert set(bench.register()) == {11, 12}
+
+
+def test_a_damaged_message_ends_its_stream_and_the_third_stops_the_territory() -> None:
+    bench = Bench()
+    for number in range(3):
+        request = bench.register()[11]
+        commands = bench.step(steps.Received(request.stream, [b"\xff\xff"]))
+        assert any(isinstance(one, steps.CloseStream) for one in commands)
+        assert any(isinstance(one, steps.Stop) for one in commands) is (number == 2)
+        bench.run([LEFT, RIGHT], 4_000)
+
+
+def test_a_restart_during_a_scan_begins_from_the_base() -> None:  # A4, A5
+    bench = Bench()
+    requests = bench.register()
+    bench.receive(requests[12], INITIALIZED)
+    bench.receive(requests[12], resolved=BASE + 60)
+    bench.run([], 4_000)
+    objects, data = MemoryObjectStore(), bench.drafts[-1].data()
+    objects.put(bench.drafts[-1].key, data)
+    opened = open_change_file(objects, bench.drafts[-1].key)
+    said = footer_metadata(opened.key, opened.footer)
+    position = chain.read_position(opened.key, opened.ts, said, read_watermarks(objects, opened), CONFIG.span)
+    assert [(one.span.start, one.ts) for one in position.promises] == [(b"", BASE), (b"k", BASE + 60)]
+    assert position.next_ts == opened.ts + 1
+    again = Bench(position)
+    assert {one.checkpoint_ts for one in again.register().values()} == {BASE, BASE + 60}
+    assert counted([(draft.key, draft.data()) for draft in bench.drafts], BASE).watermark() == BASE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [("compatibility", "compatibility"), ("cluster_id_mismatch", "cluster_id_mismatch")]
+)
+def test_what_no_retry_can_help_stops_the_territory(error: str, code: str) -> None:
+    bench = Bench()
+    stop = bench.receive(bench.register()[11], error=error)[-1]
+    assert isinstance(stop, steps.Stop)
+    assert stop.code == code
+
+
+@pytest.mark.parametrize("error", ["server_is_busy", "congested"])
+def test_a_busy_store_gets_fewer_registrations(error: str) -> None:
+    bench = Bench()
+    bench.receive(bench.register()[11], error=error)
+    assert bench.agent.planner.pace(1).limit == 8
+    assert bench.register()[11].region_id == 11
+    assert len(bench.of(steps.Register)) == 3
+
+
+def test_outstanding_registrations_of_a_store_are_limited() -> None:
+    bounds = [b"", *(b"%03d" % number for number in range(1, 60)), b""]
+    regions = [
+        Region(n, encoded_bound(start), encoded_bound(end), 1, 1, 1)
+        for n, (start, end) in enumerate(pairwise(bounds), 1)
+    ]
+    bench = Bench()
+    assert len(bench.register(regions)) == 16
+    bench.receive(bench.of(steps.Register)[0], INITIALIZED)
+    assert len(bench.register(regions)) == 18
+
+
+def test_a_keyspace_is_removed_from_keys_and_bounds() -> None:
+    prefix = b"x\x00\x00\x07"
+    config = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, key_prefix=prefix)
+    bench = Bench(chain.new_chain(config.span, BASE + 7, BASE), config)
+    requests = bench.register([Region(9, b"", b"", 1, 1, 1)])
+    bench.receive(requests[9], change(prefix + b"tk", BASE + 5), INITIALIZED)
+    bench.run([], 2_000)
+    assert requests[9].encoded_start == encoded_bound(prefix)
+    assert requests[9].encoded_end == encoded_bound(b"x\x00\x00\x08")
+    assert keys(bench.drafts[-1]) == [b"tk"]
+    assert [(row.span.start, row.span.end) for row in bench.drafts[-1].watermarks] == [(b"", b"")]
+
+
+def test_streams_are_closed_while_object_storage_takes_no_file() -> None:
+    bench = Bench()
+    requests = bench.register()
+    for request in requests.values():
+        bench.receive(request, INITIALIZED)
+    bench.receive(requests[11], change(b"a", BASE + 10))
+    bench.auto_durable = False
+    bench.run([LEFT, RIGHT], 4_000)
+    assert bench.of(steps.CloseStream) == []
+    before = len(bench.of(steps.Register))
+    bench.run([LEFT, RIGHT], 70_000)
+    assert {one.stream for one in bench.of(steps.CloseStream)} == {one.stream for one in requests.values()}
+    assert len(bench.of(steps.Register)) == before
+    bench.auto_durable = True
+    bench.step(steps.FileDurable(bench.drafts[-1].ts))
+    bench.run([LEFT, RIGHT], 4_000)
+    assert len(bench.of(steps.Register)) == before + 2
+
+
+def test_a_batch_that_is_refused_changes_nothing() -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED)
+    message = cdcpb.ChangeDataEvent()
+    for key in (b"a", b"b"):
+        event = message.events.add(region_id=11, request_id=request.request_id)
+        event.entries.entries.add(**change(key, BASE + 10))
+    event.entries.entries[0].op_type = 0
+    resolved = cdcpb.ChangeDataEvent()
+    resolved.resolved_ts.regions.append(11)
+    resolved.resolved_ts.ts, resolved.resolved_ts.request_id = BASE + 5, request.request_id
+    bench.step(steps.Received(request.stream, [resolved.SerializeToString(), message.SerializeToString()]))
+    bench.run([LEFT, RIGHT], 2_000)
+    assert [key for draft in bench.drafts for key in keys(draft)] == []
+    assert bench.register()[11].checkpoint_ts == BASE

@@ -152,7 +152,7 @@ def _beyond(encoding: TableEncoding, values: Values, sign: str, *, equal: bool) 
 
 
 def literals(encoding: TableEncoding, values: Values) -> list[str]:
-    """The values of the columns of the key as SQL literals. Raises ValueError if a number is not a number of its type."""
+    """The values of the columns of the key as SQL literals. Raises ValueError for a value that is no number."""
     kinds = [kind_of(column) for column in encoding.key] or [Kind.INT]
     found = []
     for kind, value in zip(kinds, values, strict=True):

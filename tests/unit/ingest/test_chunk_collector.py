@@ -128,4 +128,4 @@ def test_what_is_empty_is_not_listed_again_and_errors_of_one_do_not_stop_the_oth
 
 
 def test_objects_of_a_store_without_a_clock_stay() -> None:
-    assert garbage([ObjectInfo("k", 1, "v", 0)], 1 << 50) == []
+    assert garbage([("k", 0)], 1 << 50) == []

@@ -6,9 +6,8 @@ age leaves time to jobs that began before its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from tistream.storage.object_store import ObjectInfo
 from tistream.wire.bulk.backfills import BackfillRow
 
 AGE_MS = 24 * 3_600_000
@@ -21,7 +20,7 @@ def collectable(rows: Iterable[BackfillRow], now_ms: int) -> list[BackfillRow]:
     ]
 
 
-def garbage(objects: Sequence[ObjectInfo], now_ms: int) -> list[str]:
-    """The keys of the objects that were written at least AGE_MS ago. Those of a store without a clock have no age, and
-    stay."""
-    return [info.key for info in objects if info.modified_ms and info.modified_ms + AGE_MS <= now_ms]
+def garbage(objects: Iterable[tuple[str, int]], now_ms: int) -> list[str]:
+    """Of objects as (key, modified_ms), the keys of those that were written at least AGE_MS ago. Those of a store
+    without a clock have no age, and stay."""
+    return [key for key, modified_ms in objects if modified_ms and modified_ms + AGE_MS <= now_ms]

@@ -200,7 +200,7 @@ def test_lists_follow_time(loaded: Loaded) -> None:
     assert "shop" not in at_start["databases"]
     tables = loaded.consumer.get("/databases/shop/tables")
     assert set(tables) == {"ts", "database", "tables"}
-    assert {tuple(table) for table in tables["tables"]} == {("name", "table_id", "schema_version", "base_ts")}
+    assert {tuple(table) for table in tables["tables"]} == {("name", "table_id", "schema_version", "base_ts", "held")}
     listed = {table["name"] for table in tables["tables"]}
     assert {"orders", "we`ird 名 table", "swap1", "swap2"} <= listed
     assert not {"gone", "busy", "ddl1", "ddl2"} & listed

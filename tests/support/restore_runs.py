@@ -70,6 +70,7 @@ class RestoreRuns:
     golden: str = "everything"
     points: PointWorld = field(init=False)
     book: RestoreBook = field(init=False)
+    metered: list[int] = field(default_factory=list)  # the rows that attempts have counted
 
     def __post_init__(self) -> None:
         self.points = point_world(self.golden, tasks=4, indexed=True)
@@ -105,6 +106,7 @@ class RestoreRuns:
             Process(objects) if process is None else process,
             self.allowed(),
             lambda report: self.book.report(ACME, wanted.restore_id, report),
+            self.metered.append,
         )
 
     def reads(self) -> TenantReads:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
@@ -46,6 +47,7 @@ from tistream_ingest.restore import restoring
 from tistream_ingest.restore.allowed import Allowed, prefixes
 from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
 from tistream_ingest.restore.claims import Claims
+from tistream_ingest.restore.plan_collector import PlanCollector
 from tistream_ingest.restore.restoring import Restoring
 from tistream_ingest.restore.tenants import TenantReads
 from tistream_ingest.settings import IngestSettings
@@ -133,8 +135,7 @@ def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
 
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
     """Build the app. Its loops run while it serves."""
-    peers = Peers(settings, clock)
-    registry = new_registry()
+    peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = IngestMetrics(registry), LoopMetrics(registry)
     counted, keys = measured(objects, registry), keys_of(objects)
     http = (outside.new_http or peers.new_http)()
@@ -159,7 +160,8 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> Restoring:
         tenant = TenantKey(work.cluster_id, work.tenant_id)
         pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
-        return Restoring(work, counted, _reads(pool, http, driver.registry), outside.runner, allowed, report)
+        reads = _reads(pool, http, driver.registry)
+        return Restoring(work, counted, reads, outside.runner, allowed, report, partial(meter.served, tenant, 0))
 
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
@@ -187,6 +189,12 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
                 metrics=loop_metrics,
             ),
             Loop("collect", collector.step, interval_ms=COLLECT_MS, metrics=loop_metrics),
+            Loop(
+                "collect-plans",
+                PlanCollector(counted, meta, metrics).step,
+                interval_ms=COLLECT_MS,
+                metrics=loop_metrics,
+            ),
             Loop("restores", claims.step, interval_ms=settings.restores_ms, metrics=loop_metrics),
             Loop("restore-beat", claims.beat, interval_ms=BEAT_RESTORE_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),

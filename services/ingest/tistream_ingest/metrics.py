@@ -19,7 +19,9 @@ class IngestMetrics:
         )
         self.chunk_bytes = Counter("tistream_ingest_base_chunk_bytes_total", "Their bytes.", registry=registry)
         self.collected = Counter(
-            "tistream_ingest_collected_objects_total", "Objects of ended backfills deleted.", registry=registry
+            "tistream_ingest_collected_objects_total",
+            "Objects of ended backfills and restores deleted.",
+            registry=registry,
         )
         self.lag = Gauge(
             "tistream_ingest_checkpoint_lag_seconds",

@@ -19,6 +19,7 @@ from typing import TypeVar
 from tistream.errors import Gone
 from tistream.schema.current import CurrentSchema
 from tistream.schema.ddl_event import DdlEvent, JobTracker, VisibleChange
+from tistream.schema.imports import Import, Imports
 from tistream.schema.names import NameIndex
 from tistream.schema.records import Base, Record
 from tistream.schema.timeline import Timeline
@@ -69,6 +70,7 @@ class History:
         self._version_numbers: list[int] = []
         self._events: list[DdlEvent] = []
         self._jobs = JobTracker()
+        self._imports = Imports()
 
     # ---- writing
 
@@ -96,7 +98,7 @@ class History:
         """The state that a history beginning at `ts` needs in addition to the newest records up to `ts`. Raises
         Gone."""
         self._refuse_below(ts)
-        return Base(self._current.named(), self._jobs.marks(ts))
+        return Base(self._current.named(), self._jobs.marks(ts), self._imports.ended(ts))
 
     def forget(self, before_ts: int) -> None:
         """Drop the history below `before_ts`: reads below it raise Gone from now on. Every record at or below it must
@@ -117,6 +119,7 @@ class History:
         touched = self._current.take(records)
         if touched.base is not None:
             self._jobs.restore(touched.base.jobs, commit_ts)
+            self._imports.restore(touched.base.imports)
         for version in touched.versions:
             self._take_version(commit_ts, version)
         visible = VisibleChange(
@@ -163,6 +166,7 @@ class History:
             changed[table_id] = (before, after)
         self._move_ids(commit_ts, changed)
         self._move_names(commit_ts, changed)
+        self._note_imports(commit_ts, changed)
         for table_id, (before, after) in changed.items():
             if before is None or after is None or before.signature != after.signature:
                 yield table_id, (before, after)
@@ -183,6 +187,19 @@ class History:
                     line = self._owners[physical_id] = Timeline(None)
                 if line.last != table_id:
                     line.set(commit_ts, table_id)
+
+    def _note_imports(
+        self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]
+    ) -> None:
+        for before, after in changed.values():
+            if after is not None and after.head.importing:
+                self._imports.begin(after.head.physical_ids, commit_ts)
+            elif after is not None and before is not None and before.head.importing:
+                self._imports.end(after.head.physical_ids, commit_ts)
+            for one in before.head.physical_ids if before else ():
+                owner = self._owners.get(one)
+                if owner is None or owner.last is None:
+                    self._imports.drop(one)
 
     def _move_names(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
         moved = [
@@ -233,6 +250,13 @@ class History:
         known to be younger count as owned."""
         owner = self._owners.get(physical_id)
         return owner is not None and owner.at(max(ts, self.base_ts)) is not None
+
+    def imports(self, physical_ids: Iterable[int] | None = None) -> dict[int, Import]:
+        """The last import of each of these physical ids that has one; None: of all that belong to a table now."""
+        found = (
+            (one, self._imports.of(one)) for one in (self._imports.ids() if physical_ids is None else physical_ids)
+        )
+        return {one: of for one, of in found if of is not None}
 
     def schema_version_before(self, commit_ts: int) -> int:
         """The highest schema version whose Diff was committed strictly before `commit_ts`; 0 before the first."""

@@ -98,11 +98,12 @@ class JobMark:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The state that a base's restated records do not contain: every id that any TableInfo has named, ascending, and
-    the state of the running jobs."""
+    """The state that a base's restated records do not contain: every id that any TableInfo has named, ascending, the
+    state of the running jobs, and the imports that have ended (Imports.ended)."""
 
     named: tuple[int, ...]
     jobs: tuple[JobMark, ...]
+    imports: tuple[tuple[int, int, int], ...] = ()
 
 
 Change = DatabaseChange | TableChange | VersionChange | JobChange | Base
@@ -135,7 +136,8 @@ def to_json(record: Record) -> dict[str, Any]:
             return out | {"kind": "job", "job_id": change.job_id, "job": job}
         case Base():
             jobs = [[mark.job_id, mark.told, mark.before_history] for mark in change.jobs]
-            return out | {"kind": "base", "named": _gaps(change.named), "jobs": jobs}
+            out |= {"kind": "base", "named": _gaps(change.named), "jobs": jobs}
+            return out | {"imports": [list(one) for one in change.imports]} if change.imports else out
 
 
 def _gaps(ids: tuple[int, ...]) -> list[int]:
@@ -159,7 +161,8 @@ def from_json(data: dict[str, Any]) -> Record:
             change = JobChange(data["job_id"], job and Job(**{name: job[name] for name in Job.__slots__}))
         case "base":
             marks = (JobMark(job_id, told, before) for job_id, told, before in data["jobs"])
-            change = Base(tuple(accumulate(data["named"])), tuple(marks))
+            imports = tuple((one, from_ts, to_ts) for one, from_ts, to_ts in data.get("imports", ()))
+            change = Base(tuple(accumulate(data["named"])), tuple(marks), imports)
         case kind:
             raise ValueError(f"a schema record has the unknown kind {kind!r}")
     return Record(data["commit_ts"], data["start_ts"], change)

@@ -23,6 +23,8 @@ _OF_TENANT = re.compile(
 )
 _BACKFILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _REFUSED = re.compile(r"refused-(?P<number>[0-9]{8})")
+_RESTORE_PLAN = re.compile(_OF_TENANT.pattern + r"(?P<restore>[0-9a-f]{32})/plan")
+RESTORES = "restore/"  # below it are the plans of the restores of all tenants
 _CHUNK = re.compile(r"chunk-(?P<number>[0-9]{8})")
 _WRITTEN = re.compile(r"/(segment|pending|run)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
@@ -198,6 +200,12 @@ def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> s
 def restore_plan(tenant: TenantKey, restore_id: str) -> str:
     """The chunks of a restore that runs."""
     return f"restore/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/{restore_id}/plan"
+
+
+def parse_restore_plan(key: str) -> tuple[TenantKey, str] | None:
+    """The tenant and the id of the restore whose plan this is; None for any other key."""
+    found = _RESTORE_PLAN.fullmatch(key) if key.startswith(RESTORES) else None
+    return None if found is None else (TenantKey(found["cluster"], found["tenant"]), found["restore"])
 
 
 def served(tenant: TenantKey) -> str:

@@ -42,6 +42,7 @@ class TableName(Wire):
     table_id: Id
     schema_version: Version
     base_ts: str | None = Field(description="the ts from which on all rows can be read; null: some are not known")
+    held: str | None = Field(default=None, description="why the table is not served until it is backfilled (422)")
 
 
 class TableNames(Wire):

@@ -163,7 +163,7 @@ def test_lists(loaded: Consumer) -> None:
     assert int(newest["ts"]) >= EVERYTHING.end_ts
     tables = loaded.get("/databases/SHOP/tables")
     assert list(tables) == ["ts", "database", "tables"]
-    assert all(list(table) == ["name", "table_id", "schema_version", "base_ts"] for table in tables["tables"])
+    assert all(list(table) == ["name", "table_id", "schema_version", "base_ts", "held"] for table in tables["tables"])
     assert "big" in [table["name"] for table in tables["tables"]]
     assert loaded.get("/databases/test/tables", ts=START)["tables"] == []
 

@@ -44,6 +44,19 @@ class DyingStore(MemoryObjectStore):
             raise Killed
 
 
+def test_a_pattern_without_a_table_ends_the_backfill_and_its_reason_names_tables_that_are_like_it() -> None:
+    one = RunnerWorld()
+    version = one.made.tables(one.made.t0)[0]
+    table = f"{version.database}.{version.head.name}"
+    one.start("b1", table + "x")
+    one.run(turns=2)
+    end = one.book.ended["b1"]
+    assert end.state == "failed"
+    assert end.reason is not None
+    assert f"matches '{table}x': there are" in end.reason
+    assert table in end.reason.split("there are")[1]
+
+
 def test_every_table_of_a_backup_is_complete_at_its_ts() -> None:
     one = RunnerWorld(tasks=3)
     one.start("b1", "*.*")

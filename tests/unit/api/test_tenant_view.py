@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import httpx
+import orjson
 import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 from starlette.requests import ClientDisconnect
 
 from support.committed_pool import CommittedTask, Row
+from support.schema_records import database, table, table_info
 from support.waiting import PATIENCE_S
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
@@ -25,6 +27,8 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES, versions_of
 from tistream.pool.versions.reader import StoreReader
+from tistream.schema.records import Record, to_json
+from tistream.schema.tidb.meta_change import record_span
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
@@ -42,9 +46,11 @@ from tistream_api.pull.guarded_progress import LOOK_MS
 from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Position, Scope, encode
 from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.imported import TableImported
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.scan import Budget
 from tistream_api.request.params import FORMATS, PullParams
+from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 
 TENANT = TenantKey("7", "acme")
@@ -76,6 +82,7 @@ class World:
         self.parents: dict[int, list[int]] = {}
         self.told: dict[str, TaskStatus] = {}  # sorter -> what it says; one that is not here does not answer
         self.schema_ts = 10_000
+        self.records: list[Record] = []  # of the schema, from the snapshot on
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         metrics = ApiMetrics(CollectorRegistry(), lambda: 0.0)
         self.view = TenantView(
@@ -112,7 +119,14 @@ class World:
         host = request.url.host
         if host == "schema":
             body = LogPage(
-                log_id="a", snapshot_ts=SNAPSHOT, resolved_ts=self.schema_ts, next_after=0, more=False, records=[]
+                log_id="a",
+                snapshot_ts=SNAPSHOT,
+                resolved_ts=self.schema_ts,
+                next_after=len(self.records),
+                more=False,
+                records=[
+                    orjson.loads(orjson.dumps(to_json(one))) for one in self.records[int(request.url.params["after"]) :]
+                ],
             )
             return httpx.Response(200, content=body.model_dump_json().encode())
         if host not in self.told:
@@ -338,6 +352,50 @@ def test_a_backfill_hides_no_change_that_stores_pushed_with_old_values() -> None
     world.tell()
     world.refreshed()
     assert world.view.earliest_ts() == SNAPSHOT
+
+
+def test_an_imported_table_is_held_until_it_is_backfilled_and_others_are_served() -> None:
+    """IMPORT INTO writes SST files, which no log has: only TableInfo shows that it ran."""
+    world = World()
+    imported, other = table_info(100, "t"), table_info(101, "u")
+    world.records = [database(SNAPSHOT, 1, "d"), table(SNAPSHOT, 1, imported), table(SNAPSHOT, 1, other)]
+    world.flush(500)
+    world.tell()
+    lists = Lists(CLOCK, 0)
+
+    def pull(table_name: str | None, low: int) -> bytes:
+        asked = PullParams(low, None, None, 10, 0, False)
+        scope = Scope(TENANT, None if table_name is None else "d", table_name)
+        return b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
+
+    def shown() -> dict[str, bool]:
+        return {one.name: one.held is not None for one in lists.tables(world.view, "d", 500).tables}
+
+    world.records.append(table(200, 1, table_info(100, "t", mode=1)))
+    assert world.refreshed() == 500
+    for name in ("t", None):
+        with pytest.raises(TableImported, match=r"table d\.t: since 200 rows are imported") as raised:
+            pull(name, 400)
+        assert raised.value.http_status == 422
+    assert b'"resolved_ts":"500"' in pull("u", 400)
+    assert shown() == {"t": True, "u": False}
+
+    world.records.append(table(300, 1, imported))
+    rows_of = [record_span(one) for one in (100, 101)]
+    world.tasks[1].backfill(rows_of[0], 299)  # read before the import has ended
+    world.tell()
+    world.refreshed()
+    with pytest.raises(TableImported, match=r"until 300.*backfill it"):
+        pull("t", 400)
+
+    world.tasks[1].backfill(rows_of[0], 300)
+    world.tell()
+    world.refreshed()
+    assert b'"resolved_ts":"500"' in pull("t", 300)
+    assert b'"resolved_ts":"500"' in pull(None, 300)
+    assert shown() == {"t": False, "u": False}
+    with pytest.raises(TableImported, match="begin with a snapshot as of 300"):
+        pull("t", 299)
 
 
 def test_one_pull_too_many_is_asked_to_come_back() -> None:

@@ -53,6 +53,7 @@ def test_tables_are_what_they_were_at_the_ts_and_their_checksums_are_reported(ru
     runs.claim().attempt()
     info = runs.info(name)
     assert (info.state, info.reason) == ("done", None)
+    assert sum(runs.metered) == sum(len(wanted(runs, one, ts)) for one in TABLES)
     counts = {(one.database, one.table): one.rows for one in info.tables}
     assert counts == {one: len(wanted(runs, one, ts)) for one in TABLES}
     assert all(one.rows_done == one.rows and one.checksum for one in info.tables)

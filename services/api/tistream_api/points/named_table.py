@@ -17,6 +17,7 @@ from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.table_rows import Shape
 from tistream_api.read.completeness import complete_from
 from tistream_api.read.cursor import Scope
+from tistream_api.read.imported import check_rows
 from tistream_api.read.source import TenantSource, not_kept
 
 
@@ -38,6 +39,7 @@ def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[Ta
 
     Raises:
         Gone: the table is complete from a later ts on, or what the version index has folded is newer than `ts`.
+        TableImported: rows were imported into a table, and it has not been backfilled since.
         NotComplete: a table had rows before the pool's first version of its keys, and they have not been backfilled.
     """
     shards = reads.shards()
@@ -52,6 +54,7 @@ def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[Ta
             )
         if ts < found:
             raise not_kept(ts, found)
+        check_rows(source, shards, version, ts)
 
 
 class NotComplete(AlreadyDiffers):

@@ -31,6 +31,7 @@ from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.read.cursor import Scope
 from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.imported import check_pull
 from tistream_api.read.scan import Budget
 from tistream_api.request.point_queries import DiffAsk, HistoryAsk, RowsAsk, SnapshotAsk
 from tistream_api.tenant.tenant_view import TenantView
@@ -124,6 +125,7 @@ class PointReads:
             high = self.times.readable(view, "to", ask.high)
             low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)
             _check_between(low, high, "to")
+            check_pull(view.source, view.shards(), scope, low, high)
             admitted.room.take()
             found = RowHistory(scope, ask.key, Window(low, high), ask.limit, view.source, self.pool_reads(view, low))
             steps = (one.answer() for one in [found])  # made inside a working step
@@ -226,6 +228,7 @@ class PointReads:
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             at = self._net_start(view, scope, ask, kind, names)
+            check_pull(view.source, view.shards(), scope, at.low_ts, at.high_ts)
             encoder: Encoder = FORMATS[ask.format].new()
             if asking.may_read is not None:
                 encoder = ShownNames(encoder, asking.may_read)

@@ -31,13 +31,14 @@ from tistream_api.points.table_rows import DecodedRows, pages
 from tistream_api.read import cursor as cursors
 from tistream_api.read.completeness import complete_from, known_parts
 from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.imported import check_rows
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.source import TenantSource
 
 
 def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[TableVersion], ts: int) -> None:
     """Check that every row of the tables at `ts` is known. Raises NotComplete, with the table, its base_ts if its rows
-    are known from a later ts on, and the progress of its backfills."""
+    are known from a later ts on, and the progress of its backfills; TableImported."""
     shards = reads.shards()
     for version in tables:
         name, ids = f"{version.database}.{version.head.name}", version.head.physical_ids
@@ -47,6 +48,7 @@ def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[Tabl
         elif ts < found:
             reason = f"its rows are known from {found} on, not at {ts}"
         else:
+            check_rows(source, shards, version, ts)
             continue
         known, missing = known_parts(shards, ids)
         base_ts = None if isinstance(found, Hole) else str(found)

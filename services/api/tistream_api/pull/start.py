@@ -23,6 +23,7 @@ from tistream_api.pull.answer import Pull, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.read import cursor as cursors
 from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.imported import check_pull
 from tistream_api.read.scan import Budget
 from tistream_api.read.source_contract import Batch
 from tistream_api.read.wanted import wanted
@@ -107,6 +108,7 @@ class Pulls:
                 raise InvalidRequest(f"end_ts {params.end_ts} lies below the cursor", {"parameter": "end_ts"})
             view.check_retained(start.low_ts)
             view.check_known()
+            check_pull(view.source, view.shards(), scope, start.low_ts, params.end_ts)
             return start
         assert params.start_ts is not None  # Parse_pull requires one of the two
         view.check_retained(params.start_ts)
@@ -119,6 +121,7 @@ class Pulls:
         if not view.source.bears(scope, low, max(low, high)):
             what = f"database {scope.database!r}" if scope.table is None else f"table {scope.database}.{scope.table}"
             raise UnknownName(f"no {what} between {low} and {max(low, high)}")
+        check_pull(view.source, view.shards(), scope, low, params.end_ts)
         return Position(params.start_ts)
 
     def _now_ts(self) -> int:

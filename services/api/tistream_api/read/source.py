@@ -15,6 +15,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
 from tistream.schema.history import History, ListedTable, NamedInterval
+from tistream.schema.imports import Import
 from tistream.schema.visible import TableVersion, fold
 from tistream_api.read import plan
 from tistream_api.read.cursor import Scope
@@ -190,6 +191,26 @@ class TenantSource:
             return any(one <= highest for one in physical_ids)
         with self._lock:
             return any(history.owned(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
+
+    def imports(self, physical_ids: Iterable[int]) -> dict[int, Import]:
+        """The last import of each of these physical ids that has one."""
+        with self._lock:
+            return self._history().imports(physical_ids)
+
+    def imports_of(self, scope: Scope, window: Window) -> dict[int, Import]:
+        """The same of the physical ids of the scope in the window; of the tenant: of those that exist now."""
+        with self._lock:
+            history = self._history()
+            if scope.database is None:
+                return history.imports()
+            bearers = history.bearers(scope.database, scope.table, window.low, window.high)
+            return history.imports({one for bearer in bearers for one in bearer.physical_ids})
+
+    def name_now(self, physical_id: int) -> str:
+        """The name `database.table` of the table that has the id now; the id if none has."""
+        with self._lock:
+            version = self._history().table_at(physical_id, MAX_TS)
+        return str(physical_id) if version is None else ".".join(version.name)
 
     def schema_version(self, ts: int) -> int:
         """The schema version in force at `ts`."""

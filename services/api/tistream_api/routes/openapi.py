@@ -45,7 +45,7 @@ _TOLD = {
     404: "an unknown name",
     409: "it is there, and differs; of a read: rows of the table are not known at this time, base_ts has since when",
     410: "the ts lies below the earliest one kept; earliest_ts says which",
-    422: "a row that no schema can decode stands next; table, key and reason say which",
+    422: "a row that no schema can decode stands next (table, key, reason), or rows were imported into the table",
     429: "more than a limit allows; Retry-After",
     503: "cannot be answered yet; Retry-After",
 }

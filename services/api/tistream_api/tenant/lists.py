@@ -16,6 +16,7 @@ from tistream.wire.schema_views import column_views
 from tistream_api.encode.ndjson import ddl_object
 from tistream_api.read.completeness import complete_from
 from tistream_api.read.cursor import Scope
+from tistream_api.read.imported import held
 from tistream_api.tenant.tenant_view import TenantView
 
 
@@ -46,6 +47,7 @@ class Lists:
                 table_id=str(table.table_id),
                 schema_version=str(table.schema_version),
                 base_ts=self._base_ts(view, physical.get(table.table_id, ())),
+                held=held(view.source, view.shards(), physical.get(table.table_id, ()), at),
             )
             for table in found
         ]

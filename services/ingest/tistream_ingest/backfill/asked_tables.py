@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from tistream.errors import InvalidRequest, UnknownName
+from tistream.errors import InvalidRequest
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import record_span
 from tistream.schema.visible import TableVersion, fold
 
 PATTERNS_MAX = 1_000
 EVERY = ("*", "*")
+NEAR_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +46,24 @@ def parse_patterns(patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def asked_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> list[AskedTable]:
-    """The base tables that match any pattern, in the order of `visible`. Raises UnknownName for a pattern other than
-    `*.*` that matches no table, InvalidRequest for a malformed one."""
+    """The base tables that match any pattern, in the order of `visible`. Raises InvalidRequest for a malformed pattern,
+    and for one other than `*.*` that matches no table; its text has the pattern and the names that are like it."""
     wanted = parse_patterns(patterns)
     found = []
     matched: set[tuple[str, str]] = set()
+    names: dict[str, str] = {}  # folded -> as it is shown
     for version in visible:
         if version.head.kind != "table":
             continue
         database, table = version.folded
+        names[f"{database}.{table}"] = f"{version.database}.{version.head.name}"
         hits = {one for one in wanted if fnmatchcase(database, one[0]) and fnmatchcase(table, one[1])}
         if hits:
             matched |= hits
             found.append(AskedTable(version.database, version.head.name, version.head.physical_ids))
     for text, pattern in zip(patterns, wanted, strict=True):
         if pattern not in matched and pattern != EVERY:
-            raise UnknownName(f"no table matches {text[:200]!r}")
+            near = [names[one] for one in get_close_matches(".".join(pattern), sorted(names), NEAR_MAX)]
+            hint = f"there are {', '.join(near)}" if near else "no name is like it"
+            raise InvalidRequest(f"no table of the backup matches {text[:200]!r}: {hint}")
     return found

@@ -46,11 +46,9 @@ class ChunkCollector:
                     log.warning("cannot collect a backfill", extra=fields)
 
     def _collect(self, tenant: TenantKey, backfill_id: str, now_ms: int) -> None:
-        there = list(self.objects.list_after(layout.backfill_prefix(tenant, backfill_id)))
-        old, plan = (
-            garbage({info.key: info.modified_ms for info in there}, now_ms),
-            layout.backfill_plan(tenant, backfill_id),
-        )
+        listed = self.objects.list_after(layout.backfill_prefix(tenant, backfill_id))
+        there = {info.key: info.modified_ms for info in listed}
+        old, plan = garbage(there, now_ms), layout.backfill_plan(tenant, backfill_id)
         left = len(there)
         # The plan first: without it, no reader of the progress takes the chunks for missing ones.
         for keys in ([key for key in old if key == plan], [key for key in old if key != plan]):

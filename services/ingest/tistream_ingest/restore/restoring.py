@@ -82,7 +82,8 @@ class TryAgain(Exception):
 @dataclass(slots=True)
 class Restoring:
     """One attempt at a restore. `report` sends progress, and raises ClaimEnded once another process has claimed the
-    restore, or it was cancelled."""
+    restore, or it was cancelled. `metered` counts rows that were read of the tenant; an attempt that reads them again
+    counts them again."""
 
     work: RestoreWork
     objects: ObjectStore
@@ -90,6 +91,7 @@ class Restoring:
     runner: Runner
     allowed: Allowed
     report: Callable[[RestoreReport], object]
+    metered: Callable[[int], None] = lambda _: None
     progressed: Callable[[], None] = lambda: None
     _done: dict[Name, int] = field(default_factory=dict)
     _checksums: dict[Name, str] = field(default_factory=dict)
@@ -248,6 +250,7 @@ class Restoring:
             for lot in restore_plan.lots(chunks, 2 * self.runner.slots):
                 for found in self._chunks(ts, one, lot, spec, write=write):
                     total += found
+                    self.metered(found.rows)
                 if write:
                     self._done[name] += sum(chunk.rows for chunk in lot)
                     self.progressed()

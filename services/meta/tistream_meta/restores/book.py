@@ -99,13 +99,16 @@ class RestoreBook:
 
         return self._write(body)
 
+    def unfinished(self) -> Sequence[Restore]:
+        """The restores of all tenants that wait or run."""
+        return self._transactions.run(_unfinished)
+
     def claim(self, node_id: str) -> Restore | None:
         """Claim the next restore for a process, under a new epoch. None if no restore waits."""
 
         def next_one(connection: Connection) -> tuple[Restore | None, int]:
             now_ms = int(connection.execute(select(self._now_ms)).scalar_one())
-            rows = connection.execute(select(_RESTORES).where(_RESTORES.c.state.in_(UNFINISHED)))
-            unfinished = [_restore(row) for row in rows]
+            unfinished = _unfinished(connection)
             every = tenant_rows.every(connection) if unfinished else ()
             ending = {one.key for one in every if one.erasing or one.delete_at_ms is not None}
             return restore_policy.next_claim((one for one in unfinished if one.tenant not in ending), now_ms), now_ms
@@ -150,6 +153,10 @@ def _one(connection: Connection, key: TenantKey, restore_id: str) -> Restore:
     if row is None:
         raise UnknownName(f"tenant {key} has no restore {restore_id[:80]!r}; the list of its restores has the ids")
     return _restore(row)
+
+
+def _unfinished(connection: Connection) -> list[Restore]:
+    return [_restore(row) for row in connection.execute(select(_RESTORES).where(_RESTORES.c.state.in_(UNFINISHED)))]
 
 
 def _of_tenant(connection: Connection, key: TenantKey) -> list[Restore]:

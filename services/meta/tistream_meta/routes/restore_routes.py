@@ -15,6 +15,8 @@ from tistream.wire.bulk.restores import (
     RestoreReport,
     RestoreTable,
     RestoreWork,
+    UnfinishedRestore,
+    UnfinishedRestores,
 )
 from tistream_meta.decide.restore_policy import Restore
 from tistream_meta.restores.book import RestoreBook
@@ -47,6 +49,19 @@ def get_restore(request: Request, cluster_id: str, tenant_id: str, restore_id: s
 def cancel_restore(request: Request, cluster_id: str, tenant_id: str, restore_id: str) -> RestoreInfo:
     """Cancel a restore that is queued or running. The rows that it has written stay."""
     return info_of(_book(request).cancel(TenantKey.parse(cluster_id, tenant_id), restore_id))
+
+
+@router.get("/upcall/v1/unfinished-restores", operation_id="UnfinishedRestores")
+def unfinished_restores(request: Request) -> UnfinishedRestores:
+    """The restores of all tenants that wait or run, for the ingest service, which collects the plans of the others."""
+    return UnfinishedRestores(
+        restores=[
+            UnfinishedRestore(
+                cluster_id=one.tenant.cluster_id, tenant_id=one.tenant.tenant_id, restore_id=one.restore_id
+            )
+            for one in _book(request).unfinished()
+        ]
+    )
 
 
 @router.post("/upcall/v1/restores/claims", operation_id="ClaimRestore")

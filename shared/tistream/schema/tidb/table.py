@@ -109,6 +109,7 @@ class TableHead:
     state: int
     partition_ids: tuple[int, ...] | None
     kind: str
+    importing: bool = False  # rows may arrive as SST files, which no log has
 
     @property
     def public(self) -> bool:
@@ -205,9 +206,11 @@ def parse_head(info: dict[str, Any]) -> TableHead:
         state=info.get("state", 0),
         partition_ids=_visible_partitions(partition) if partition and partition.get("enable") else None,
         kind="view" if info.get("view") else "sequence" if info.get("sequence") else "table",
+        importing=info.get("mode") in _IMPORT_MODES,
     )
 
 
+_IMPORT_MODES = (1, 2)  # TiDB's TableModeImport and TableModeRestore
 _ACTION_DROP_PARTITION = 20
 
 

@@ -125,6 +125,20 @@ class RestoreWork(Wire):
     wanted: NewRestore
 
 
+class UnfinishedRestore(Wire):
+    """A restore that waits or runs."""
+
+    cluster_id: str
+    tenant_id: str
+    restore_id: str
+
+
+class UnfinishedRestores(Wire):
+    """`GET /upcall/v1/unfinished-restores`: those of all tenants."""
+
+    restores: list[UnfinishedRestore]
+
+
 class ClaimRestore(Wire):
     """`POST /upcall/v1/restores/claims`: an ingest process asks for work."""
 

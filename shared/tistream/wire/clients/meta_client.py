@@ -12,7 +12,14 @@ from httpx import Response
 from tistream.concurrency import new_lock
 from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.bulk.backfills import BackfillRow, BackfillRows, EndBackfill
-from tistream.wire.bulk.restores import ClaimedRestore, ClaimRestore, RestoreInfo, RestoreReport, RestoreWork
+from tistream.wire.bulk.restores import (
+    ClaimedRestore,
+    ClaimRestore,
+    RestoreInfo,
+    RestoreReport,
+    RestoreWork,
+    UnfinishedRestores,
+)
 from tistream.wire.bulk.sources import SourceRows
 from tistream.wire.clients.client import HttpClient, parse
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
@@ -254,6 +261,10 @@ class MetaClient:
         return self._of_any(
             lambda url: self._http.send("POST", f"{url}/upcall/v1/restores/claims", body, ClaimedRestore)
         ).restore
+
+    def unfinished_restores(self) -> UnfinishedRestores:
+        """The restores of all tenants that wait or run. Raises UnknownName if the meta server's version has no list."""
+        return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/unfinished-restores", UnfinishedRestores))
 
     def report_restore(self, work: RestoreWork, report: RestoreReport) -> RestoreInfo:
         """Report the progress of a claimed restore. Raises ClaimEnded, UnknownName."""

@@ -1,0 +1,87 @@
+"""When rows of tables may have arrived as SST files, which no log has. Pure.
+
+TiDB sets a table's mode while IMPORT INTO or a restore writes its files. What arrived so is known only from a backfill
+as of a ts at or above the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """The mode was set at `from_ts`, and cleared at `to_ts`; None while it is set."""
+
+    from_ts: int
+    to_ts: int | None
+
+
+class Imports:
+    """The last import of each physical id."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Import] = {}
+
+    def begin(self, physical_ids: Iterable[int], ts: int) -> None:
+        """The mode of these ids is set from `ts` on. An import that follows another goes on from the first's begin,
+        because nothing shows whether a backfill came between them."""
+        for one in physical_ids:
+            known = self._of.get(one)
+            self._of[one] = Import(ts if known is None else known.from_ts, None)
+
+    def end(self, physical_ids: Iterable[int], ts: int) -> None:
+        """The mode of these ids is cleared at `ts`."""
+        for one in physical_ids:
+            known = self._of.get(one)
+            if known is not None and known.to_ts is None:
+                self._of[one] = Import(known.from_ts, ts)
+
+    def drop(self, physical_id: int) -> None:
+        """The id belongs to no table any more, and with it its rows."""
+        self._of.pop(physical_id, None)
+
+    def of(self, physical_id: int) -> Import | None:
+        """The last import of an id; None without one."""
+        return self._of.get(physical_id)
+
+    def ids(self) -> list[int]:
+        """The ids with an import, ascending."""
+        return sorted(self._of)
+
+    def ended(self, ts: int) -> tuple[tuple[int, int, int], ...]:
+        """(id, from_ts, to_ts) of those that ended at or before `ts`, by id."""
+        return tuple(
+            (one, found.from_ts, found.to_ts)
+            for one, found in sorted(self._of.items())
+            if found.to_ts is not None and found.to_ts <= ts
+        )
+
+    def restore(self, ended: Iterable[tuple[int, int, int]]) -> None:
+        """Take what `ended` returned. An import that is known already is newer."""
+        for one, from_ts, to_ts in ended:
+            self._of.setdefault(one, Import(from_ts, to_ts))
+
+
+def problem(found: Import, base_ts: int | None, low: int, high: int) -> str | None:
+    """Why what was committed in (low, high] under an id is not served; None if it may be. `base_ts`: all rows of the id
+    were read as of it; None: they were not.
+    """
+    if high <= found.from_ts:
+        return None
+    if found.to_ts is None:
+        return (
+            f"since {found.from_ts} rows are imported into it, which no log has: when the import has ended, backfill it"
+        )
+    if base_ts is None or base_ts < found.to_ts:
+        return (
+            f"rows were imported into it until {found.to_ts}, which no log has: backfill it as of that ts or a later "
+            "one"
+        )
+    if low < found.to_ts:
+        return (
+            f"rows were imported into it until {found.to_ts}, above this position, and are in no change: begin with a "
+            f"snapshot as of {base_ts} or later"
+        )
+    return None

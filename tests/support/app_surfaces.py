@@ -13,6 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from tistream.clock import Clock, SystemClock
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream_agent.app import build_app as build_agent
+from tistream_agent.settings import AgentSettings
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
@@ -51,10 +53,16 @@ class _NoSpark:
         raise AssertionError("no loop was started")
 
 
+def _no_end(code: str) -> None:
+    raise AssertionError(f"no loop was started, but it ended: {code}")
+
+
 def apps(clock: Clock, **settings: Any) -> Mapping[str, Callable[[], FastAPI]]:
     """Functions that build each service's app, with further settings that all of them have."""
     objects = MemoryObjectStore()
+    upstream: dict[str, Any] = {"pd": "127.0.0.1:2379", "cluster": "7", "tenant": "shop"}
     return {
+        "agent": lambda: build_agent(AgentSettings(**upstream, **settings), objects, clock, _no_end),
         "api": lambda: build_api(ApiSettings(**settings), objects, clock),
         "dispatcher": lambda: build_dispatcher(DispatcherSettings(**settings), objects, clock),
         "meta": lambda: build_meta(MetaSettings(database_url="sqlite://", **settings), objects, clock),

@@ -15,7 +15,7 @@ EXPORTED: Mapping[str, frozenset[str]] = {
     name: frozenset().union(*(surface.labels.get(name, frozenset()) for surface in SURFACES.values()))
     for name in sorted({name for surface in SURFACES.values() for name in surface.metrics})
 }
-_FUNCTIONS = "max|min|sum|rate|increase|delta|changes|topk|histogram_quantile|vector"
+_FUNCTIONS = "max_over_time|max|min|sum|rate|increase|delta|changes|topk|histogram_quantile|vector"
 _WORDS = rf"\b({_FUNCTIONS}|and|or|offset|\d+\w*)\b"
 
 

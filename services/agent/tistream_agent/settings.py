@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
@@ -21,6 +21,12 @@ class UpstreamTls(BaseModel):
     ca_file: Path | None = Field(default=None, description="authority of the certificates of PD and TiKV")
     cert_file: Path | None = Field(default=None, description="client certificate that PD and TiKV accept")
     key_file: Path | None = Field(default=None, description="private key of that certificate")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, value: object) -> object:
+        """A compose file passes a variable that .env does not set as an empty one."""
+        return None if value == "" else value
 
     @property
     def files(self) -> TlsFiles:

@@ -88,4 +88,4 @@ def test_prometheus_reads_every_service_and_is_let_in(file: str) -> None:
     document = yaml.safe_load((K8S / "components" / "prometheus" / file).read_text())
     spec = document["spec"]
     [selected] = (spec.get("selector") or spec["podSelector"])["matchExpressions"]
-    assert set(selected["values"]) == {f"tistream-{service}" for service in SERVICES}
+    assert set(selected["values"]) == {"tistream-agent", *(f"tistream-{service}" for service in SERVICES)}

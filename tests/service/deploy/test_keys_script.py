@@ -103,7 +103,7 @@ def test_a_new_certificate_comes_with_its_authority_and_the_former_one_is_still_
 def test_names_of_a_namespace(tmp_path: Path, namespace: str) -> None:
     keys("-n", namespace, tmp_path)
     found = names(tmp_path)
-    for service in ("meta", "schema", "dispatcher", "sorter", "ingest", "api-pods"):
+    for service in ("meta", "schema", "dispatcher", "sorter", "ingest", "agent", "api-pods"):
         assert {f"*.tistream-{service}.{namespace}.svc", f"tistream-{service}.{namespace}.svc"} <= found
     assert {f"tistream-api.{namespace}.svc", f"tistream-api.{namespace}", "tistream-api"} <= found
 

@@ -17,13 +17,17 @@ from support.compose.chaos import faults
 from support.compose.containers import container_of
 from support.settings_classes import settings_class
 from tistream.service.settings import NESTED
+from tistream_agent.settings import UpstreamTls
 
 ROOT = Path(__file__).parents[3]
 NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1, "ingest": 1}
 OURS = [f"{role}-{number}" if count > 1 else role for role, count in NODES.items() for number in range(1, count + 1)]
+OURS.append("agent")  # of a profile, and no target of chaos
 ONCE = ("bucket", "keys")  # run and end
 KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
-PROFILES = {"upstream": ["demo"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
+PROFILES = {"agent": ["connect"], "upstream": ["demo"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
+# What .env has to state of the cluster that an agent reads.
+STATED = {"agent": {"pd": "pd:2379", "cluster": "7", "tenant": "shop"}}
 DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
@@ -106,6 +110,7 @@ def test_every_image_is_built_here_or_pinned(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_variable_is_a_setting_with_a_valid_value(name: str, tmp_path: Path) -> None:
     service, role = SERVICES[name], name.partition("-")[0]
+    stated = STATED.get(name, {})
     assert service["command"] == ["python", "-m", f"tistream_{role}"]
     assert service["image"] == ("tistream-sorter:dev" if role in ("sorter", "ingest") else "tistream:dev")
     prefix = f"TISTREAM_{role.upper()}{NESTED}"
@@ -127,6 +132,12 @@ def test_every_variable_is_a_setting_with_a_valid_value(name: str, tmp_path: Pat
         key.removeprefix(f"{prefix}TLS{NESTED}").lower(): given.pop(key) for key in list(given) if f"{NESTED}TLS" in key
     }
     own: dict[str, Any] = {key.removeprefix(prefix).lower(): value for key, value in given.items()}
+    assert {key: own[key] for key in stated} == dict.fromkeys(stated, ""), "only .env states them"
+    own |= stated
+    upstream = {key.removeprefix("upstream_tls__"): own.pop(key) for key in list(own) if key.startswith("upstream_tls")}
+    if name == "agent":
+        own["upstream_tls"] = upstream
+        assert upstream == dict.fromkeys(("ca_file", "cert_file", "key_file"), "")
     settings = settings_class(role)(tls=tls, **own)
     assert settings.url == f"https://{name}:8000"
     assert "keys:/keys:ro" in service["volumes"]
@@ -135,9 +146,14 @@ def test_every_variable_is_a_setting_with_a_valid_value(name: str, tmp_path: Pat
     assert all(path.parent == Path("/keys") for path in files if isinstance(path, Path))
     assert (settings.tls.client_ca_file is None) == (role == "api"), "users of the API have no certificate"
     assert settings.port == 8000, "the image's health check asks there"
-    assert settings.node == (name if NODES[role] > 1 else f"{role}-1")
+    assert settings.node == (name if NODES.get(role, 1) > 1 else f"{role}-1")
     assert settings.meta_url.split(",") == [f"https://meta-{number}:8000" for number in (1, 2, 3)]
     assert settings.objects_url.startswith("s3://tistream?endpoint=http://minio:9000")
+
+
+def test_the_agent_reads_certificates_of_the_upstream_from_a_folder_that_it_cannot_write() -> None:
+    assert [volume for volume in SERVICES["agent"]["volumes"] if volume.endswith(":/upstream:ro")]
+    assert UpstreamTls(ca_file="").ca_file is None, "a variable that .env does not set"  # type: ignore[arg-type]
 
 
 def test_env_example_names_every_variable_with_its_default_and_no_password() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from support.manifests import K8S, Document, of_kind, pods, rendered_folder
-from tistream.service.settings import NESTED
+from tistream.service.settings import NESTED, TlsSettings
 from tistream_agent.settings import AgentSettings, UpstreamTls
 
 NAME = "tistream-agent"
@@ -35,7 +36,7 @@ def test_every_variable_is_a_setting_and_the_operator_states_the_cluster(documen
     for variable in container["env"]:
         if (name := variable["name"]).startswith(PREFIX):
             asked[name.removeprefix(PREFIX).lower()] = variable
-    groups = {"tls__": type(AgentSettings.model_fields["tls"].default), "upstream_tls__": UpstreamTls}
+    groups: dict[str, type[BaseModel]] = {"tls__": TlsSettings, "upstream_tls__": UpstreamTls}
     for name in asked:
         group = next((group for group in groups if name.startswith(group)), "")
         fields = groups[group].model_fields if group else AgentSettings.model_fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tistream.restore.undo_plan import Cells, Change, Standing, plan_undo
+from tistream.restore.undo_plan import Cells, Change, CurrentRow, plan_undo
 
 TABLE, COLUMNS = 7, (1, 2, 3)
 COMMIT_TS, LATER_TS = 1_000, 2_000
@@ -33,7 +33,7 @@ class Plan:
     def __init__(self, rows: int) -> None:
         ids = range(rows)
         self._changes = [Change(TABLE, str(row), COMMIT_TS, COMMIT_TS - 1, before(row), after(row)) for row in ids]
-        self._standing = {(TABLE, str(row)): Standing(now(row), LATER_TS, LATER_TS - 1) for row in ids}
+        self._standing = {(TABLE, str(row)): CurrentRow(now(row), LATER_TS, LATER_TS - 1) for row in ids}
 
     def __call__(self) -> tuple[int, int]:
         found = plan_undo(self._changes, self._standing, {TABLE: frozenset(COLUMNS)})

@@ -97,15 +97,14 @@ def _received(url: str, recorded: Recorded, clock: Clock) -> Seen:
 
 def _snapshot_ts(client: ApiClient, recorded: Recorded) -> int:
     """The ts at which `connect` read the schema, as soon as the platform has read that. Raises CliError."""
-    path = tenant_path(recorded.tenant.cluster_id, recorded.tenant.tenant_id)
+    path = tenant_path(recorded.tenant.cluster_id)
     pause = threading.Event()
-    found = client.call("GET", path)
     for _ in range(int(_SCHEMA_SECONDS / _POLL_SECONDS)):
+        (found,) = client.call("GET", path)["tenants"]
         if found["snapshot_ts"] is not None:
             return int(found["snapshot_ts"])
         pause.wait(_POLL_SECONDS)
-        found = client.call("GET", path)
-    raise CliError(f"the schema was not read in {_SCHEMA_SECONDS} s: {found['problem']}")
+    raise CliError(f"the schema was not read in {_SCHEMA_SECONDS} s; see the log of the schema registry")
 
 
 def _now_ms(pd: str, cluster_id: int) -> int:

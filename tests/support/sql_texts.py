@@ -36,11 +36,8 @@ def golden_tables(name: str) -> Iterator[tuple[Table, int, Any, Any]]:
         for physical_id in table.physical_ids:
             own = rows.filter((pl.col("op") == PUT) & pl.col("key").bin.starts_with(record_prefix(physical_id)))
             keys, values = own["key"].to_arrow(), own["value"].to_arrow()
-            readable = [
-                at
-                for at in range(len(keys))
-                if at not in decode_rows(table, table.visible_columns, keys, values).errors
-            ]
+            errors = decode_rows(table, table.visible_columns, keys, values).errors
+            readable = [at for at in range(len(keys)) if at not in errors]
             if readable:
                 yield table, physical_id, keys.take(pa.array(readable)), values.take(pa.array(readable))
 

@@ -39,6 +39,8 @@ from tistream_cli.app import app
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.metrics import IngestMetrics
+from tistream_ingest.sqlread.dsn_files import DsnFiles
+from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 
 NAME = "everything"
 MADE: CutSet = cut(NAME, commit_timestamps(NAME)[900])
@@ -82,7 +84,8 @@ class Ingest:
     def runner(self) -> BackfillRunner:
         objects, metrics = self.up.world.objects, IngestMetrics(CollectorRegistry())
         opened = lambda url: DirectoryObjectStore(Path(url))  # noqa: E731
-        return BackfillRunner(objects, self, self, opened, self.cover, metrics, SystemClock(), 86_400_000)
+        by_sql = SqlBackfills(lambda _: pytest.fail("no backfill of this file reads SQL"), DsnFiles(None).server)
+        return BackfillRunner(objects, self, self, opened, self.cover, by_sql, metrics, SystemClock(), 86_400_000)
 
 
 @pytest.fixture(scope="module")

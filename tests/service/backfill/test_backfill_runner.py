@@ -120,7 +120,7 @@ def test_a_runner_may_be_killed_at_any_put_and_leaves_the_same_objects() -> None
 @pytest.mark.parametrize(
     ("tables", "snapshot", "reason"),
     [
-        (["nothing.*"], None, r"no table matches 'nothing\.\*'"),
+        (["nothing.*"], None, r"no table of the backup matches 'nothing\.\*'"),
         (["*.*"], 1, "the backup is as of"),
     ],
 )

@@ -65,7 +65,7 @@ def run_demo_connect(options: DemoConnectOptions) -> None:
             raise CliError("the emulated cluster did not start")
         pd, cluster_id = ready[1], int(ready[3])
         console.print(f"ready at {url}; an emulated TiDB cluster has its PD at {pd}")
-        where = ["--pd", pd, "--objects", str(options.data_dir / "objects"), "--url", url]
+        where = ["--pd", pd, "--objects", str((options.data_dir / "objects").resolve()), "--url", url]
         where += ["--cluster", recorded.tenant.cluster_id, "--tenant", recorded.tenant.tenant_id]
         _connect(console, where)
         (port,) = free_ports(1, random.SystemRandom())

@@ -55,7 +55,7 @@ def test_pulled_events_sum_up_to_the_truth(up: Platform, tmp_path: Path) -> None
         str(truth),
     ]
     load = ["--rows-per-s", "300", "--txns-per-s", "100", "--push-ms", "300", "--seed", "12", "--rows-max", "100"]
-    wild = ["--churn-per-s", "4", "--ddl-per-min", "120", "--duration", "6", "--regions", str(REGIONS)]
+    wild = ["--churn-per-s", "8", "--ddl-per-min", "120", "--duration", "8", "--regions", str(REGIONS)]
     command = [str(COMMAND), "simulate", *where, *load, *wild]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -65,9 +65,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream_api.admission.request_queue": ("test_turns.py",),
     "tistream_api.pull.decode_slots": ("test_working.py",),
     "tistream_api.admission.reject_throttle": ("test_refusals.py",),
-    "tistream_api.read.cursor": ("test_api_cursor.py",),
-    "tistream_api.read.plan": ("test_api_plan.py",),
-    "tistream_api.read.events": ("test_api_row_events.py", "test_pull_edges.py"),
+    "tistream.read.cursor": ("test_api_cursor.py",),
+    "tistream.read.plan": ("test_api_plan.py",),
+    "tistream.read.events": ("test_api_row_events.py", "test_pull_edges.py"),
 }
 
 

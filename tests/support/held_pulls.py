@@ -18,13 +18,13 @@ from bench.inputs.mixed_rows import STEP, committed, schema_snap
 from support.pull_world import World
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.writer import write_segment
+from tistream.read.cursor import Position
+from tistream.read.group_cache import GroupCache
+from tistream.read.source import TenantSource
 from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.admission.memory_limit import give_back
-from tistream_api.read.cursor import Position
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.source import TenantSource
 
 SNAPSHOT_TS = 1_790_000_000_000 << 18
 ROWS, SEGMENT_ROWS = 262_144, 131_072

@@ -9,11 +9,11 @@ from tistream.errors import KeyUnusable
 from tistream.format.segment import SCHEMA
 from tistream.model.ids import TenantKey
 from tistream.pool.writer import write_segment
+from tistream.read.group_cache import CacheExpiry, GroupCache
+from tistream.read.plan import GroupRef
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backends.tenant_keys import TenantKeys
-from tistream_api.read.group_cache import CacheExpiry, GroupCache
-from tistream_api.read.plan import GroupRef
 
 KEYED, PLAIN = TenantKey("7", "keyed"), TenantKey("7", "plain")
 KEEP_MS = 30_000

@@ -22,11 +22,11 @@ from tistream.format.change_file import COMMITTED
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.versions.plan import Shard
+from tistream.read.cursor import Position
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.object_store import ObjectStore
-from tistream_api.read.cursor import Position
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import Pool
 from tistream_ingest.plan.cuts import Limits

@@ -29,6 +29,9 @@ from tistream.pool import run_writer
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_rows
 from tistream.pool.versions.plan import Shard
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.group_cache import GroupCache
+from tistream.read.scan import Budget
 from tistream.schema.visible import TableVersion
 from tistream.storage import layout
 from tistream_api.encode.ndjson import NdjsonEncoder
@@ -43,9 +46,6 @@ from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
 from tistream_api.points.transaction import Transaction
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.scan import Budget
 
 Line = dict[str, Any]
 

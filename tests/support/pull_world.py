@@ -19,6 +19,12 @@ from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.writer import write_segment
+from tistream.read.cursor import Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.row_events import Barrier
+from tistream.read.scan import Budget
+from tistream.read.source import TenantSource
+from tistream.read.source_contract import Batch
 from tistream.schema.history import History
 from tistream.schema.tidb.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
 from tistream.schema.tidb.snapshot import parse_snapshot
@@ -28,13 +34,7 @@ from tistream_api.encode.compression import compressed
 from tistream_api.encode.encoding import new_encoder
 from tistream_api.encode.one_stream import one_stream
 from tistream_api.pull.answer import Pull
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.scan import Budget
-from tistream_api.read.source import TenantSource
-from tistream_api.read.source_contract import Batch
-from tistream_api.read.wanted import wanted
+from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import PullParams
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]

@@ -12,13 +12,13 @@ import polars as pl
 from support.pull_world import World, write_pool
 from support.row_bytes import comparable_int
 from tistream.model.ids import TenantKey
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.group_cache import GroupCache
+from tistream.read.scan import Budget
+from tistream.read.source import TenantSource
 from tistream.schema.history import History
 from tistream.schema.records import Record
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.scan import Budget
-from tistream_api.read.source import TenantSource
 
 SNAPSHOT = 10
 TENANT = TenantKey("7", "acme")

@@ -19,6 +19,12 @@ from tistream.format.segment import SCHEMA
 from tistream.model.ids import TenantKey
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.writer import write_segment
+from tistream.read.cursor import Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.row_events import Barrier
+from tistream.read.scan import Budget, Scan
+from tistream.read.source import TenantSource
+from tistream.read.source_contract import Batch
 from tistream.schema.history import History
 from tistream.schema.tidb.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
 from tistream.schema.tidb.snapshot import parse_snapshot
@@ -26,12 +32,6 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.answer import Pull
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source import TenantSource
-from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams
 
 Event = dict[str, Any]

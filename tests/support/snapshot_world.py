@@ -20,6 +20,10 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.plan import Shard
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.source import TenantSource
 from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -27,10 +31,6 @@ from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.source import TenantSource
 from tistream_sorter.jobs.index.base_runs import base_guarded
 from tistream_sorter.jobs.index.base_unit import BaseUnit
 

@@ -16,7 +16,11 @@ from support.simulated import Run
 from support.split_world import SplitWorld
 from tistream import concurrency
 from tistream.clock import ManualClock
+from tistream.follow.tenant_view import TenantView
 from tistream.pool.footers import FooterCache
+from tistream.read.cursor import Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.scan import Budget
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
@@ -28,11 +32,7 @@ from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.pull.start import Pulls
-from tistream_api.read.cursor import Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.scan import Budget
 from tistream_api.request.params import PullParams
-from tistream_api.tenant.tenant_view import TenantView
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.keeping import LogKeepingRules
@@ -56,7 +56,7 @@ class Readers:
         keeping = LogKeepingRules(quiet_segments=100)
         self._follower = SchemaFollower(world.objects, self.schema, durable, FooterCache(), keeping, lambda: 0)
         http = HttpClient(transport=httpx.MockTransport(self._answer))
-        metrics = ApiMetrics(CollectorRegistry(), lambda: 0.0)
+        metrics = ApiMetrics(CollectorRegistry())
         clock = ManualClock(world.clock.now_ms())
         self.view = TenantView(
             self._routes[0],

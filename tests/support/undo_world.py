@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from support.points_world import PointWorld
+from tistream.read.cursor import Scope
+from tistream.read.scan import Budget
 from tistream_api.points.transaction import Transaction
-from tistream_api.read.cursor import Scope
-from tistream_api.read.scan import Budget
 from tistream_api.undo.changed_rows import ChangedRows
 from tistream_api.undo.undo_answer import UndoAnswer
 from tistream_api.undo.undo_state import undo_at

@@ -12,6 +12,12 @@ from bench.inputs.mixed_rows import schema_snap
 from tistream.clock import SystemClock
 from tistream.format.segment import SegmentRef
 from tistream.pool.segment_index import SegmentIndex
+from tistream.read.cursor import Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.row_events import Barrier
+from tistream.read.scan import Budget, Scan
+from tistream.read.source import TenantSource
+from tistream.read.source_contract import Batch
 from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
@@ -19,12 +25,6 @@ from tistream.storage.object_store import ObjectStore
 from tistream_api.encode.encoding import FORMATS
 from tistream_api.encode.piece import Piece
 from tistream_api.pull.answer import Pull
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source import TenantSource
-from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams
 
 SNAPSHOT_TS = 1_790_000_000_000 << 18

@@ -13,15 +13,15 @@ from tistream.model.span import WHOLE
 from tistream.pool.footers import FooterCache
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.versions.plan import Shard
+from tistream.read.cursor import Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.row_events import Barrier
+from tistream.read.source import TenantSource
 from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_api.points.pool_reads import CachedReader, PoolReads
-from tistream_api.read.cursor import Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.source import TenantSource
 
 SCOPE = Scope(TENANT, "bench", "mixed_0")
 CACHE_BYTES = 64 << 20

@@ -22,8 +22,11 @@ from starlette.routing import BaseRoute
 from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
+from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
+from tistream.read.group_cache import CacheExpiry, GroupCache
+from tistream.read.scan import Budget
 from tistream.service.http.app import THREADS, new_app
 from tistream.service.http.guard import METRICS
 from tistream.service.http.peers import Peers
@@ -51,13 +54,12 @@ from tistream_api.admission.token_bucket import EnforcedLimits, own_or
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
+from tistream_api.metrics import ApiMetrics
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
 from tistream_api.pull.decode_slots import DecodeSlots, at_once_of
 from tistream_api.pull.start import Pulls
-from tistream_api.read.group_cache import CacheExpiry, GroupCache
-from tistream_api.read.scan import Budget
 from tistream_api.request.head_requests import HeadRequests
 from tistream_api.request.params import LAG_MINUTES_MAX
 from tistream_api.request.query_string import on_invalid, strict_query
@@ -83,7 +85,6 @@ from tistream_api.status.lag_sampler import LagSampler
 from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.readiness import Readiness
-from tistream_api.tenant.tenants import Tenants
 from tistream_api.tenant.times import Times
 from tistream_api.undo.undo_reads import Undos
 
@@ -159,12 +160,9 @@ def build_app(
             http.close()
             asking.close()
 
-    def not_ready() -> str | None:
-        return readiness.missing()
-
     app = new_app(
         "tistream-api",
-        ready=not_ready,
+        ready=lambda: readiness.missing(),  # it is made below, of the app's own state
         registry=registry,
         running=running,
         clock=clock,
@@ -172,12 +170,13 @@ def build_app(
         guarded=False,  # users have their own tokens, which the gate checks
         body_bytes_max=BODY_BYTES_MAX,
     )
-    cache = GroupCache(objects, settings.cache_bytes, CacheExpiry(keys, settings.keyed_cache_ms, clock))
-    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
+    expiry, metrics = CacheExpiry(keys, settings.keyed_cache_ms, clock), ApiMetrics(registry)
+    cache = GroupCache(objects, settings.cache_bytes, expiry)
+    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
+    metrics.follow_lag(tenants.lag_seconds)
     readiness = Readiness(http, meta, tenants, warm)
-    limits = _limits(settings, tenants, clock)
-    slots, working = threading.Semaphore(settings.pulls_max), _working(clock)
-    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working, _memory(settings, clock, registry))
+    limits, slots, working = _limits(settings, tenants, clock), threading.Semaphore(settings.pulls_max), _working(clock)
+    pulls = Pulls(clock, _budget(settings), slots, limits, metrics, working, _memory(settings, clock, registry))
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())

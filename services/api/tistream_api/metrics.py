@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 class ApiMetrics:
     """Metrics of one API server."""
 
-    def __init__(self, registry: CollectorRegistry, lag_seconds: Callable[[], float]) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.events = Counter(
             "tistream_api_events_total", "Row and ddl events sent, by call.", ("call",), registry=registry
         )
@@ -23,9 +23,12 @@ class ApiMetrics:
             "Rows met that no schema can decode, each counted once; the log names them.",
             registry=registry,
         )
-        lag = Gauge(
+        self._lag = Gauge(
             "tistream_api_resolved_lag_seconds",
             "Wall clock minus resolved_ts of the tenant that is furthest behind.",
             registry=registry,
         )
-        lag.set_function(lag_seconds)
+
+    def follow_lag(self, lag_seconds: Callable[[], float]) -> None:
+        """Report the lag that `lag_seconds` returns, in seconds."""
+        self._lag.set_function(lag_seconds)

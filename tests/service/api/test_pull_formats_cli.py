@@ -18,7 +18,7 @@ import pytest
 
 from support.arrow_answer import arrow_batches, events_of, stream_end
 from support.pull_world import World, golden_world
-from tistream_api.read.cursor import Position, Scope, decode
+from tistream.read.cursor import Position, Scope, decode
 from tistream_cli.client import ApiClient
 from tistream_cli.errors import CliError
 from tistream_cli.pull.directory import ToFiles

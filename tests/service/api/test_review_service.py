@@ -17,15 +17,16 @@ from support.api_world import start_api
 from support.http_world import CLOCK, World, never_superseded, running
 from support.waiting import PATIENCE_S
 from tistream.errors import Unavailable
+from tistream.follow.tenants import Tenants
+from tistream.read.group_cache import GroupCache
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_api.app import build_app
-from tistream_api.read.group_cache import GroupCache
+from tistream_api.metrics import ApiMetrics
 from tistream_api.settings import ApiSettings
 from tistream_api.status.tenant_status import TenantStatus
-from tistream_api.tenant.tenants import Tenants
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,9 @@ def test_coverage_of_a_task_that_its_sorter_does_not_hold_yet_is_no_404(world: W
     meta = MetaClient(http, world.meta.url)
     with ThreadPoolExecutor(1) as executor:
         cache = GroupCache(objects, 1 << 20)
-        tenants = Tenants(http, meta, objects, cache, CLOCK, executor, threading.Event(), registry)
+        tenants = Tenants(
+            http, meta, objects, cache, CLOCK, executor, threading.Event(), ApiMetrics(registry).undecodable
+        )
         world.client.create_tenant("7", "waiting")
         view = tenants.view("7", "waiting")
         task = TaskRoute(

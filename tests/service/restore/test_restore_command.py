@@ -235,7 +235,7 @@ def test_auto_increment_goes_on_above_the_highest_key(command: Consumer, mariadb
 
 
 def scope_of(database: str) -> Any:
-    from tistream_api.read.cursor import Scope
+    from tistream.read.cursor import Scope
 
     return Scope(EVERYTHING.tenant, database)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from support import compare, golden
 from support.effort import cases, examples
 from support.pull_world import World, golden_world
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.scan import Budget
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.scan import Budget
 
 world = functools.cache(golden_world)
 

@@ -14,13 +14,13 @@ from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.writer import write_segment
+from tistream.read.cursor import Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.scan import REPLANS, Budget, Scan
+from tistream.read.source import TenantSource
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.admitted import Answer
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.scan import REPLANS, Budget, Scan
-from tistream_api.read.source import TenantSource
 
 
 @pytest.mark.parametrize(

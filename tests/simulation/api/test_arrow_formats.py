@@ -15,8 +15,8 @@ from support.review_world import SNAPSHOT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, table, table_info
 from tistream.errors import CorruptObject
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.scan import Budget
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.scan import Budget
 
 READ = {"arrow": arrow_events, "parquet": parquet_events}
 Event = dict[str, Any]

@@ -12,12 +12,12 @@ import pytest
 from support.pull_world import StandingProgress, golden_world
 from tistream.clock import ManualClock
 from tistream.errors import Unavailable
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Position, Scope
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import Batch
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.answer import INTERRUPTED_MS, Pull
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams
 
 BUDGET = Budget(rows=1_000)

@@ -17,10 +17,10 @@ from support.effort import FULL
 from support.points_world import over, point_world
 from support.pull_world import committed, write_pool
 from tistream.errors import Gone, InvalidRequest, UnknownName
+from tistream.read.cursor import Position
+from tistream.read.group_cache import GroupCache
+from tistream.read.source import TenantSource
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_api.read.cursor import Position
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.source import TenantSource
 
 Line = dict[str, Any]
 

@@ -18,14 +18,14 @@ from tistream.clock import ManualClock
 from tistream.errors import Gone, KeyUnusable
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.rows import read_rows
+from tistream.read import row_events, scan
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.events import Rows
+from tistream.read.group_cache import GroupCache
+from tistream.read.scan import Budget, Scan
+from tistream.read.shared_work import Made, SharedWork
+from tistream.read.source import TenantSource
 from tistream_api.encode.ndjson import NdjsonEncoder
-from tistream_api.read import row_events, scan
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.events import Rows
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.shared_work import Made, SharedWork
-from tistream_api.read.source import TenantSource
 
 
 def never_over(until_ms: int | None) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream_api.read.cursor import Place, Position, Scope, decode, encode
+from tistream.read.cursor import Place, Position, Scope, decode, encode
 
 TS = st.integers(0, 2**63 - 1)
 POSITIONS = st.builds(Position, TS, st.sampled_from(Place), TS, TS, st.integers(0, 1), st.binary(max_size=4000))

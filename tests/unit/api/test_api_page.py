@@ -14,9 +14,9 @@ import pytest
 
 from support.pull_world import World, golden_world
 from tistream.clock import ManualClock
+from tistream.read.cursor import Position
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.app import build_app
-from tistream_api.read.cursor import Position
 from tistream_api.settings import ApiSettings
 
 DOCS = Path(__file__).parents[3] / "docs"

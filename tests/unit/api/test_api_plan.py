@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
-from tistream_api.read.cursor import Place, Position
-from tistream_api.read.plan import (
+from tistream.read.cursor import Place, Position
+from tistream.read.plan import (
     OP_DELETE,
     OP_PUT,
     GroupRef,

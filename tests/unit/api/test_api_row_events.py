@@ -12,8 +12,8 @@ import pytest
 from support.effort import cases
 from support.pull_world import World, golden_world
 from tistream.errors import Undecodable
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.scan import Budget
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.scan import Budget
 
 NAMELESS = b"t" + (2**63 + 999_999).to_bytes(8, "big") + b"_r" + (2**63 + 1).to_bytes(8, "big")
 

@@ -17,12 +17,12 @@ from support.schema_records import column, database, name, table, table_info
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.writer import write_segment
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.plan import OP_DELETE, OP_PUT
+from tistream.read.scan import Budget, Scan
+from tistream.read.source import TenantSource
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.plan import OP_DELETE, OP_PUT
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source import TenantSource
 
 COMMIT_TS, END_TS = 500, 1_000
 ROWS = 3_000

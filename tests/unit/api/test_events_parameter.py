@@ -16,8 +16,8 @@ from support.review_world import SNAPSHOT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, column, database, drop, job, table, table_info
 from tistream.errors import InvalidRequest
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.scan import Budget
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.scan import Budget
 from tistream_api.request.params import PullParams
 from tistream_api.request.queries import PullQuery, TablePullQuery
 

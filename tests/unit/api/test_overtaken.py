@@ -12,14 +12,14 @@ from support.pull_world import StandingProgress, golden_world
 from tistream.clock import ManualClock
 from tistream.errors import Gone
 from tistream.model.ts import Window
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Position, Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.scan import Budget, Scan
+from tistream.read.source import TenantSource
+from tistream.read.source_contract import Batch
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.answer import Pull
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source import TenantSource
-from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams
 
 BUDGET = Budget(rows=1_000, first_rows=1_000, index_rows=1_000)

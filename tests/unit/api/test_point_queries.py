@@ -9,11 +9,11 @@ import pytest
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.ts import MAX_TS
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Position, Scope
+from tistream.read.cursor import encode as pull_cursor
 from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.cursor import encode as pull_cursor
 from tistream_api.request.point_queries import diff_ask, history_ask, rows_ask, squash_ask, when
 
 KEY = quote('{"id":"1"}')

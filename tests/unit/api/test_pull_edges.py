@@ -12,8 +12,8 @@ from support.pull_world import World
 from support.review_world import brief, change, pulled, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, column, database, job, table, table_info, version
-from tistream_api.read.cursor import Position, Scope, decode
-from tistream_api.read.scan import Budget
+from tistream.read.cursor import Position, Scope, decode
+from tistream.read.scan import Budget
 
 DDL_TS, END_TS = 50, 100
 NOT_NULL, PRIMARY = 1, 2

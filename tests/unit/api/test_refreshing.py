@@ -13,15 +13,16 @@ from prometheus_client import CollectorRegistry
 from support.committed_pool import CommittedTask
 from tistream import concurrency
 from tistream.clock import ManualClock
+from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
+from tistream.read.group_cache import GroupCache
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
 from tistream.wire.schema import LogPage
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.tenant.tenants import Tenants
+from tistream_api.metrics import ApiMetrics
 
 
 class Held(Executor):
@@ -52,7 +53,11 @@ class World:
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         meta, cache = MetaClient(http, "http://meta"), GroupCache(self.objects, 1 << 20)
         stopping = concurrency.new_event()
-        self.tenants = Tenants(http, meta, self.objects, cache, self.clock, self.executor, stopping, self.registry)
+        metrics = ApiMetrics(self.registry)
+        self.tenants = Tenants(
+            http, meta, self.objects, cache, self.clock, self.executor, stopping, metrics.undecodable
+        )
+        metrics.follow_lag(self.tenants.lag_seconds)
         self.tenants.follow()
 
     def _answer(self, request: httpx.Request) -> httpx.Response:

@@ -10,8 +10,8 @@ import pytest
 from support.review_world import brief, change, paged, pulled, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, WRITE_ONLY, column, database, drop, job, table, table_info
+from tistream.read.scan import Budget
 from tistream.schema.records import Record
-from tistream_api.read.scan import Budget
 
 DATABASES = {1: "d", 2: "mysql", 3: "E"}
 NAMES = ("t", "U", "w")

@@ -20,10 +20,10 @@ from support.row_bytes import (
     varint,
 )
 from support.schema_records import DONE, QUEUEING, RUNNING, WRITE_ONLY, column, database, drop, job, table, table_info
+from tistream.read.cursor import Position, Scope
+from tistream.read.scan import Budget, Scan
 from tistream.schema.records import Record
 from tistream_api.encode.ndjson import NdjsonEncoder
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.scan import Budget, Scan
 
 NOT_NULL, PRIMARY, UNSIGNED = 1, 2, 32
 BASE = [database(10, 1, "d"), database(10, 2, "mysql"), table(10, 2, table_info(200, "user"))]

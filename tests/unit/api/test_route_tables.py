@@ -10,12 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from tistream import concurrency
 from tistream.clock import ManualClock
+from tistream.follow.tenants import Tenants
+from tistream.read.group_cache import GroupCache
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient, StaleRoutes
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.tenant.tenants import Tenants
+from tistream_api.metrics import ApiMetrics
 
 
 def table(version: int, *tenants: str, owner_rev: int = 1, **services: str) -> RouteTable:
@@ -43,7 +44,7 @@ class Meta:
             ManualClock(1_000),
             concurrent.futures.ThreadPoolExecutor(1),
             concurrency.new_event(),
-            CollectorRegistry(),
+            ApiMetrics(CollectorRegistry()).undecodable,
         )
 
     def _answer(self, request: httpx.Request) -> httpx.Response:

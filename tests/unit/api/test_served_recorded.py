@@ -6,11 +6,11 @@ import pytest
 
 from support.faulty_store import Fault, FaultyObjectStore
 from tistream.clock import ManualClock
+from tistream.follow.served_progress import EVERY_MS, ServedProgress
 from tistream.format.served import Served, decode, encode
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_api.tenant.served_progress import EVERY_MS, ServedProgress
 
 TENANT = TenantKey("7", "acme")
 KEY = layout.served(TENANT)

@@ -12,9 +12,9 @@ from support.pull_world import World
 from support.review_world import change, paged, pulled, review_world
 from support.row_bytes import row_v2
 from support.schema_records import column, database, table, table_info
+from tistream.read.cursor import Position, Scope
+from tistream.read.scan import Budget, Scan
 from tistream.schema.tidb import table as t
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.scan import Budget, Scan
 
 BASE = [database(10, 1, "d")]
 BUDGET = Budget(shown_bytes=1 << 20)

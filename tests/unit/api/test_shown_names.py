@@ -5,12 +5,12 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from tistream.read.events import Ddls, Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream.wire.tokens import Grant
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.encode.shown_names import ShownNames, shown
-from tistream_api.read.events import Ddls, Events
 
 RENAME = DdlEvent(
     7, 6, 1, "vault", "salaries", "RENAME TABLE shop.orders TO `Vault`.Salaries", "rename table", 3,

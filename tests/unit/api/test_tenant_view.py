@@ -20,6 +20,7 @@ from support.waiting import PATIENCE_S
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable
+from tistream.follow.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 from tistream.format.served import decode
 from tistream.logbackup.release import STORE_ID
 from tistream.model.ids import TenantKey
@@ -27,6 +28,11 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES, versions_of
 from tistream.pool.versions.reader import StoreReader
+from tistream.read.cursor import Position, Scope, encode
+from tistream.read.group_cache import GroupCache
+from tistream.read.imported import TableImported
+from tistream.read.row_events import Barrier
+from tistream.read.scan import Budget
 from tistream.schema.records import Record, to_json
 from tistream.schema.tidb.meta_change import record_span
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -44,14 +50,8 @@ from tistream_api.pull.admitted import Answer
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.pull.guarded_progress import LOOK_MS
 from tistream_api.pull.start import Pulls
-from tistream_api.read.cursor import Position, Scope, encode
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.imported import TableImported
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.scan import Budget
 from tistream_api.request.params import FORMATS, PullParams
 from tistream_api.tenant.lists import Lists
-from tistream_api.tenant.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 
 TENANT = TenantKey("7", "acme")
 SNAPSHOT = 100
@@ -84,7 +84,7 @@ class World:
         self.schema_ts = 10_000
         self.records: list[Record] = []  # of the schema, from the snapshot on
         http = HttpClient(transport=httpx.MockTransport(self._answer))
-        metrics = ApiMetrics(CollectorRegistry(), lambda: 0.0)
+        metrics = ApiMetrics(CollectorRegistry())
         self.view = TenantView(
             self._route(epoch=1),
             self.objects,

@@ -60,7 +60,7 @@ def test_so_does_a_test_that_is_not_there_once() -> None:
 
 
 def test_a_module_tells_functions_of_one_name_apart() -> None:
-    assert target_of(specimen("harmless")) == Target("tistream_api.read.cursor", "_check")
+    assert target_of(specimen("harmless")) == Target("tistream.read.cursor", "_check")
 
 
 def test_parameters_and_state_machines_are_found() -> None:

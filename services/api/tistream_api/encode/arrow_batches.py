@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from tistream.arrays import Int64s
 from tistream.decode.cells.kinds import arrow_type, kind_of
+from tistream.read.cursor import Place
+from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.tidb.sql_type import sql_type
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_api.encode.end import End
-from tistream_api.read.cursor import Place
-from tistream_api.read.events import Ddls, Events, Image, Rows
 
 VERSION = "1"
 BATCH_ROWS = 16_384

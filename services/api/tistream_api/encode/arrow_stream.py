@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tistream.read.events import Events
 from tistream_api.encode.arrow_batches import batches, end_batch
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
-from tistream_api.read.events import Events
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import zstandard
 
+from tistream.read.events import Events
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
-from tistream_api.read.events import Events
 
 LEVEL = 1  # of both codings: an answer is made once, for one reader that waits for it
 CODINGS = ("zstd", "gzip")  # in order of preference, if the reader gives them equal weight

@@ -14,10 +14,10 @@ from tistream.decode.cells.string_cells import gather_bytes
 from tistream.decode.json_lines import Group, LineWriter, Part
 from tistream.decode.json_text import object_parts, quoted
 from tistream.decode.kernels.render_kernel import Form
+from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Table
 from tistream_api.encode.end import End
-from tistream_api.read.events import Ddls, Events, Image, Rows
 
 PIECE_BYTES = 1 << 20
 MIXED_EVENTS = 16_384  # events of several tables are rendered table by table, at most this number at once

@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from tistream.read.cursor import Scope
+from tistream.read.events import Events, Rows
+from tistream.read.source import TenantSource
+from tistream.read.source_contract import Batch
 from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches, nameless_schema, row_schema
 from tistream_api.encode.arrow_stream import END_OF_STREAM
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
-from tistream_api.read.cursor import Scope
-from tistream_api.read.events import Events, Rows
-from tistream_api.read.source import TenantSource
-from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import ALL, DDL, PullParams
 
 

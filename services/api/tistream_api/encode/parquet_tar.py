@@ -9,10 +9,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tistream.read.events import Events
 from tistream_api.encode.arrow_batches import batches
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
-from tistream_api.read.events import Events
 
 # Bytes of events that are buffered before a file is written; a tar archive needs a file's size before the file.
 HELD_BYTES = 8 << 20

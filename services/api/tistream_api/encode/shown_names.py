@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from tistream.read.events import Ddls, Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
-from tistream_api.read.events import Ddls, Events
 
 MayRead = Callable[[str, str], bool]
 """(database, table) -> whether the reader may; the table is "" for the database itself."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tistream.errors import InvalidRequest
-from tistream_api.read.cursor import Scope, bad_cursor, seal, unseal
+from tistream.read.cursor import Scope, bad_cursor, seal, unseal
 
 _HEAD = struct.Struct(">B12sqqBq")
 

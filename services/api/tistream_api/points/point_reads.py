@@ -8,8 +8,13 @@ from typing import Any
 
 from tistream import trace
 from tistream.errors import InvalidRequest, UnknownName
+from tistream.follow.tenant_view import TenantView
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
+from tistream.read.cursor import Scope
+from tistream.read.group_cache import GroupCache
+from tistream.read.imported import check_pull
+from tistream.read.scan import Budget
 from tistream.storage.object_store import ObjectStore
 from tistream_api.encode.compression import compressed_pieces
 from tistream_api.encode.encoding import FORMATS, Encoder
@@ -29,12 +34,7 @@ from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
-from tistream_api.read.cursor import Scope
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.imported import check_pull
-from tistream_api.read.scan import Budget
 from tistream_api.request.point_queries import DiffAsk, HistoryAsk, RowsAsk, SnapshotAsk
-from tistream_api.tenant.tenant_view import TenantView
 from tistream_api.tenant.times import Times
 
 Begin = Callable[[Admitted], Iterator[Piece]]

@@ -18,9 +18,9 @@ from tistream.pool.versions.lookup import newest_at, versions_of
 from tistream.pool.versions.plan import Shard, TableRange
 from tistream.pool.versions.reader import Opened, Reader, RunGroups, StoreReader
 from tistream.pool.versions.scan import read_range
+from tistream.read.group_cache import GroupCache
+from tistream.read.plan import GroupRef
 from tistream.storage.object_store import ObjectStore
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.plan import GroupRef
 
 T = TypeVar("T")
 REPLANS = 3

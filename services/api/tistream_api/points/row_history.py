@@ -19,15 +19,15 @@ from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES
 from tistream.pool.versions.merge import first_of_each, key_array
 from tistream.pool.versions.plan import record_prefix, records_of
+from tistream.read.cursor import Scope
+from tistream.read.events import Events, Rows
+from tistream.read.plan import OP_DELETE
+from tistream.read.row_events import Shapes, render
+from tistream.read.source import TenantSource
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.net.moved_rows import chosen, key_texts
 from tistream_api.points.pool_reads import PoolReads
-from tistream_api.read.cursor import Scope
-from tistream_api.read.events import Events, Rows
-from tistream_api.read.plan import OP_DELETE
-from tistream_api.read.row_events import Shapes, render
-from tistream_api.read.source import TenantSource
 
 VERSIONS_MAX = 10_000  # versions of one raw key that one answer reads
 _SHOWN = ("commit_ts", "start_ts", "op", "row", "old_row")

@@ -19,6 +19,12 @@ from tistream.errors import Gone, RetryableError
 from tistream.model.base_cover import Hole
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import Window
+from tistream.read import cursor as cursors
+from tistream.read.completeness import complete_from, known_parts
+from tistream.read.cursor import Position, Scope
+from tistream.read.imported import check_rows
+from tistream.read.row_events import Barrier
+from tistream.read.source import TenantSource
 from tistream.schema.visible import TableVersion
 from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
@@ -28,12 +34,6 @@ from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.row_formats import PIECE_BYTES, key_parts
 from tistream_api.points.table_rows import DecodedRows, pages
-from tistream_api.read import cursor as cursors
-from tistream_api.read.completeness import complete_from, known_parts
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.imported import check_rows
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.source import TenantSource
 
 
 def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[TableVersion], ts: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tistream.follow.tenant_view import TenantView
+from tistream.read.cursor import Scope
 from tistream_api.points.named_table import table_at
-from tistream_api.read.cursor import Scope
 from tistream_api.request.point_queries import When
-from tistream_api.tenant.tenant_view import TenantView
 from tistream_api.tenant.times import Times
 
 

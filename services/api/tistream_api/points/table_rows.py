@@ -17,9 +17,9 @@ from tistream.decode.keys import int_handles
 from tistream.decode.rows import decode_rows
 from tistream.format.backfill.base_chunk import UNKNOWN_TS
 from tistream.pool.versions.merge import key_array
+from tistream.read.row_events import Barrier
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
-from tistream_api.read.row_events import Barrier
 
 Ints = npt.NDArray[np.int64]
 

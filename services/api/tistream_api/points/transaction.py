@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 from tistream.errors import Gone, NotFoundYet, Unavailable, UnknownName
 from tistream.model.ts import MAX_TS, Window, from_physical_ms, physical_ms
 from tistream.pool.versions.reader import Reader
+from tistream.read import plan
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.events import Events
+from tistream.read.row_events import Barrier
+from tistream.read.scan import Budget, Scan
+from tistream.read.source import TenantSource
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.encode.piece import Piece
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.pool_reads import REPLANS
-from tistream_api.read import plan
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.events import Events
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source import TenantSource
 
 # TiDB ends transactions after max-txn-ttl (an hour); an operator may have raised it.
 LONGEST_MS = 24 * 3_600_000

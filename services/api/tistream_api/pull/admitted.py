@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from tistream.clock import Clock
 from tistream.errors import TooManyRequests
+from tistream.follow.tenant_view import TenantView
 from tistream.trace import Span
 from tistream_api.admission.memory_budget import Memory, MemoryShare
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
@@ -17,7 +18,6 @@ from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.guarded_progress import Metered, Watched
-from tistream_api.tenant.tenant_view import TenantView
 
 
 @dataclass(frozen=True, slots=True)

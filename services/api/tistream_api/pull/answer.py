@@ -14,16 +14,16 @@ from typing import Protocol
 
 from tistream.clock import Clock
 from tistream.errors import Gone, RetryableError, Undecodable
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.events import Events
+from tistream.read.row_events import Barrier
+from tistream.read.source_contract import Batch
 from tistream_api.admission.memory_budget import MemoryShare
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.one_stream import OneStream
 from tistream_api.encode.piece import Piece
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.events import Events
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams
 
 INTERRUPTED_MS = 500  # pause of a stream whose input cannot be read

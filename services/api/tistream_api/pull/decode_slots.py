@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_lock
+from tistream.read.events import Events
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
-from tistream_api.read.events import Events
 
 T = TypeVar("T")
 

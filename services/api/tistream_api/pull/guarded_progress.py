@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.concurrency import sleep
+from tistream.read.row_events import Barrier
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
 from tistream_api.pull.answer import Progress
-from tistream_api.read.row_events import Barrier
 
 LOOK_MS = 500  # interval of the checks: how soon an expired or revoked token is noticed
 

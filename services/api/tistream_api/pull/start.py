@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from tistream import trace
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, UnknownName
+from tistream.follow.tenant_view import TenantView
 from tistream.model.ts import from_physical_ms
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Position, Scope
+from tistream.read.imported import check_pull
+from tistream.read.scan import Budget
+from tistream.read.source_contract import Batch
 from tistream.trace import Span
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.tenant_limits import TenantLimits
@@ -21,14 +27,8 @@ from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.answer import Pull, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.imported import check_pull
-from tistream_api.read.scan import Budget
-from tistream_api.read.source_contract import Batch
-from tistream_api.read.wanted import wanted
+from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import PullParams
-from tistream_api.tenant.tenant_view import TenantView
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from tistream.concurrency import new_event
+from tistream.follow.tenant_view import TenantView
 from tistream.wire.tokens import Grant
 from tistream_api.admission.gate import Gate, caller_of, turn_of
 from tistream_api.admission.metering import part_of
@@ -18,7 +19,6 @@ from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.pull.admitted import ReadCaller
 from tistream_api.request.head_requests import is_head
-from tistream_api.tenant.tenant_view import TenantView
 
 
 def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from tistream.errors import UnknownName
+from tistream.follow.tenant_view import TenantView
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.backfills import (
     BackfillInfo,
@@ -26,7 +27,6 @@ from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.routes.pull_routes import TENANT
 from tistream_api.status.backfill_progress import BackfillProgress, summary
-from tistream_api.tenant.tenant_view import TenantView
 
 _BACKFILL = re.compile(r"b[1-9][0-9]{0,8}")
 BACKFILLS = TENANT + "/backfills"

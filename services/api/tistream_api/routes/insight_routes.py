@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from fastapi import APIRouter, Request
 
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
 from tistream.wire.api import DdlPage, LagSamples, TableColumns, TenantsOverview
 from tistream.wire.tokens import Grant
@@ -19,8 +21,6 @@ from tistream_api.status.lag_sampler import LagSampler
 from tistream_api.status.overview import summary
 from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
-from tistream_api.tenant.tenant_view import TenantView
-from tistream_api.tenant.tenants import Tenants
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 

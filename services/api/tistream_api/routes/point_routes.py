@@ -11,7 +11,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from tistream.errors import InvalidRequest
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
 from tistream.model.ts import MAX_TS
+from tistream.read.cursor import Scope
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate
 from tistream_api.encode.compression import coding_of
@@ -20,15 +23,12 @@ from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.row_formats import MEDIA_TYPES
 from tistream_api.pull.admitted import Answer
-from tistream_api.read.cursor import Scope
 from tistream_api.request import point_queries
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.point_queries import DiffQuery, HistoryQuery, RowsQuery
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.routes.asking import asking_of, watched
-from tistream_api.tenant.tenant_view import TenantView
-from tistream_api.tenant.tenants import Tenants
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 TABLE = TENANT + "/databases/{db}/tables/{table}"

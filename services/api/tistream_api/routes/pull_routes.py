@@ -10,6 +10,9 @@ import orjson
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
+from tistream.read.cursor import Scope
 from tistream.wire.api import DatabaseList, TableNames, TenantPlacement, TenantProgress
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted, Notification, TenantInfo, TenantList
@@ -23,7 +26,6 @@ from tistream_api.encode.encoding import FORMATS
 from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
 from tistream_api.pull.start import Pulls
-from tistream_api.read.cursor import Scope
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.meta_paths import at_meta
@@ -34,8 +36,6 @@ from tistream_api.routes.asking import readable, watched
 from tistream_api.routes.point_routes import squashed
 from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
-from tistream_api.tenant.tenant_view import TenantView
-from tistream_api.tenant.tenants import Tenants
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]

@@ -14,6 +14,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
+from tistream.read.cursor import Scope
 from tistream.wire.bulk.restores import TABLES_MAX, CheckTarget, NewRestore, RestoreInfo, RestoreList, RestoreName
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
@@ -23,7 +26,6 @@ from tistream_api.admission.gate import Gate
 from tistream_api.points.named_table import check_complete, table_at
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
-from tistream_api.read.cursor import Scope
 from tistream_api.request import restore_body, undo_body
 from tistream_api.request.bodies import Body
 from tistream_api.request.definition_query import DefinitionQuery
@@ -32,8 +34,6 @@ from tistream_api.request.raw_path import name_of
 from tistream_api.request.restore_body import RESTORE_ID
 from tistream_api.routes import openapi
 from tistream_api.routes.asking import asking_of, watched
-from tistream_api.tenant.tenant_view import TenantView
-from tistream_api.tenant.tenants import Tenants
 from tistream_api.undo.undo_reads import Undos
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"

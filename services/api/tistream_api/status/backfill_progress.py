@@ -10,19 +10,19 @@ from typing import Any
 
 from tistream.concurrency import Lock, new_lock
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
+from tistream.follow.tenant_view import TenantView
 from tistream.format.backfill import refused_chunk
 from tistream.format.backfill.base_chunk import ChunkId
 from tistream.format.backfill.chunk_plan import ChunkPlan
 from tistream.model.ids import TenantKey
+from tistream.read.completeness import complete_from
+from tistream.read.cursor import Scope
 from tistream.schema.visible import TableVersion
 from tistream.storage import layout
 from tistream.storage.chunk_reader import open_chunk, read_plan
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.bulk.backfills import BackfillInfo, BackfillRow, BackfillSummary
-from tistream_api.read.completeness import complete_from
-from tistream_api.read.cursor import Scope
 from tistream_api.status.backfilled_tables import Chunks, backfilled_tables
-from tistream_api.tenant.tenant_view import TenantView
 
 FOOTERS_MAX = 256  # of one request: the rows of more chunks are counted by later requests
 BACKFILLS_MAX = 64  # whose counts are kept

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
 from tistream.wire.api import LagSamples
 from tistream.wire.clients.client import HttpClient
@@ -15,8 +17,6 @@ from tistream.wire.sorter import Hold
 from tistream_api.status import store_statuses
 from tistream_api.status.lag_history import LagHistory
 from tistream_api.status.stage_lags import stage_lags
-from tistream_api.tenant.tenant_view import TenantView
-from tistream_api.tenant.tenants import Tenants
 
 
 class LagSampler:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tistream.errors import TiStreamError
+from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.sources import SourceStatus, SourceStatuses
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.sorter import Hold
-from tistream_api.tenant.tenants import Tenants
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 from tistream.clock import Clock
 from tistream.errors import FatalError, TiStreamError, Unavailable
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
 from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream.wire.api import TenantPlacement, TenantProgress
@@ -20,8 +22,6 @@ from tistream_api.status import store_statuses
 from tistream_api.status.lateness import Picture, held_by
 from tistream_api.status.placement_answer import holders
 from tistream_api.status.source_statuses import SourceReports
-from tistream_api.tenant.tenant_view import TenantView
-from tistream_api.tenant.tenants import Tenants
 
 
 @dataclass(slots=True)

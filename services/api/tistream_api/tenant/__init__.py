@@ -1,1 +1,1 @@
-"""The state of each tenant that this server serves: its tasks' logs, its schema, its progress."""
+"""What callers ask of a tenant's view: its tables, its readiness, its times."""

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.follow.tenant_view import TenantView
 from tistream.model.base_cover import Hole
 from tistream.model.ts import Window, from_physical_ms
+from tistream.read.completeness import complete_from
+from tistream.read.cursor import Scope
+from tistream.read.imported import held
 from tistream.schema.ddl_event import DdlEvent
 from tistream.wire.api import DatabaseList, DdlPage, ShownColumn, TableColumns, TableName, TableNames
 from tistream.wire.changes import DdlChange
 from tistream.wire.schema_views import column_views
 from tistream_api.encode.ndjson import ddl_object
-from tistream_api.read.completeness import complete_from
-from tistream_api.read.cursor import Scope
-from tistream_api.read.imported import held
-from tistream_api.tenant.tenant_view import TenantView
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from functools import partial
 
 from tistream.concurrency import Event
 from tistream.errors import TiStreamError
+from tistream.follow.tenants import Tenants
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
-from tistream_api.tenant.tenants import Tenants
 
 ROLES = ("schema", "dispatcher", "sorter")
 DEADLINE_S = 2.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable
+from tistream.follow.tenant_view import TenantView
 from tistream.model.ts import from_physical_ms
 from tistream_api.request.point_queries import When
-from tistream_api.tenant.tenant_view import TenantView
 
 
 @dataclass(slots=True)

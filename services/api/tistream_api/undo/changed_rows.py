@@ -10,11 +10,11 @@ import orjson
 
 from tistream.decode.handle_bytes import ROWID
 from tistream.errors import InvalidRequest
+from tistream.read.events import Events, Rows
 from tistream.restore.undo_plan import Change
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_api.encode.ndjson import NdjsonEncoder
-from tistream_api.read.events import Events, Rows
 from tistream_api.undo import row_cells
 
 ROWS_MAX = 100_000

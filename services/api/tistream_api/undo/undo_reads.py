@@ -10,15 +10,15 @@ import numpy as np
 
 from tistream import trace
 from tistream.errors import InvalidRequest, UnknownName
+from tistream.follow.tenant_view import TenantView
+from tistream.read.cursor import Place as Order
+from tistream.read.cursor import Position, Scope
+from tistream.read.events import Events
+from tistream.read.scan import Scan
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.point_reads import PointReads
 from tistream_api.pull.admitted import Admitted, ReadCaller
-from tistream_api.read.cursor import Place as Order
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.events import Events
-from tistream_api.read.scan import Scan
 from tistream_api.request.undo_body import UndoAsk
-from tistream_api.tenant.tenant_view import TenantView
 from tistream_api.undo.changed_rows import ChangedRows
 from tistream_api.undo.undo_state import undo_at
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from tistream.arrays import Int64s
 from tistream.decode import handle_bytes
 from tistream.decode.row_compare import same_rows
-from tistream_api.read.events import Image, Rows
-from tistream_api.read.plan import OP_DELETE
+from tistream.read.events import Image, Rows
+from tistream.read.plan import OP_DELETE
 
 
 def paired(sets: Sequence[Rows]) -> Rows:

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 
 from tistream.errors import Gone, RetryableError
 from tistream.model.ts import Window
+from tistream.read import cursor as cursors
+from tistream.read.cursor import Position, Scope
+from tistream.read.events import Ddls, Events
+from tistream.read.row_events import Barrier
+from tistream.read.source import TenantSource
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
@@ -19,11 +24,6 @@ from tistream_api.points.net.net_changes import Part
 from tistream_api.points.net.net_events import Sent, net_events
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import PoolReads
-from tistream_api.read import cursor as cursors
-from tistream_api.read.cursor import Position, Scope
-from tistream_api.read.events import Ddls, Events
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.source import TenantSource
 
 _BLOCK = 16  # a phase is block * _BLOCK + step
 GONE, DDL, ROWS = range(3)  # blocks: rows of tables that are no more; ddl events; rows of tables that there are

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from tistream.model.ts import Window
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.events import Events
-from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.source_contract import Batch, Source
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.events import Events
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import Batch, Source
 from tistream_api.request.params import ALL, DDL
 
 

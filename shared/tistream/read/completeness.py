@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from tistream.model.base_cover import Cover, Hole, base_ts_of, clipped, holes
 from tistream.model.span import KeySpan
 from tistream.pool.versions.plan import Shard, records_of
-from tistream_api.read.source import TenantSource
+from tistream.read.source import TenantSource
 
 
 def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: Iterable[int]) -> int | Hole:

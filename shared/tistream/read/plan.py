@@ -17,7 +17,7 @@ import polars as pl
 
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
-from tistream_api.read.cursor import Place, Position
+from tistream.read.cursor import Place, Position
 
 OP_DELETE = 0
 OP_PUT = 1

@@ -11,10 +11,10 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
-from tistream_api.read.cursor import Scope
-from tistream_api.read.events import Ddls, Events
-from tistream_api.read.plan import GroupRef
-from tistream_api.read.row_events import Barrier, Shapes
+from tistream.read.cursor import Scope
+from tistream.read.events import Ddls, Events
+from tistream.read.plan import GroupRef
+from tistream.read.row_events import Barrier, Shapes
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_row_group
+from tistream.read.plan import GroupRef
+from tistream.read.shared_work import SharedWork
+from tistream.read.source_contract import GroupIndex
 from tistream.storage import layout
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
-from tistream_api.read.plan import GroupRef
-from tistream_api.read.shared_work import SharedWork
-from tistream_api.read.source_contract import GroupIndex
 
 WORK_PART = 4  # computed results get 1/4 of the cache
 INDEX_COLUMNS = ("table_id", "commit_ts")

@@ -15,12 +15,12 @@ from tistream.arrays import Int64s
 from tistream.errors import NotFoundYet, Unavailable
 from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
-from tistream_api.read import plan
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.events import NOTHING, Events
-from tistream_api.read.plan import GroupRef, Piece, Run
-from tistream_api.read.row_events import Barrier, Shapes, render
-from tistream_api.read.source_contract import Batch, Source
+from tistream.read import plan
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.events import NOTHING, Events
+from tistream.read.plan import GroupRef, Piece, Run
+from tistream.read.row_events import Barrier, Shapes, render
+from tistream.read.source_contract import Batch, Source
 
 
 @dataclass(frozen=True, slots=True)

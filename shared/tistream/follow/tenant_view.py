@@ -15,22 +15,22 @@ from prometheus_client import Counter
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_condition, new_lock, new_rlock
 from tistream.errors import TiStreamError, Unavailable
+from tistream.follow.served_progress import EVERY_MS, ServedProgress
+from tistream.follow.snapshot_ids import SnapshotIds
 from tistream.logbackup.release import STORE_ID
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.versions.plan import Shard, shards_of
+from tistream.read.group_cache import GroupCache
+from tistream.read.row_events import Barrier
+from tistream.read.source import TenantSource, not_kept
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.schema_client import SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import TaskStatus
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.row_events import Barrier
-from tistream_api.read.source import TenantSource, not_kept
-from tistream_api.tenant.served_progress import EVERY_MS, ServedProgress
-from tistream_api.tenant.snapshot_ids import SnapshotIds
 
 log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from tistream.arrays import Int64s
 from tistream.errors import NotFoundYet, Unavailable
 from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
-from tistream_api.read import plan
-from tistream_api.read.cursor import Place, Position, Scope
-from tistream_api.read.events import Events
-from tistream_api.read.oversized_commit import GroupRows, OversizedCommit
-from tistream_api.read.plan import Cut, GroupRef
-from tistream_api.read.row_events import render
-from tistream_api.read.source_contract import Batch, GroupIndex, Source, Worked
+from tistream.read import plan
+from tistream.read.cursor import Place, Position, Scope
+from tistream.read.events import Events
+from tistream.read.oversized_commit import GroupRows, OversizedCommit
+from tistream.read.plan import Cut, GroupRef
+from tistream.read.row_events import render
+from tistream.read.source_contract import Batch, GroupIndex, Source, Worked
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16

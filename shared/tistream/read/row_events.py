@@ -17,9 +17,9 @@ from tistream.decode.keys import int_handles
 from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows
 from tistream.format.segment import OP_PUT as STORED_PUT
+from tistream.read.events import Image, Rows, ascend
+from tistream.read.plan import OP_DELETE, OP_PUT
 from tistream.schema.visible import TableVersion
-from tistream_api.read.events import Image, Rows, ascend
-from tistream_api.read.plan import OP_DELETE, OP_PUT
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ import logging
 from concurrent.futures import Executor
 from contextlib import suppress
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import Counter
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_lock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.follow.tenant_view import TenantView
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
+from tistream.read.group_cache import GroupCache
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
@@ -21,9 +23,6 @@ from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream_api.metrics import ApiMetrics
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.tenant.tenant_view import TenantView
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +46,10 @@ class Tenants:
         clock: Clock,
         executor: Executor,
         stopping: Event,
-        registry: CollectorRegistry,
+        undecodable: Counter,
         keys: TenantKeys | None = None,
     ) -> None:
+        """`undecodable` counts the rows that no schema can decode, each once."""
         self._keys = TenantKeys() if keys is None else keys
         self._http = http
         self._meta = meta
@@ -58,7 +58,7 @@ class Tenants:
         self._clock = clock
         self._executor = executor
         self._stopping = stopping
-        self.metrics = ApiMetrics(registry, self._lag_seconds)
+        self._undecodable = undecodable
         self._lock = new_lock()
         self._routes: RouteTable | None = None
         self._views: dict[TenantKey, TenantView] = {}
@@ -192,10 +192,10 @@ class Tenants:
             SchemaReplica(SchemaClient(self._http, self._registry), key),
             self._clock,
             self._stopping,
-            self.metrics.undecodable,
+            self._undecodable,
         )
 
-    def _lag_seconds(self) -> float:
+    def lag_seconds(self) -> float:
         """Lag of the tenant that is furthest behind, in seconds, as of the last refresh of each. An overdue refresh
         counts as lag. Paused tenants are left out."""
         now_ms = self._clock.now_ms()

@@ -14,17 +14,17 @@ from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
+from tistream.read import plan
+from tistream.read.cursor import Scope
+from tistream.read.events import Ddls
+from tistream.read.group_cache import GroupCache
+from tistream.read.plan import GroupRef
+from tistream.read.row_events import Interval, Shapes
+from tistream.read.shared_work import Made
+from tistream.read.source_contract import GroupIndex, T, Worked
 from tistream.schema.history import History, ListedTable, NamedInterval
 from tistream.schema.imports import Import
 from tistream.schema.visible import TableVersion, fold
-from tistream_api.read import plan
-from tistream_api.read.cursor import Scope
-from tistream_api.read.events import Ddls
-from tistream_api.read.group_cache import GroupCache
-from tistream_api.read.plan import GroupRef
-from tistream_api.read.row_events import Interval, Shapes
-from tistream_api.read.shared_work import Made
-from tistream_api.read.source_contract import GroupIndex, T, Worked
 
 
 def not_kept(ts: int, earliest_ts: int) -> Gone:

@@ -1,6 +1,6 @@
 """Events of a pull as columns: their order and their content. Pure.
 
-The content is kept as it was decoded, in typed columns. It is encoded as text or Arrow when it is sent (encoding.py),
+The content is kept as it was decoded, in typed columns. It is encoded as text or Arrow when it is sent,
 so events that a limit cuts off are never encoded.
 """
 
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
+from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
-from tistream_api.read.cursor import Place, Position
 
 _KEY = pa.binary()
 _OBJECT_BYTES = 2_048  # upper estimate of the memory of an array or a ddl event, in addition to its cells

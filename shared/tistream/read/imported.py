@@ -9,10 +9,10 @@ from tistream.errors import InvalidRequest
 from tistream.model.base_cover import Cover, clipped, holes
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.versions.plan import Shard, records_of
+from tistream.read.cursor import Scope
+from tistream.read.source import TenantSource
 from tistream.schema.imports import Import, problem
 from tistream.schema.visible import TableVersion
-from tistream_api.read.cursor import Scope
-from tistream_api.read.source import TenantSource
 
 
 class TableImported(InvalidRequest):

@@ -1,0 +1,1 @@
+"""Follows tenants: their tasks' logs, their schema, and how far their rows are complete."""

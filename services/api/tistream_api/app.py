@@ -162,7 +162,7 @@ def build_app(
 
     app = new_app(
         "tistream-api",
-        ready=lambda: readiness.missing(),  # it is made below, of the app's own state
+        ready=lambda: readiness.missing(),  # noqa: PLW0108  # made below, of the app's own state
         registry=registry,
         running=running,
         clock=clock,

@@ -1,0 +1,44 @@
+"""Encoded messages of a batch of row events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from tistream.schema.ddl_event import DdlEvent
+from tistream_changefeed.rows.row_batch import RowBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The message of each event of a RowBatch, in its order. Both arrays are large_binary of the batch's length.
+
+    `keys` None: every message has a null key. A null value is a tombstone.
+    """
+
+    keys: pa.Array | None
+    values: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message that is not a row: a DDL, a resolved ts, the schema of a table."""
+
+    key: bytes | None
+    value: bytes | None
+    every_partition: bool = True
+
+
+class Encoder(Protocol):
+    """One protocol with its options."""
+
+    def rows(self, batch: RowBatch) -> Messages:
+        """Encode each event of the batch as a message of its own. A protocol that batches frames them later."""
+
+    def ddl(self, event: DdlEvent) -> Message | None:
+        """Encode a DDL; None: the protocol has no message for it."""
+
+    def resolved(self, ts: int) -> Message | None:
+        """Encode a resolved ts; None: the protocol has no message for it."""

@@ -1,0 +1,1 @@
+"""Row events as a sink gets them: split, filtered, routed. Pure."""

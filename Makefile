@@ -31,8 +31,8 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 # One process runs all tests of a file, and all that share a platform, the longest first (tests/support/one_worker.py).
 IN_GROUPS := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/pytest -q --durations=15
-test: $(INSTALLED) lint ## Lint, unit, service and end-to-end tests and a slice of the simulation
-	$(PYTEST) -n 2 $(IN_GROUPS) tests/unit
+test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-unit # mypy takes one core only
 	$(PYTEST) -n 4 $(IN_GROUPS) tests/service tests/simulation
 	$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e
 

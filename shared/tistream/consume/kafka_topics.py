@@ -48,6 +48,8 @@ class KafkaTopics:
 
     def __init__(self, source: SourceUrl, topics: Iterable[str]) -> None:
         """`topics` are read in addition to the one that `source` names."""
+        self._brokers = source.brokers
+        self._last_error = ""
         self._names = tuple(dict.fromkeys((source.topic, *topics)))
         self._consumer = Consumer(
             {
@@ -58,6 +60,9 @@ class KafkaTopics:
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
                 "client.id": "tistream-consume",
+                "reconnect.backoff.ms": 500,
+                "log_level": 0,  # `_remember` keeps what it would log
+                "error_cb": self._remember,
             }
         )
 
@@ -68,11 +73,18 @@ class KafkaTopics:
             try:
                 topic = self._consumer.list_topics(name, timeout=METADATA_S).topics[name]
             except KafkaException as error:
-                raise Unavailable(f"Kafka does not answer: {error.args[0]}") from error
+                raise self._unavailable(error) from error
             if topic.error is not None or not topic.partitions:
                 raise InvalidRequest(f"Kafka has no topic {name}: {topic.error or 'no partition'}")
             found += [(name, number) for number in sorted(topic.partitions)]
         return tuple(found)
+
+    def _remember(self, error: KafkaError) -> None:
+        self._last_error = error.str()
+
+    def _unavailable(self, error: KafkaException) -> Unavailable:
+        reason = self._last_error or error.args[0].str()
+        return Unavailable(f"Kafka at {self._brokers} does not answer: {reason}")
 
     def read_from(self, offsets: Mapping[Partition, int]) -> None:
         """Read each partition from its offset on; 0: from the oldest message that the topic has."""
@@ -94,7 +106,7 @@ class KafkaTopics:
         try:
             return [one for message in self._consumer.consume(POLL_MESSAGES, timeout_s) for one in _record(message)]
         except KafkaException as error:
-            raise Unavailable(f"Kafka does not answer: {error.args[0]}") from error
+            raise self._unavailable(error) from error
 
     def close(self) -> None:
         """Leave the brokers."""

@@ -106,7 +106,7 @@ def _value(name: str, column: dict[str, Any]) -> Value:
         raise Malformed(f"column {name} has a value that is no number and no text")
     convert: Callable[[str], Value] = str
     if tp in _BLOBS:
-        convert = base64.b64decode if flags & _CHARSET_BINARY else _text_of_base64
+        convert = _bytes_of_base64 if flags & _CHARSET_BINARY else _text_of_base64
     elif tp in _STRINGS and flags & _CHARSET_BINARY:
         convert = unquoted
     try:
@@ -116,7 +116,11 @@ def _value(name: str, column: dict[str, Any]) -> Value:
 
 
 def _text_of_base64(value: str) -> str:
-    return base64.b64decode(value).decode()
+    return _bytes_of_base64(value).decode()
+
+
+def _bytes_of_base64(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
 
 
 def unquoted(text: str) -> bytes:

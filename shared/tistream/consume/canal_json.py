@@ -1,5 +1,5 @@
 """Decodes messages of canal-json with TiDB's extension. Without the extension a message has no commit_ts, and a topic
-has no resolved ts, so its events cannot be put in order."""
+has no resolved ts, so its events cannot be put in order. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from tistream.consume.events import DdlEvent, Event, Malformed, ResolvedEvent, RowEvent, Value, ValueKind
+from tistream.consume.feed_events import DdlEvent, Event, Malformed, ResolvedEvent, RowEvent, Value, ValueKind
 
 _WATERMARK = "TIDB_WATERMARK"
 _BYTES = 2004  # java.sql.Types.BLOB: binary strings, read as ISO-8859-1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from tistream.consume.events import Event, Malformed
+from tistream.consume.feed_events import Event, Malformed
 from tistream.consume.kafka_topics import Record
 from tistream.consume.reorder import OutOfOrder, Partition, Progress, Reorder, Step
 from tistream.consume.source_url import Decode

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from tistream.consume.events import DdlEvent, Row, RowEvent
+from tistream.consume.feed_events import DdlEvent, Row, RowEvent
 from tistream.consume.ndjson_target import from_json, to_json
 from tistream.consume.reorder import Ddl, Progress, Step, Transaction
 from tistream.errors import InvalidRequest

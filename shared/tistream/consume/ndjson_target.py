@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tistream.consume.events import Row, RowEvent, Value, ValueKind
+from tistream.consume.feed_events import Row, RowEvent, Value, ValueKind
 from tistream.consume.reorder import Ddl, Progress, Resolved, Step, Transaction
 from tistream.errors import CorruptObject
 

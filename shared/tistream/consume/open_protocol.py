@@ -1,4 +1,4 @@
-"""Decodes messages of the open protocol: framing, keys and values as TiCDC writes them."""
+"""Decodes messages of the open protocol: framing, keys and values as TiCDC writes them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tistream.consume.events import DdlEvent, Event, Malformed, ResolvedEvent, RowEvent, Value, ValueKind
+from tistream.consume.feed_events import DdlEvent, Event, Malformed, ResolvedEvent, RowEvent, Value, ValueKind
 
 VERSION = 1
 _WORD = 8  # bytes of each length, big endian

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tistream.consume.events import DdlEvent, Event, ResolvedEvent, RowEvent
+from tistream.consume.feed_events import DdlEvent, Event, ResolvedEvent, RowEvent
 
 Partition = tuple[str, int]
 """(topic, number)."""

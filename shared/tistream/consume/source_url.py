@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tistream.consume import canal_json, open_protocol
-from tistream.consume.events import Event
+from tistream.consume.feed_events import Event
 from tistream.errors import InvalidRequest
 
 Decode = Callable[[bytes | None, bytes | None], list[Event]]

@@ -10,7 +10,7 @@ import pytest
 
 from support import golden_kafka
 from tistream.consume import canal_json, open_protocol
-from tistream.consume.events import DdlEvent, Malformed, ResolvedEvent, Row, RowEvent, ValueKind
+from tistream.consume.feed_events import DdlEvent, Malformed, ResolvedEvent, Row, RowEvent, ValueKind
 
 WORD = 8
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.consume.events import DdlEvent, Event, ResolvedEvent, RowEvent
+from tistream.consume.feed_events import DdlEvent, Event, ResolvedEvent, RowEvent
 from tistream.consume.reorder import Ddl, OutOfOrder, Progress, Reorder, Resolved, Step, Transaction
 
 A, B = ("t", 0), ("t", 1)
@@ -33,7 +33,7 @@ class Log:
         """Read a message of each partition in turn, then all that is left."""
         at = {one: start.offsets.get(one, 0) for one in self.messages}
         steps: list[Step] = []
-        for one in [*turns, *(one for one in self.messages for _ in self.messages[one])]:
+        for one in [*turns, *(each for each in self.messages for _ in self.messages[each])]:
             if at[one] < len(self.messages[one]):
                 reorder.add(one, at[one], 10, self.messages[one][at[one]])
                 at[one] += 1

@@ -1,4 +1,4 @@
-"""Runs `tistream consume`: opens both ends, and reads until it is told to end."""
+"""Runs `tistream consume`: opens both ends, and reads until a signal or its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What messages of a topic say: rows, DDLs, and how far a partition is complete."""
+"""What messages of a topic say: rows, DDLs, and how far a partition is complete. Pure."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
 from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream_cli.commands.token_app import token_app
+from tistream_cli.consume.consume_app import add_consume_command
 from tistream_cli.importing import importing
 from tistream_cli.points.points_app import add_commands
 from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check, check_snapshot, check_squash
@@ -39,6 +40,7 @@ app.add_typer(task_app, name="task")
 app.add_typer(token_app, name="token")
 add_commands(app)
 add_restore_commands(app)
+add_consume_command(app)
 
 
 def _version(wanted: bool) -> None:

@@ -28,6 +28,7 @@ from tistream_meta.database.repository import Repository
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Retention
 from tistream_meta.decide.options import Options
+from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.audit_keeping import AuditKeeping
 from tistream_meta.owner.server import MetaServer
@@ -36,6 +37,7 @@ from tistream_meta.restores.book import RestoreBook
 from tistream_meta.routes.audit_routes import refuse_unaudited
 from tistream_meta.routes.audit_routes import router as audit_router
 from tistream_meta.routes.backfill_routes import router as backfill_router
+from tistream_meta.routes.feed_routes import router as feed_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
 from tistream_meta.routes.restore_routes import router as restore_router
@@ -139,6 +141,7 @@ def build_app(
     app.state.backfill_rules = BackfillRules(backfills, repository.sources, open_log)
     app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
     app.state.restores = repository.book(RestoreBook)
+    app.state.feeds = repository.book(FeedBook)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (
         router,
@@ -146,6 +149,7 @@ def build_app(
         source_router,
         backfill_router,
         restore_router,
+        feed_router,
         tenant_end_router,
         token_router,
         usage_router,

@@ -6,7 +6,7 @@ into the same transaction, and look for it before they write again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,11 @@ EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"  # TiDB; e
 
 class TargetFailed(Exception):
     """The server cannot be reached, or refused a statement. The text names the server and says why; it contains no
-    password and no values of rows."""
+    password and no values of rows. `code` is the server's error number; None: it did not answer."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class MySqlTarget:
@@ -50,9 +54,13 @@ class MySqlTarget:
                 ssl={name.removeprefix("ssl_"): value for name, value in tls.items()} or None,
             )
         except (pymysql.err.MySQLError, OSError) as error:
-            raise TargetFailed(f"{url}: {_reason(error)}") from error
+            raise self._failed(error) from error
         for line in (*SESSION, STRICT):
             self.execute(line)
+
+    def _failed(self, error: Exception) -> TargetFailed:
+        code = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
+        return TargetFailed(f"{self._url}: {_reason(error)}", code if isinstance(code, int) else None)
 
     def __enter__(self) -> MySqlTarget:
         return self
@@ -69,13 +77,21 @@ class MySqlTarget:
             return Dialect.TIDB
         return Dialect.MARIADB if "MariaDB" in version else Dialect.MYSQL
 
-    def execute(self, sql: str) -> int:
+    def execute(self, sql: str, values: tuple[object, ...] | None = None) -> int:
         """Run a statement, and return the number of rows that it found or affected. Raises TargetFailed."""
         try:
             with self._connection.cursor() as cursor:
-                return int(cursor.execute(sql))
+                return int(cursor.execute(sql, values))
         except (pymysql.err.MySQLError, OSError) as error:
-            raise TargetFailed(f"{self._url}: {_reason(error)}") from error
+            raise self._failed(error) from error
+
+    def execute_many(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Run an INSERT with each of these rows of values, many in one statement. Raises TargetFailed."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.executemany(sql, rows)
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise self._failed(error) from error
 
     def rows(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a small query. Raises TargetFailed."""
@@ -84,7 +100,7 @@ class MySqlTarget:
                 cursor.execute(sql, values)
                 return list(cursor.fetchall())
         except (pymysql.err.MySQLError, OSError) as error:
-            raise TargetFailed(f"{self._url}: {_reason(error)}") from error
+            raise self._failed(error) from error
 
     def batches(self, sql: str, size: int) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a query in batches of `size`, as they arrive. Raises TargetFailed."""
@@ -94,7 +110,7 @@ class MySqlTarget:
                 while batch := cursor.fetchmany(size):
                     yield list(batch)
         except (pymysql.err.MySQLError, OSError) as error:
-            raise TargetFailed(f"{self._url}: {_reason(error)}") from error
+            raise self._failed(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

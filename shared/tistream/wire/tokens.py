@@ -27,14 +27,14 @@ FORMULA = tuple("=+-@\t\r\n")  # first characters of a cell that spreadsheets in
 _LEVELS = ("cluster", "tenant", "database", "table")
 _TOKEN = re.compile(r"tst_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
-Action = Literal["read", "push", "operate"]
+Action = Literal["read", "push", "operate", "feed"]
 
 
 class Grant(StrictRequest):
     """Actions, and the objects that they are allowed on: `*` is every name of its level. A level may be named only if
     all levels above it are."""
 
-    actions: list[Action] = Field(min_length=1, max_length=3)
+    actions: list[Action] = Field(min_length=1, max_length=4)
     cluster: str = ANY
     tenant: str = ANY
     database: str = Field(default=ANY, min_length=1, max_length=NAME_MAX)

@@ -10,6 +10,7 @@ from typing import Any
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.restores import NewRestore
 from tistream.wire.tokens import TokenInfo, home
+from tistream_meta.decide.feed_policy import Feed
 from tistream_meta.decide.model import Node, Source, Task, Tenant
 
 Values = Mapping[str, Any]
@@ -67,6 +68,11 @@ def of_restore(wanted: NewRestore) -> Values:
     return {"ts": wanted.ts, "target": wanted.target.kind, "if_exists": wanted.if_exists, "tables": names}
 
 
+def of_changefeed(feed: Feed) -> Values:
+    """The recorded values of a changefeed. Its sink_uri has no password."""
+    return {"state": feed.state, "sink_uri": feed.sink_uri, "start_ts": str(feed.start_ts), "end_ts": feed.end_ts}
+
+
 def of_token(token: TokenInfo) -> Values:
     """The recorded values of a token, without its secret and its hash."""
     grants = [grant.model_dump() for grant in token.grants]
@@ -96,6 +102,11 @@ def source(one: Source) -> Subject:
 def restore(key: TenantKey, restore_id: str) -> Subject:
     """The audit subject for a restore of a tenant."""
     return Subject(f"restore {restore_id} of tenant {key}", key)
+
+
+def changefeed(feed: Feed) -> Subject:
+    """The audit subject for a changefeed of a tenant."""
+    return Subject(f"changefeed {feed.feed_id}", feed.tenant)
 
 
 def task(one: Task) -> Subject:

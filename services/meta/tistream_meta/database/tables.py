@@ -120,6 +120,36 @@ restores = Table(
     Column("reason", Text),  # JSON of a text
 )
 
+changefeeds = Table(
+    "changefeeds",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("changefeed_id", String(128), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("sink_uri", Text, nullable=False),  # JSON of a text, which has no password
+    Column("config", Text, nullable=False),  # JSON
+    Column("start_ts", BigInteger, nullable=False),
+    Column("end_ts", BigInteger),  # null = it does not end
+    Column("created_ms", BigInteger, nullable=False),
+    Column("error", Text),  # JSON of a text: why it has failed
+)
+
+feed_shards = Table(
+    "feed_shards",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("changefeed_id", String(128), primary_key=True),
+    Column("shard", BigInteger, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, nullable=False),  # of the newest holder; 0 = there was none
+    Column("node_id", String(63)),  # of the holder; null = none
+    Column("instance", String(63), nullable=False),  # the start of that process
+    Column("lease_until_ms", BigInteger, nullable=False),
+    Column("checkpoint_ts", BigInteger, nullable=False),
+    Column("report", Text),  # JSON of tistream.wire.bulk.changefeeds.FeedReport
+)
+
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
 COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
 

@@ -34,6 +34,8 @@ _OF_TENANT = (
     tables.sources,
     tables.backfills,
     tables.restores,
+    tables.changefeeds,
+    tables.feed_shards,
     tables.tenant_usage,
     tables.tenant_stored,
     tables.quotas,

@@ -12,6 +12,7 @@ from httpx import Response
 from tistream.concurrency import new_lock
 from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.bulk.backfills import BackfillRow, BackfillRows, EndBackfill
+from tistream.wire.bulk.changefeeds import FeedAssignments, WorkerBeat
 from tistream.wire.bulk.restores import (
     ClaimedRestore,
     ClaimRestore,
@@ -272,6 +273,13 @@ class MetaClient:
             f"/upcall/v1/clusters/{work.cluster_id}/tenants/{work.tenant_id}/restores/{work.wanted.restore_id}/reports"
         )
         return self._of_any(lambda url: self._http.send("POST", url + path, report, RestoreInfo))
+
+    def beat_feeds(self, beat: WorkerBeat) -> FeedAssignments:
+        """Report the shards of changefeeds that this worker holds; the answer lists those that it is to hold."""
+        path = "/upcall/v1/changefeeds/beats"
+        return self._of_any(
+            lambda url: self._http.send("POST", url + path, beat, FeedAssignments, deadline_s=BEAT_DEADLINE_S)
+        )
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

@@ -1,0 +1,32 @@
+"""When a resolved message is due (design-changefeeds.md 9.5). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BUSY_MS = 1_000
+IDLE_MS = 10_000
+
+
+@dataclass(slots=True)
+class Pacing:
+    """The last resolved message, on the monotonic clock. `idle_ms`: `resolved-interval` of the feed's configuration."""
+
+    idle_ms: int = IDLE_MS
+    _told_ms: int | None = None
+    _rows: bool = True  # sent since
+
+    def sent_rows(self) -> None:
+        """Note that rows were sent."""
+        self._rows = True
+
+    def told(self, now_ms: int) -> None:
+        """Note that a resolved message is in the sink."""
+        self._told_ms, self._rows = now_ms, False
+
+    def due_in_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next is due: a second after the last while rows are sent, else the idle interval."""
+        if self._told_ms is None:
+            return 0
+        every_ms = min(BUSY_MS, self.idle_ms) if self._rows else self.idle_ms
+        return max(0, self._told_ms + every_ms - now_ms)

@@ -1,0 +1,76 @@
+"""Cuts events at DDLs, and messages into windows: the atomic steps of a sink. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tistream.arrays import Int64s
+from tistream.read.cursor import Place, Position
+from tistream.read.events import Ddls, Events
+from tistream.schema.ddl_event import DdlEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Row events, and the DDL that follows them, if any. `rows_end`: the position after the rows. `ddl_end`: after the
+    DDL."""
+
+    rows: Events
+    rows_end: Position
+    ddl: DdlEvent | None = None
+    ddl_end: Position | None = None
+
+
+def segments(events: Events, start: Position, through: int | None) -> Iterator[Segment]:
+    """Cut the events of a batch behind `start` at each DDL: the rows at or before a DDL are durable before it is sent,
+    and it before any row above it (invariant 40). `through` as of a Batch: None if the batch ends inside a
+    commit_ts."""
+    begin = 0
+    for at in np.flatnonzero(events.place == int(Place.DDL)).tolist():
+        ddls = events.sets[int(events.source[at])]
+        assert isinstance(ddls, Ddls)
+        before = _before(events, at, start)
+        yield Segment(events.between(begin, at), before, ddls.events[int(events.at[at])], events.position(at))
+        begin = at + 1
+    if through is not None:
+        end = Position(through)
+    else:
+        end = events.position(len(events) - 1) if len(events) else start
+    yield Segment(events.between(begin, len(events)), max(start, end))
+
+
+def _before(events: Events, at: int, start: Position) -> Position:
+    """The position at which everything before event `at` was sent, and it was not."""
+    done = Position(int(events.commit_ts[at]) - 1)
+    return max(start, done if at == 0 or events.commit_ts[at - 1] < events.commit_ts[at] else events.position(at - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Messages `start` (inclusive) to `end` (exclusive) of a segment, which one step sends; `until`: the position
+    after it."""
+
+    start: int
+    end: int
+    until: Position
+
+
+def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[Window]:
+    """Cut messages into windows of about `limit` bytes. `commit_ts` ascends. A window ends only between two commit_ts,
+    because a position inside of one counts events, not messages; so one is larger if a commit_ts is. Memory is bounded
+    all the same: a scan reads a commit_ts that is too large to hold in pieces, each of which is a segment of its own.
+    """
+    count = len(commit_ts)
+    ends = np.append(np.flatnonzero(commit_ts[1:] != commit_ts[:-1]) + 1, count) if count else np.empty(0, np.int64)
+    filled = np.cumsum(sizes)
+    start = 0
+    while start < count:
+        done = int(filled[start - 1]) if start else 0
+        over = int(np.searchsorted(filled[ends - 1], done + limit, side="right"))
+        first = int(np.searchsorted(ends, start, side="right"))
+        end = int(ends[max(first, over - 1)])
+        yield Window(start, end, until if end == count else Position(int(commit_ts[end - 1])))
+        start = end

@@ -1,0 +1,181 @@
+"""The machine of one shard: what a holder reads, sends and may report, without I/O. Pure.
+
+A holder opens the sink (which fences the holder before it), calls `opened`, and writes the transaction that it gets
+back, so that the sink knows the new fence before anything else happens. Then it reads events behind `at`, encodes them,
+and writes one Transaction after the other. Only `acked` advances what is reported: the checkpoint is what the sink has
+acknowledged (invariant 36). After any failure the holder opens the sink again and goes on from what the sink says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from random import Random
+
+from tistream.model.ids import TenantKey
+from tistream.read.cursor import Place, Position
+from tistream.wire.bulk.changefeeds import HeldBy, Phase
+from tistream_changefeed.core import back_off, progress
+from tistream_changefeed.core.failure import Failure
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
+from tistream_changefeed.core.pacing import IDLE_MS, Pacing
+from tistream_changefeed.core.progress import Fence, Progress
+from tistream_changefeed.protocols.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A shard that the meta server has given to a holder. `end_ts`, inclusive: the feed finishes there."""
+
+    tenant: TenantKey
+    feed_id: str
+    shard: int
+    fence: Fence
+    start_ts: int
+    end_ts: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As logs and errors name it."""
+        return f"{self.tenant}/{self.feed_id}/{self.shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One atomic step of the sink: messages of rows, then `marks` (a DDL, resolved messages), then the progress."""
+
+    rows: Outgoing
+    marks: tuple[Sent, ...]
+    progress: Progress
+
+
+def to_partitions(message: Message, topics: Mapping[str, int], topic: str) -> tuple[Sent, ...]:
+    """A message of a DDL for the partitions of its topic: all of them, or the first alone as the protocol says.
+    `topics`: number of partitions."""
+    numbers = range(topics[topic]) if message.every_partition else range(1)
+    return tuple(Sent(topic, number, message.key, message.value) for number in numbers)
+
+
+def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+    """A resolved message for every partition of every topic (invariant 39)."""
+    return tuple(
+        Sent(topic, number, message.key, message.value)
+        for topic, count in sorted(topics.items())
+        for number in range(count)
+    )
+
+
+class Shard:
+    """The state of one holder of a shard. Times are of the monotonic clock, in ms."""
+
+    def __init__(self, order: Order, rng: Random, resolved_every_ms: int = IDLE_MS) -> None:
+        self.order = order
+        self.phase: Phase = "running"
+        self.failure: Failure | None = None
+        self.since_ms: int | None = None  # of the failure
+        self.retry_at_ms = 0
+        self.retries = 0
+        self._failures = 0  # in a row
+        self._rng = rng
+        self._every_ms = resolved_every_ms
+        self._pacing = Pacing(resolved_every_ms)
+        self._acked: Progress | None = None
+        self._planned: Progress | None = None
+
+    @property
+    def acked(self) -> Progress | None:
+        """What the sink has acknowledged to this holder; None before it was opened."""
+        return self._acked
+
+    @property
+    def at(self) -> Position:
+        """Where to read on. Only after `opened`."""
+        assert self._planned is not None
+        return self._planned.at
+
+    # ---- opening
+
+    def opened(self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str) -> Transaction:
+        """Take over what the sink has. `ends`: end offsets of the topics in `found`. Returns the transaction that
+        raises the fence in the sink. Raises FeedFailed."""
+        mine = progress.taken_over(found, self.order.fence, self.order.start_ts, where)
+        progress.check_kept(mine, ends)
+        self._planned = self._acked = None
+        self._pacing = Pacing(self._every_ms)
+        self._planned = mine
+        return Transaction(NOTHING, (), mine)
+
+    # ---- sending
+
+    def high(self, resolved_ts: int) -> int:
+        """The ts up to which events may be sent now. `resolved_ts`: of the pool."""
+        return resolved_ts if self.order.end_ts is None else min(resolved_ts, self.order.end_ts)
+
+    def skip(self, until: Position) -> None:
+        """Go on behind `until`: nothing before it is to be sent. The sink learns of it with the next transaction."""
+        assert self._planned is not None
+        planned = self._planned
+        self._planned = planned.moved(max(planned.at, until), (), 0, None)
+
+    def send(self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position) -> Transaction:
+        """The transaction of a window: its messages, which hold so many row events, then `marks`."""
+        return self._planning(rows, events, marks, until, None)
+
+    def resolved_ts_due(self, until: Position, now_ms: int, *, reaches_end: bool) -> int | None:
+        """The ts of the resolved message that the transaction up to `until` ends with, or None. `reaches_end`: it holds
+        the last of what can be read now, so readers need not wait for the next."""
+        planned = self._planned
+        if planned is None or until.place is not Place.DONE or until.commit_ts <= planned.resolved_ts:
+            return None
+        return until.commit_ts if reaches_end or self._pacing.due_in_ms(now_ms) == 0 else None
+
+    def resolve(self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position) -> Transaction:
+        """The transaction of a window that ends with a resolved message of `ts`."""
+        return self._planning(rows, events, message, until, ts)
+
+    def due_in_ms(self, now_ms: int) -> int:
+        """Milliseconds until a resolved message is due."""
+        return self._pacing.due_in_ms(now_ms)
+
+    def _planning(
+        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, resolved_ts: int | None
+    ) -> Transaction:
+        planned = self._planned
+        assert planned is not None
+        assert until >= planned.at, f"{until} lies before {planned.at}"
+        self._planned = planned.moved(until, chain(rows.each(), marks), events, resolved_ts)
+        return Transaction(rows, marks, self._planned)
+
+    def acknowledged(self, transaction: Transaction, now_ms: int) -> None:
+        """Note that the sink has made a transaction durable."""
+        before = self._acked
+        self._acked = transaction.progress
+        self.phase, self.failure, self.since_ms, self._failures = "running", None, None, 0
+        if len(transaction.rows):
+            self._pacing.sent_rows()
+        if before is not None and transaction.progress.resolved_ts > before.resolved_ts:
+            self._pacing.told(now_ms)
+        if not progress.within(transaction.progress.at, self.order.end_ts):
+            self.phase = "finished"
+
+    # ---- failures
+
+    def failed(self, failure: Failure, now_ms: int) -> None:
+        """Note that a step failed. What was not acknowledged is forgotten: the sink is opened again."""
+        self._planned = None
+        if self.since_ms is None:
+            self.since_ms = now_ms
+        self.failure = failure
+        if failure.kind == "retry":
+            self._failures += 1
+            self.retries += 1
+            self.phase = "retrying"
+            self.retry_at_ms = now_ms + back_off.pause_ms(self._failures, self._rng)
+        else:
+            self.phase = "failed" if failure.kind == "failed" else "fenced"
+
+    def held_by(self) -> Iterator[HeldBy]:
+        """What keeps the shard from advancing."""
+        if self.failure is not None:
+            yield self.failure.held_by

@@ -1,0 +1,1 @@
+"""Changefeeds in the meta database, and the workers that hold their shards."""

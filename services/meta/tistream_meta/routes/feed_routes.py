@@ -1,0 +1,135 @@
+"""HTTP routes of changefeeds. They parse requests, call FeedBook and translate answers."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import APIRouter, Request, Response
+
+from tistream.model.ids import TenantKey
+from tistream.model.ts import physical_ms
+from tistream.wire.bulk.changefeeds import (
+    ChangefeedInfo,
+    ChangefeedList,
+    FeedAssignments,
+    FeedReport,
+    FeedShard,
+    FeedWork,
+    NewChangefeed,
+    WorkerBeat,
+)
+from tistream_meta.decide import feed_policy
+from tistream_meta.decide.feed_policy import Feed, HeldShard
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.routes.forwarding import OwnersRoute, owned_of
+
+router = APIRouter(route_class=OwnersRoute)
+FEEDS = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/changefeeds"
+
+
+@router.post(FEEDS, status_code=201, operation_id="CreateChangefeed")
+def create_changefeed(
+    request: Request, response: Response, cluster_id: str, tenant_id: str, body: NewChangefeed
+) -> ChangefeedInfo:
+    """Create a changefeed. 200 if the same exists already, 409 if another of this id does."""
+    found, new = _book(request).add(TenantKey.parse(cluster_id, tenant_id), body)
+    response.status_code = 201 if new else 200
+    return info_of(*found)
+
+
+@router.get(FEEDS, operation_id="ListChangefeeds")
+def list_changefeeds(request: Request, cluster_id: str, tenant_id: str) -> ChangefeedList:
+    """The changefeeds of a tenant, by id."""
+    found = _book(request).of_tenant(TenantKey.parse(cluster_id, tenant_id))
+    return ChangefeedList(changefeeds=[info_of(*one) for one in found])
+
+
+@router.get(FEEDS + "/{changefeed_id}", operation_id="GetChangefeed")
+def get_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
+    """One changefeed, with its progress."""
+    return info_of(*_book(request).one(TenantKey.parse(cluster_id, tenant_id), changefeed_id))
+
+
+@router.delete(FEEDS + "/{changefeed_id}", operation_id="RemoveChangefeed")
+def remove_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
+    """Remove a changefeed. What it has written stays in the sink."""
+    return info_of(*_book(request).remove(TenantKey.parse(cluster_id, tenant_id), changefeed_id))
+
+
+@router.post(FEEDS + "/{changefeed_id}/pause", operation_id="PauseChangefeed")
+def pause_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
+    """Pause a changefeed. Idempotent; 409 if it has finished."""
+    return info_of(*_book(request).turn(TenantKey.parse(cluster_id, tenant_id), changefeed_id, "paused"))
+
+
+@router.post(FEEDS + "/{changefeed_id}/resume", operation_id="ResumeChangefeed")
+def resume_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
+    """Resume a changefeed that is paused or has failed. Idempotent; 409 if it has finished."""
+    return info_of(*_book(request).turn(TenantKey.parse(cluster_id, tenant_id), changefeed_id, "running"))
+
+
+@router.post("/upcall/v1/changefeeds/beats", operation_id="WorkerBeat")
+def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
+    """Take a worker's reports, and answer the shards that it is to hold."""
+    workers = {
+        node.node_id
+        for node, state, *_ in owned_of(request).nodes()
+        if node.role == "changefeed" and state is NodeState.ALIVE
+    }
+    return FeedAssignments(shards=[_work(*one) for one in _book(request).beat(body, workers)])
+
+
+def _work(feed: Feed, shard: HeldShard) -> FeedWork:
+    return FeedWork(
+        shard=FeedShard(
+            cluster_id=feed.tenant.cluster_id,
+            tenant_id=feed.tenant.tenant_id,
+            changefeed_id=feed.feed_id,
+            shard=shard.shard,
+            generation=feed.generation,
+        ),
+        epoch=shard.epoch,
+        sink_uri=feed.sink_uri,
+        config=json.loads(feed.config),
+        start_ts=feed.start_ts,
+        end_ts=feed.end_ts,
+    )
+
+
+def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
+    """A changefeed as users see it."""
+    report = None if shard.report is None else FeedReport.model_validate_json(shard.report)
+    info = ChangefeedInfo(
+        changefeed_id=feed.feed_id,
+        state=feed_policy.shown_state(feed.state, None if report is None else report.phase),
+        sink_uri=feed.sink_uri,
+        config=json.loads(feed.config),
+        start_ts=str(feed.start_ts),
+        end_ts=None if feed.end_ts is None else str(feed.end_ts),
+        created_ms=str(feed.generation),
+        checkpoint_ts=str(shard.checkpoint_ts),
+        error=feed.error,
+        node_id=shard.node_id,
+        epoch=shard.epoch,
+    )
+    if report is None:
+        return info
+    lag_ms = max(0, physical_ms(report.resolved_ts) - physical_ms(shard.checkpoint_ts))
+    return info.model_copy(
+        update={
+            "resolved_ts": str(report.resolved_ts),
+            "lag_seconds": lag_ms / 1000,
+            "held_by": report.held_by,
+            "error": report.error or feed.error,
+            "since_ms": None if report.since_ms is None else str(report.since_ms),
+            "rows": report.rows,
+            "bytes": report.bytes,
+            "retries": report.retries,
+        }
+    )
+
+
+def _book(request: Request) -> FeedBook:
+    found: FeedBook = request.app.state.feeds
+    return found

@@ -1,0 +1,121 @@
+"""The loop of a consumer: it reads topics, puts their events in order, and gives them to a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from tistream.consume.feed_events import Event, Malformed
+from tistream.consume.kafka_topics import Record
+from tistream.consume.reorder import OutOfOrder, Partition, Progress, Reorder, Step
+from tistream.consume.source_url import Decode
+from tistream.errors import CorruptObject
+
+POLL_S = 0.5
+GROWTH_POLLS = 120  # between two looks at the topics' partitions
+
+
+class Target(Protocol):
+    """A system that takes the events. It stores the progress of each step in the same atomic act."""
+
+    def progress(self) -> Progress | None:
+        """The progress that the target has stored; None: none."""
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """Write steps, in order, each with its progress."""
+
+
+class Topics(Protocol):
+    """What the loop asks of Kafka (kafka_topics.KafkaTopics)."""
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """The partitions of all topics."""
+
+    def read_from(self, offsets: Mapping[Partition, int]) -> None:
+        """Read each partition from its offset on."""
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Read these no further."""
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Read these on."""
+
+    def poll(self, timeout_s: float) -> list[Record]:
+        """The next messages."""
+
+
+class FeedConsumer:
+    """Reads the topics of one changefeed into a target.
+
+    It restores transactions: rows leave when every partition is resolved at or above their commit_ts. Partitions that
+    are ahead of the slowest one are paused while more than `held_bytes_max` bytes wait.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        decode: Decode,
+        target: Target,
+        *,
+        repeats: bool = False,
+        held_bytes_max: int = 256 << 20,
+    ) -> None:
+        """`repeats`: the producer delivers at least once, as TiCDC does (reorder.Reorder)."""
+        start = target.progress() or Progress()
+        self._topics, self._decode, self._target = topics, decode, target
+        self._held_bytes_max = held_bytes_max
+        self._reorder = Reorder(topics.partitions(), start, repeats=repeats)
+        self._paused: frozenset[Partition] = frozenset()
+        self._polls = 0
+        self._offsets = {one: start.offsets.get(one, 0) for one in self._reorder.partitions()}
+        topics.read_from(self._offsets)
+
+    @property
+    def ts(self) -> int:
+        """The target has everything with a commit_ts at or below it."""
+        return self._reorder.ts
+
+    def step(self, timeout_s: float = POLL_S) -> bool:
+        """Read once, and give the target what is complete. Returns whether a message arrived.
+
+        Raises CorruptObject for a message that is not of the protocol or breaks its order.
+        """
+        records = self._topics.poll(timeout_s)
+        for record in records:
+            self._offsets[record.partition] = record.offset + 1
+            try:
+                self._reorder.add(record.partition, record.offset, record.size, self._events(record))
+            except OutOfOrder as error:
+                raise CorruptObject(record.place, str(error)) from error
+        if steps := self._reorder.ready():
+            self._target.take(steps)
+        self._pace()
+        self._look_for_growth()
+        return bool(records)
+
+    def _events(self, record: Record) -> list[Event]:
+        try:
+            return self._decode(record.key, record.value)
+        except Malformed as error:
+            raise CorruptObject(record.place, str(error)) from error
+
+    def _pace(self) -> None:
+        over = self._reorder.held_bytes > self._held_bytes_max
+        wanted = self._reorder.ahead() if over else frozenset()
+        if wanted != self._paused:
+            self._topics.resume(self._paused - wanted)
+            self._topics.pause(wanted - self._paused)
+            self._paused = wanted
+
+    def _look_for_growth(self) -> None:
+        self._polls += 1
+        if self._polls % GROWTH_POLLS:
+            return
+        fresh = set(self._topics.partitions()) - set(self._offsets)
+        if not fresh:
+            return
+        for partition in sorted(fresh):
+            self._reorder.join(partition)
+            self._offsets[partition] = 0
+        self._topics.read_from(self._offsets)
+        self._topics.pause(self._paused)

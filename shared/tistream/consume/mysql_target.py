@@ -1,0 +1,139 @@
+"""Applies events to a MySQL, MariaDB or TiDB server. Rows and progress are written in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from tistream.consume.feed_events import DdlEvent, Row, RowEvent
+from tistream.consume.ndjson_target import from_json, to_json
+from tistream.consume.reorder import Ddl, Progress, Step, Transaction
+from tistream.errors import InvalidRequest
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.targets.mysql import MySqlTarget, TargetFailed
+
+PROGRESS = "`tistream`.`consumed`"
+NAME_CHARS = 128
+ROWS_AT_ONCE = 2_000  # rows of whole upstream transactions in one transaction here
+_CREATE = f"""CREATE TABLE IF NOT EXISTS {PROGRESS} (
+  `name` VARCHAR({NAME_CHARS}) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
+  `progress` LONGTEXT CHARACTER SET utf8mb4 NOT NULL,
+  `ddl_begun` LONGTEXT CHARACTER SET utf8mb4 NULL
+)"""
+# Errors that say that a DDL has been executed: database exists, cannot drop database, table exists, unknown table,
+# unknown column, duplicate column, duplicate key name, multiple primary key, cannot drop, no such key.
+_DONE = frozenset({1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176})
+
+
+class RowsDiffer(TargetFailed):
+    """A row that the upstream changed is not in the target: something else writes there."""
+
+
+class MySqlRows:
+    """A Target that applies rows and executes DDLs.
+
+    `name` identifies the reader among others of the server. A DDL commits by itself; that it has begun is stored first,
+    so that after a crash an error that says that it was executed counts as success. Not thread-safe.
+    """
+
+    def __init__(self, server: MySqlTarget, name: str) -> None:
+        """Create the table of the progress, if it does not exist. Raises TargetFailed, InvalidRequest."""
+        if not name.isascii() or not 0 < len(name) <= NAME_CHARS:
+            raise InvalidRequest(f"the name of a reader has 1 to {NAME_CHARS} ASCII characters")
+        self._server, self._name = server, name
+        server.execute_all(["CREATE DATABASE IF NOT EXISTS `tistream`", _CREATE])
+        self._begun: str | None = None
+
+    def progress(self) -> Progress | None:
+        """The progress that is stored under the name."""
+        found = self._server.rows(f"SELECT progress, ddl_begun FROM {PROGRESS} WHERE name = %s", (self._name,))
+        if not found:
+            with self._server.transaction():
+                self._server.execute(
+                    f"INSERT INTO {PROGRESS} (name, progress) VALUES (%s, %s)",
+                    (self._name, json.dumps(to_json(Progress()))),
+                )
+            return None
+        progress, self._begun = found[0]
+        return from_json(json.loads(progress))
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """Apply steps, in order. Raises TargetFailed; what was not applied is applied after a restart."""
+        waiting: list[Transaction] = []
+        for step in steps:
+            if isinstance(step, Transaction):
+                waiting.append(step)
+                if sum(len(one.rows) for one in waiting) >= ROWS_AT_ONCE:
+                    self._apply(waiting, step.progress)
+                    waiting = []
+                continue
+            if isinstance(step, Ddl):
+                if waiting:
+                    self._apply(waiting, waiting[-1].progress)
+                self._execute(step.event)
+                self._apply([], step.progress)
+            else:
+                self._apply(waiting, step.progress)
+            waiting = []
+
+    def _apply(self, transactions: Sequence[Transaction], progress: Progress) -> None:
+        with self._server.transaction():
+            for one in transactions:
+                self._rows(one.rows)
+            self._server.execute(
+                f"UPDATE {PROGRESS} SET progress = %s, ddl_begun = NULL WHERE name = %s",
+                (json.dumps(to_json(progress)), self._name),
+            )
+
+    def _rows(self, rows: Sequence[RowEvent]) -> None:
+        """Deletes come first and inserts last, so that no unique key is taken twice meanwhile."""
+        for row in rows:
+            if row.new is None and row.old is not None:
+                where, values = _where(row, row.old)
+                self._one(row, f"DELETE FROM {_table(row)} WHERE {where} LIMIT 1", values)
+        for row in rows:
+            if row.new is not None and row.old is not None:
+                where, values = _where(row, row.old)
+                sets = ", ".join(f"{quoted_name(column)} = %s" for column in row.new)
+                self._one(row, f"UPDATE {_table(row)} SET {sets} WHERE {where} LIMIT 1", (*row.new.values(), *values))
+        inserts = [(_insert(row, row.new), tuple(row.new.values())) for row in rows if row.old is None and row.new]
+        for sql, same in groupby(inserts, key=lambda one: one[0]):
+            self._server.execute_many(sql, [values for _, values in same])
+
+    def _one(self, row: RowEvent, sql: str, values: tuple[object, ...]) -> None:
+        if self._server.execute(sql, values) != 1:
+            key = " and ".join(row.key) or "all columns"
+            raise RowsDiffer(
+                f"{row.database}.{row.table}: no row has the values of {key} that the upstream changed at commit_ts "
+                f"{row.commit_ts}. Something else writes to the table; restore it, or begin again under another name"
+            )
+
+    def _execute(self, event: DdlEvent) -> None:
+        begun = json.dumps([str(event.commit_ts), event.query])
+        again = self._begun == begun
+        if not again:
+            self._server.execute(f"UPDATE {PROGRESS} SET ddl_begun = %s WHERE name = %s", (begun, self._name))
+            self._begun = begun
+        try:
+            if event.table:
+                self._server.execute(f"USE {quoted_name(event.database)}")
+            self._server.execute(event.query)
+        except TargetFailed as error:
+            if not again or error.code not in _DONE:
+                raise TargetFailed(f"{error}, executing the DDL of commit_ts {event.commit_ts}", error.code) from error
+
+
+def _table(row: RowEvent) -> str:
+    return ".".join(map(quoted_name, row.name))
+
+
+def _insert(row: RowEvent, new: Row) -> str:
+    columns = ", ".join(map(quoted_name, new))
+    return f"INSERT INTO {_table(row)} ({columns}) VALUES ({', '.join(['%s'] * len(new))})"
+
+
+def _where(row: RowEvent, old: Row) -> tuple[str, tuple[object, ...]]:
+    """The condition that finds a row by its handle key, or by all values if the table has none."""
+    columns = row.key or tuple(old)
+    return " AND ".join(f"{quoted_name(column)} <=> %s" for column in columns), tuple(old[column] for column in columns)

@@ -1,0 +1,149 @@
+"""Writes events as lines of JSON, into a file that can be continued or to a stream."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from tistream.consume.feed_events import Row, RowEvent, Value, ValueKind
+from tistream.consume.reorder import Ddl, Progress, Resolved, Step, Transaction
+from tistream.errors import CorruptObject
+
+_TAIL_BYTES = 1 << 16
+_HEAD = b'{"type":"resolved"'
+
+
+def lines(step: Step) -> Iterator[dict[str, Any]]:
+    """The lines of one step. Numbers that JSON readers may round, such as BIGINT and timestamps, are text; byte strings
+    are base64."""
+    if isinstance(step, Transaction):
+        for row in step.rows:
+            yield {
+                "type": "row",
+                "commit_ts": str(row.commit_ts),
+                "database": row.database,
+                "table": row.table,
+                "op": "delete" if row.new is None else "insert" if row.old is None else "update",
+                "key": list(row.key),
+                "row": _row(row, row.new),
+                "old_row": _row(row, row.old),
+            }
+    elif isinstance(step, Ddl):
+        event = step.event
+        yield {
+            "type": "ddl",
+            "commit_ts": str(event.commit_ts),
+            "database": event.database,
+            "table": event.table,
+            "query": event.query,
+        }
+    else:
+        yield {"type": "resolved", "ts": str(step.progress.ts), "progress": to_json(step.progress)}
+
+
+def _row(event: RowEvent, row: Row | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    return {name: _value(value, event.kinds.get(name)) for name, value in row.items()}
+
+
+def _value(value: Value, kind: ValueKind | None) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if kind in (ValueKind.WIDE, ValueKind.BITS) and isinstance(value, int):
+        return str(value)
+    return value
+
+
+def to_json(progress: Progress) -> dict[str, Any]:
+    """Progress as JSON, for a target that stores it."""
+    return {
+        "ts": str(progress.ts),
+        "offsets": [[topic, number, offset] for (topic, number), offset in progress.offsets.items()],
+        "ddls": sorted(progress.ddls),
+    }
+
+
+def from_json(found: dict[str, Any]) -> Progress:
+    """Parse what `to_json` wrote."""
+    offsets = {(str(topic), int(number)): int(offset) for topic, number, offset in found["offsets"]}
+    return Progress(int(found["ts"]), offsets, frozenset(map(str, found["ddls"])))
+
+
+class NdjsonStream:
+    """A Target that writes to a stream such as stdout. It stores no progress."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def progress(self) -> Progress | None:
+        """Nothing is stored in a stream."""
+        return None
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """Write the lines of the steps."""
+        for step in steps:
+            for line in lines(step):
+                self._stream.write(_text(line))
+        self._stream.flush()
+
+
+class NdjsonFile:
+    """A Target that appends to a file, one process at a time.
+
+    Each `resolved` line holds the progress, so lines behind the last one are cut off when the file is opened again. The
+    first line is one of ts 0, which marks the file as one of this class.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file. Raises CorruptObject if it has lines but none with a progress."""
+        self._file = open(path, "a+b")  # noqa: SIM115  # closed by `close`
+        if self._file.seek(0, os.SEEK_END) == 0:
+            self.take([Resolved(Progress())])
+        self._progress, end = _last_progress(self._file, path)
+        self._file.truncate(end)
+
+    def progress(self) -> Progress | None:
+        """The progress in the last `resolved` line."""
+        return self._progress
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """Append the lines of the steps, and wait until the disk has them."""
+        for step in steps:
+            self._file.write("".join(map(_text, lines(step))).encode())
+            if isinstance(step, Resolved):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._progress = step.progress
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _last_progress(file: IO[bytes], path: Path) -> tuple[Progress, int]:
+    """The progress of the last whole `resolved` line, and where that line ends. It is looked for backwards, because a
+    file is long and its last progress near the end."""
+    tail = b""
+    at = file.seek(0, os.SEEK_END)
+    while at > 0:
+        step = min(_TAIL_BYTES, at)
+        at -= step
+        file.seek(at)
+        tail = file.read(step) + tail
+        whole = tail[: tail.rfind(b"\n") + 1]
+        before = b"" if at else b"\n"  # the first line of the file has none before it
+        found = (before + whole).rfind(b"\n" + _HEAD)
+        if found >= 0:
+            begin = found + 1 - len(before)
+            end = whole.index(b"\n", begin)
+            return from_json(json.loads(whole[begin:end])["progress"]), at + end + 1
+    raise CorruptObject(str(path), "none of its lines says where to go on; move it away to begin again")

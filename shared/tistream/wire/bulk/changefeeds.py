@@ -1,0 +1,149 @@
+"""Changefeeds: what a caller asks for, what a worker is given, and how far each is (design-changefeeds.md 9.1)."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tistream.wire.meta import StrictRequest
+from tistream.wire.sorter import Wire
+
+FEED_ID = r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$"
+URI_MAX = 4_096
+CONFIG_BYTES_MAX = 256 << 10
+FEEDS_MAX = 100  # of a tenant
+# What a worker reports of itself. `fenced`: another holder owns the shard.
+Phase = Literal["running", "retrying", "failed", "finished", "fenced"]
+State = Literal["running", "retrying", "paused", "failed", "finished", "removing"]
+StoredState = Literal["running", "paused", "failed", "finished"]
+HeldStage = Literal["pool", "filter", "encode", "sink", "ddl", "quota"]
+FeedId = Annotated[str, Field(pattern=FEED_ID)]
+Ts = Annotated[str, Field(pattern="^[0-9]{1,19}$")]
+
+
+class CreateChangefeed(StrictRequest):
+    """`POST …/changefeeds`. `start_ts` is exclusive; default: what the tenant has resolved. `end_ts` is inclusive.
+    `config`: TiCDC's configuration file, as the JSON form of its TOML."""
+
+    changefeed_id: FeedId
+    sink_uri: str = Field(min_length=1, max_length=URI_MAX)
+    start_ts: Ts | None = None
+    end_ts: Ts | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class NewChangefeed(StrictRequest):
+    """A CreateChangefeed that the API server and a worker have checked, as sent to the meta server. `start_given`:
+    whether the caller named `start_ts`; a repeated call without it means the same feed."""
+
+    changefeed_id: FeedId
+    sink_uri: str = Field(min_length=1, max_length=URI_MAX)
+    start_ts: Ts
+    start_given: bool
+    end_ts: Ts | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class CheckChangefeed(StrictRequest):
+    """`POST /v1/changefeeds/checks` of a worker: whether it could run the feed."""
+
+    cluster_id: str
+    tenant_id: str
+    wanted: CreateChangefeed
+
+
+class ChangefeedPlan(Wire):
+    """What a feed would do: its topics with their numbers of partitions, and what its user should know."""
+
+    topics: dict[str, int]
+    warnings: list[str]
+
+
+class HeldBy(Wire):
+    """What keeps a feed from advancing. `object`: a table, a topic, a partition, a broker."""
+
+    stage: HeldStage
+    object: str
+    reason: str
+
+
+class ChangefeedInfo(Wire):
+    """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: of the pool, as the
+    worker has seen it. `lag_seconds`: from the pool to the sink; null before a worker has reported. `rows`, `bytes`:
+    that the sink has acknowledged, repeats after a crash not counted twice. `since_ms`: since when it retries or has
+    failed."""
+
+    changefeed_id: str
+    state: State
+    sink_uri: str
+    config: dict[str, Any]
+    start_ts: str
+    end_ts: str | None
+    created_ms: str
+    checkpoint_ts: str
+    resolved_ts: str | None = None
+    lag_seconds: float | None = None
+    held_by: list[HeldBy] = Field(default_factory=list)
+    error: str | None = None
+    since_ms: str | None = None
+    node_id: str | None = None
+    epoch: int = 0
+    rows: int = 0
+    bytes: int = 0
+    retries: int = 0
+
+
+class ChangefeedList(Wire):
+    """The changefeeds of a tenant, by id."""
+
+    changefeeds: list[ChangefeedInfo]
+
+
+class FeedShard(Wire):
+    """The name of a shard. `generation`: milliseconds at which its feed was created."""
+
+    cluster_id: str
+    tenant_id: str
+    changefeed_id: str
+    shard: int
+    generation: int
+
+
+class FeedWork(Wire):
+    """A shard that a worker is to hold, under `epoch`; a newer one fences this one."""
+
+    shard: FeedShard
+    epoch: int
+    sink_uri: str
+    config: dict[str, Any]
+    start_ts: int
+    end_ts: int | None
+
+
+class FeedReport(Wire):
+    """What a worker reports of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet."""
+
+    shard: FeedShard
+    epoch: int
+    phase: Phase
+    checkpoint_ts: int | None
+    resolved_ts: int
+    rows: int = 0
+    bytes: int = 0
+    retries: int = 0
+    since_ms: int | None = None
+    held_by: list[HeldBy] = Field(default_factory=list)
+    error: str | None = None
+
+
+class WorkerBeat(Wire):
+    """`POST /upcall/v1/changefeeds/beats`: a worker renews the shards that it holds, and asks for more."""
+
+    node_id: str
+    instance: str
+    reports: list[FeedReport]
+
+
+class FeedAssignments(Wire):
+    """The answer of WorkerBeat: all shards that the worker is to hold from now on. It ends the others."""
+
+    shards: list[FeedWork]

@@ -1,0 +1,97 @@
+"""A real Kafka 4 on 127.0.0.1, of jars that Maven gets once, and what a reader of committed messages sees in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from support.kept import alone
+from support.not_run import not_run
+from support.platform import _die_with_us, free_port
+from support.waiting import PATIENCE_S, eventually
+from tistream_cli.errors import CliError
+from tistream_cli.platform.local_kafka import LocalKafka, jars
+
+Seen = tuple[int, bytes | None, bytes | None]
+"""(offset, key, value) of a message."""
+
+
+@contextmanager
+def kafka(directory: Path, options: tuple[str, ...] = ()) -> Iterator[LocalKafka]:
+    """A broker for a `with` block. Where none can be had, the test is reported as not run."""
+    try:
+        with alone("kafka"):
+            jars()
+    except CliError as error:
+        not_run(str(error))
+    broker = LocalKafka(directory, free_port(), free_port(), options, _die_with_us)
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+
+
+def partitions_of(address: str, topic: str) -> list[int]:
+    """The partitions of a topic; empty if it does not exist."""
+    known = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=PATIENCE_S).topics[topic]
+    return sorted(known.partitions)
+
+
+class CommittedReader:
+    """Reads all partitions of a topic from the beginning with isolation.level=read_committed, as a careful consumer
+    does. `seen` has the messages of each partition, in order."""
+
+    def __init__(self, address: str, topic: str, isolation: str = "read_committed") -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "committed-reader",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        eventually(lambda: partitions_of(address, topic))
+        self.seen: dict[int, list[Seen]] = {number: [] for number in partitions_of(address, topic)}
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self.seen])
+
+    def read(self, timeout: float = 1.0) -> int:
+        """Read until every partition's end was reached, or nothing comes for `timeout` seconds; returns the number of
+        new messages."""
+        ended: set[int] = set()
+        found = 0
+        while len(ended) < len(self.seen):
+            message = self._consumer.poll(timeout)
+            if message is None:
+                break
+            number, offset = message.partition(), message.offset()
+            assert number is not None
+            assert offset is not None
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(number)
+                continue
+            ended.discard(number)
+            self.seen[number].append((offset, message.key(), message.value()))
+            found += 1
+        return found
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+
+def committed(address: str, topic: str) -> dict[int, list[Seen]]:
+    """All committed messages of a topic, by partition."""
+    reader = CommittedReader(address, topic)
+    try:
+        reader.read(PATIENCE_S)
+        return reader.seen
+    finally:
+        reader.close()

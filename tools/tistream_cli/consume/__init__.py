@@ -1,0 +1,1 @@
+"""`tistream consume`: a changefeed's topics into a file, a stream or a server."""

@@ -1,0 +1,109 @@
+"""Runs `tistream consume`: opens both ends, and reads until a signal or its end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tistream.consume.consumer import FeedConsumer, Target
+from tistream.consume.kafka_topics import KafkaTopics
+from tistream.consume.mysql_target import MySqlRows
+from tistream.consume.ndjson_target import NdjsonFile, NdjsonStream
+from tistream.consume.source_url import SourceUrl, parse_source_url
+from tistream.errors import TiStreamError
+from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream.targets.mysql_url import parse_mysql_url
+from tistream_cli.errors import CliError
+
+FORMS = "ndjson, ndjson:FILE, or mysql://user:password@host:port"
+_NDJSON = "ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOptions:
+    """What the command line says."""
+
+    source: str
+    into: str | None
+    into_file: Path | None
+    topics: tuple[str, ...]
+    name: str | None
+    password_file: Path | None
+    repeats: bool
+    until: int | None
+
+
+def run_consume(options: ConsumeOptions) -> None:
+    """Read until `until`, SIGTERM or Ctrl-C. Raises CliError."""
+    password = None if options.password_file is None else _text(options.password_file, "--password-file")
+    try:
+        source = parse_source_url(options.source, password)
+        with _target(options, source) as target, _topics(source, options.topics) as topics, _stop() as stopped:
+            consumer = FeedConsumer(topics, source.decode, target, repeats=options.repeats)
+            while not stopped() and (options.until is None or consumer.ts < options.until):
+                consumer.step()
+    except (TiStreamError, TargetFailed) as error:
+        raise CliError(str(error)) from error
+
+
+@contextmanager
+def _topics(source: SourceUrl, topics: tuple[str, ...]) -> Iterator[KafkaTopics]:
+    reader = KafkaTopics(source, topics)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@contextmanager
+def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
+    if (options.into is None) == (options.into_file is None):
+        raise CliError(f"give either --into ({FORMS}) or --into-file, a file with that")
+    text = options.into if options.into_file is None else _text(options.into_file, "--into-file")
+    form, _, place = (text or "").partition(":")
+    if form == _NDJSON and not place:
+        yield NdjsonStream(sys.stdout)
+    elif form == _NDJSON:
+        try:
+            file = NdjsonFile(Path(place))
+        except OSError as error:
+            raise CliError(f"--into: {place} cannot be opened: {error.strerror}") from error
+        try:
+            yield file
+        finally:
+            file.close()
+    else:
+        try:
+            url = parse_mysql_url(text or "")
+        except ValueError as error:
+            raise CliError(f"--into: {error}; or use {_NDJSON} or {_NDJSON}:FILE") from None
+        with MySqlTarget(url) as server:
+            yield MySqlRows(server, options.name or source.topic)
+
+
+@contextmanager
+def _stop() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM or Ctrl-C has arrived; the step under way is completed first."""
+    signals: list[int] = []
+
+    def remember(number: int, _: FrameType | None) -> None:
+        signals.append(number)
+
+    before = {one: signal.signal(one, remember) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(signals)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _text(path: Path, option: str) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{option} {path} cannot be read: {error}") from error

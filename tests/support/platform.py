@@ -33,7 +33,7 @@ COMMAND = Path(sys.executable).with_name("tistream")
 STARTED: list[Platform] = []  # a failed test prints what they said
 STATUSES_MAX = 20  # tenants whose status a failed test prints
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
-SERVICES = ("meta", "schema", "dispatcher", "sorter", "ingest", "api")
+SERVICES = ("meta", "schema", "dispatcher", "sorter", "ingest", "changefeed", "api")
 READY_SECONDS = PATIENCE_S  # a fresh clone compiles its decoder first
 STOP_SECONDS = PATIENCE_S
 
@@ -144,7 +144,10 @@ class Platform:
         assert self._up is None or self._up.poll() is not None, "runs already"
         self._runs += 1
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
+        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        if "--changefeeds" not in self.options:  # few tests need a worker, which costs seconds of each start
+            command += ["--changefeeds", "0"]
+        command += self.options
         environ = {
             **os.environ,
             "TISTREAM_META__RANGES_PER_TENANT": str(self.ranges),

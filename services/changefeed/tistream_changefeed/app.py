@@ -29,11 +29,11 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
-from tistream_changefeed.pipeline import pipeline_of
 from tistream_changefeed.settings import ChangefeedSettings
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
@@ -74,13 +74,13 @@ def build_app(
         tenant = TenantKey(of.cluster_id, of.tenant_id)
         fence = Fence(of.generation, work.epoch)
         order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
-        config, target = checks.parsed(work.sink_uri, work.config)
-        check_hosts(target.brokers, settings.hosts)
+        feed = parsed(work.sink_uri, work.config)
+        check_hosts(feed.target.brokers, settings.hosts)
         return Holder(
             Shard(order, rng),
             lambda: tenants.view(of.cluster_id, of.tenant_id),
-            lambda: KafkaSink(target, order, clock),
-            pipeline_of(config),
+            lambda: KafkaSink(feed.target, order, clock),
+            feed.pipeline,
             clock,
             settings.budget,
             settings.window_bytes,
@@ -113,12 +113,10 @@ def build_app(
     def not_ready() -> str | None:
         return driver.not_ready() or (None if tenants.routes() is not None else "the routes were not read yet")
 
-    app = new_app(
-        "tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers
-    )
+    app = new_app("tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     cache = GroupCache(counted, settings.cache_bytes, CacheExpiry(keys, KEYED_CACHE_MS, clock))
     tenants = Tenants(http, meta, counted, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
-    checks = app.state.checks = Checks(settings.hosts)
+    app.state.checks = Checks(settings.hosts)
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
     app.include_router(router)
     return app

@@ -75,9 +75,7 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
             return Response(plan.model_dump_json(), 200, media_type="application/json")
         return answered("POST", _feeds(cluster_id, tenant_id), wanted.model_dump_json().encode())
 
-    @router.get(
-        FEEDS, operation_id="ListChangefeeds", response_model=ChangefeedList, responses=openapi.TENANT_PROBLEMS
-    )
+    @router.get(FEEDS, operation_id="ListChangefeeds", response_model=ChangefeedList, responses=openapi.TENANT_PROBLEMS)
     @gate.SEE_FEEDS
     def list_changefeeds(cluster_id: str, tenant_id: str) -> Response:
         """The changefeeds of a tenant, by id."""
@@ -98,7 +96,10 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
         return answered("DELETE", _feed(cluster_id, tenant_id, changefeed_id))
 
     @router.post(
-        FEED + "/pause", operation_id="PauseChangefeed", response_model=ChangefeedInfo, responses=openapi.CANCEL_PROBLEMS
+        FEED + "/pause",
+        operation_id="PauseChangefeed",
+        response_model=ChangefeedInfo,
+        responses=openapi.CANCEL_PROBLEMS,
     )
     @gate.FEED_TENANT
     def pause_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:

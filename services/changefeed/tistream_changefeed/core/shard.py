@@ -151,7 +151,8 @@ class Shard:
         """Note that the sink has made a transaction durable."""
         before = self._acked
         self._acked = transaction.progress
-        self.phase, self.failure, self.since_ms, self._failures = "running", None, None, 0
+        if before is not None:  # to open the sink proves nothing: the next message may fail again
+            self.phase, self.failure, self.since_ms, self._failures = "running", None, None, 0
         if len(transaction.rows):
             self._pacing.sent_rows()
         if before is not None and transaction.progress.resolved_ts > before.resolved_ts:

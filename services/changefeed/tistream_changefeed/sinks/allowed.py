@@ -16,5 +16,5 @@ def check_hosts(brokers: Iterable[str], allowed: Sequence[str]) -> None:
         if not {ANY, host, broker} & set(allowed):
             names = ", ".join(allowed) or "none"
             raise TargetNotAllowed(
-                f"feeds may not write to {broker}; allowed are: {names} (TISTREAM_CHANGEFEED__SINK_HOSTS of the workers)"
+                f"feeds may not write to {broker}; TISTREAM_CHANGEFEED__SINK_HOSTS of the workers allows: {names}"
             )

@@ -10,7 +10,8 @@ from typing import TypeVar
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from tistream_changefeed.core.failure import failed, retry
+from tistream.concurrency import sleep
+from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.sinks.kafka.faults import failure_of
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
@@ -23,6 +24,7 @@ from tistream_changefeed.sinks.kafka.target import (
 log = logging.getLogger(__name__)
 
 ANSWER_S = 20.0
+LISTED_LOOKS, LISTED_PAUSE_S = 100, 0.1
 _COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
@@ -46,15 +48,28 @@ class Topics:
             there = self._count(topic)
             if there is None:
                 there = self._create(topic, self._target.partition_num or PARTITIONS_DEFAULT, {})
-            wanted = partitions_wanted(self._target, there)
-            if not wanted:
-                reason = (
-                    f"the topic has {there} partitions, fewer than partition-num={self._target.partition_num}: add "
-                    "partitions to it, or lower partition-num"
-                )
-                raise failed("sink", topic, reason)
-            self._known[topic] = wanted
+            self._known[topic] = self._written(topic, there)
         return self._known[topic]
+
+    def planned(self) -> dict[str, int]:
+        """The partitions of the target's topic that would be written. Creates nothing."""
+        topic = self._target.topic
+        there = self._count(topic)
+        if there is not None:
+            return {topic: self._written(topic, there)}
+        if not self._target.auto_create:
+            raise _no_topic(topic)
+        return {topic: self._target.partition_num or PARTITIONS_DEFAULT}
+
+    def _written(self, topic: str, there: int) -> int:
+        wanted = partitions_wanted(self._target, there)
+        if not wanted:
+            reason = (
+                f"the topic has {there} partitions, fewer than partition-num={self._target.partition_num}: add "
+                "partitions to it, or lower partition-num"
+            )
+            raise failed("sink", topic, reason)
+        return wanted
 
     def known(self) -> Mapping[str, int]:
         """The topics that were counted, with their numbers of partitions that are written."""
@@ -106,7 +121,7 @@ class Topics:
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> int:
         if not self._target.auto_create:
-            raise failed("sink", topic, "the topic does not exist, and auto-create-topic is false: create it")
+            raise _no_topic(topic)
         new = NewTopic(topic, partitions, self._target.replication_factor, config=config)
         try:
             self._admin.create_topics([new], request_timeout=ANSWER_S)[topic].result(ANSWER_S)
@@ -114,10 +129,12 @@ class Topics:
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise failure_of(error.args[0].name(), error.args[0].str(), topic) from error
-        there = self._count(topic)
-        if there is None:
-            raise retry("sink", topic, "the topic was created, and the broker does not list it yet")
-        return there
+        for _ in range(LISTED_LOOKS):
+            there = self._count(topic)
+            if there is not None:
+                return there
+            sleep(LISTED_PAUSE_S)  # brokers learn of a new topic one by one
+        raise retry("sink", topic, "the topic was created, and the broker does not list it yet")
 
     def _done(self, answer: Future[T], topic: str) -> T:
         return self._asked(lambda: answer.result(ANSWER_S), topic)
@@ -129,3 +146,7 @@ class Topics:
             raise failure_of(error.args[0].name(), error.args[0].str(), where) from error
         except TimeoutError as error:
             raise failure_of("_TIMED_OUT", "", where) from error
+
+
+def _no_topic(topic: str) -> FeedFailed:
+    return failed("sink", topic, "the topic does not exist, and auto-create-topic is false: create it")

@@ -208,7 +208,9 @@ def _specs(
         if service == "api":
             env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
         if service == "changefeed":
-            env.setdefault("TISTREAM_CHANGEFEED__SINK_HOSTS", os.environ.get("TISTREAM_CHANGEFEED__SINK_HOSTS", OWN_HOSTS))
+            env.setdefault(
+                "TISTREAM_CHANGEFEED__SINK_HOSTS", os.environ.get("TISTREAM_CHANGEFEED__SINK_HOSTS", OWN_HOSTS)
+            )
         if service in ("sorter", "ingest"):
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()

@@ -17,24 +17,50 @@ from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.hold.sink import Encoded, PartitionsOf
 from tistream_changefeed.protocols.messages import Encoder, Messages
+from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import raw_changes
 
 
 @dataclass(frozen=True, slots=True)
+class Framing:
+    """How open-protocol puts events into messages: at most so many events and bytes."""
+
+    events_max: int
+    bytes_max: int
+
+    def frame(self, part: Outgoing) -> Outgoing:
+        """The messages of these events. Those of a partition stay in their order."""
+        order = np.lexsort((part.partition, part.topic))  # it is stable
+        topic, partition = part.topic[order], part.partition[order]
+        breaks = np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1])) + 1
+        found = framed(Messages(part.keys, part.values), order, breaks, self.events_max, self.bytes_max)
+        first, last = found.starts[:-1], found.starts[1:] - 1
+        return Outgoing(
+            part.topics, topic[first], partition[first], found.keys, found.values, part.commit_ts[order][last]
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FeedPipeline:
-    """The pipeline of a feed. `numbered`: ENUM and SET are read as numbers."""
+    """The pipeline of a feed. `framing` None: each event is a message of its own."""
 
     encoder: Encoder
     dispatchers: Dispatchers
     splitting: Splitting
-    numbered: bool
+    framing: Framing | None = None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether values of ENUM and SET are read as numbers."""
+        return self.encoder.numbered
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
         parts = [self._part(batch, partitions) for batch in split(raw_changes(events), self.splitting).rows]
-        return Encoded(_in_order(parts), lambda part: part)
+        framing = self.framing
+        return Encoded(_in_order(parts), (lambda part: part) if framing is None else framing.frame)
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)

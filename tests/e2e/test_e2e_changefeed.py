@@ -14,11 +14,14 @@ from support.kafka import CommittedReader, kafka
 from support.platform import Platform
 from support.pull import Consumer
 from support.pull_world import golden_world
+from support.pulled import pulled_whole
 from support.waiting import PATIENCE_S, eventually
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.sinks.kafka.target import KafkaTarget
+from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_cli.platform.local_kafka import LocalKafka
 
 TOPIC, PARTITIONS = "changes", 3
@@ -37,6 +40,12 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     options = ("--changefeeds", "1")
     with platform.running(tmp_path_factory.mktemp("feed"), options=options, environ=SMALL, killed=True) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def pushed(up: Platform) -> Consumer:
+    """A tenant with the whole set."""
+    return pulled_whole(up, "everything", "pushed").consumer
 
 
 class Feeds:
@@ -141,16 +150,16 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
     assert found["epoch"] >= 3
 
 
-def test_the_read_in_this_process_has_the_events_of_a_pull(up: Platform) -> None:
+def test_the_read_in_this_process_has_the_events_of_a_pull(pushed: Consumer) -> None:
     loaded = golden.load("everything")
-    events = up.consumer(loaded.tenant).pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=200_000)
+    events = pushed.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=200_000)
     _, counted = expected(f"kafka://127.0.0.1:1/{TOPIC}?protocol=open-protocol")
     assert Counter((int(event["commit_ts"]), event["type"]) for event in events) == counted
 
 
-def test_a_feed_is_paused_resumed_and_removed(up: Platform, broker: LocalKafka) -> None:
+def test_a_feed_is_paused_resumed_and_removed(pushed: Consumer, broker: LocalKafka) -> None:
     loaded = golden.load("everything")
-    feeds = Feeds(up.consumer(loaded.tenant))
+    feeds = Feeds(pushed)
     body = {"changefeed_id": "other", "sink_uri": uri(broker, "other"), "start_ts": str(loaded.snapshot_ts)}
     assert feeds.create(**body)[0] == 201
     eventually(lambda: int(feeds.get("other")["checkpoint_ts"]) >= loaded.end_ts, pause_s=0.5)
@@ -162,9 +171,12 @@ def test_a_feed_is_paused_resumed_and_removed(up: Platform, broker: LocalKafka) 
     assert feeds.remove("other") == 404
 
 
-def test_what_cannot_run_is_refused_at_creation_with_the_way_out(up: Platform, broker: LocalKafka) -> None:
+def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
+    up: Platform, pushed: Consumer, broker: LocalKafka
+) -> None:
     loaded = golden.load("everything")
-    feeds = Feeds(up.consumer(loaded.tenant))
+    feeds = Feeds(pushed)
+    Topics(KafkaTarget((broker.address,), TOPIC, partition_num=PARTITIONS), "test").partitions(TOPIC)
     good = {"changefeed_id": "bad", "sink_uri": uri(broker), "start_ts": str(loaded.snapshot_ts)}
     for change, status, text in (
         ({"sink_uri": uri(broker).replace("partition-num=3", "partition-num=9")}, 400, "fewer than partition-num=9"),

@@ -32,6 +32,8 @@ class Framing:
 
     def frame(self, part: Outgoing) -> Outgoing:
         """The messages of these events. Those of a partition stay in their order."""
+        if not len(part):
+            return part
         order = np.lexsort((part.partition, part.topic))  # it is stable
         topic, partition = part.topic[order], part.partition[order]
         breaks = np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1])) + 1

@@ -68,7 +68,7 @@ class Process:
         """A service's name, `jvm`, `up`, or `other` (Spark's Python workers among them)."""
         if "/java " in self.command or self.command.startswith("java "):
             return "jvm"
-        for service in SERVICES:  # the module itself: `tistream_sorter.jobs.daemon` is Spark's
+        for service in (*SERVICES, "changefeed"):  # the module itself: `tistream_sorter.jobs.daemon` is Spark's
             if f"-m tistream_{service} " in f"{self.command} ":
                 return service
         return "up" if " up " in self.command else "other"
@@ -144,7 +144,10 @@ class Platform:
         assert self._up is None or self._up.poll() is not None, "runs already"
         self._runs += 1
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
+        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        if "--changefeeds" not in self.options:  # few tests need a worker, which costs seconds of each start
+            command += ["--changefeeds", "0"]
+        command += self.options
         environ = {
             **os.environ,
             "TISTREAM_META__RANGES_PER_TENANT": str(self.ranges),

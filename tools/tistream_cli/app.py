@@ -18,6 +18,7 @@ from tistream.model.ts import MAX_TS
 from tistream_cli import bearer, trust
 from tistream_cli.backfill.backfill_app import backfill_app
 from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.changefeed.changefeed_app import changefeed_app
 from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
 from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
@@ -33,6 +34,7 @@ app.add_typer(tenant_app, name="tenant")
 app.add_typer(store_app, name="store")
 app.add_typer(source_app, name="source")
 app.add_typer(backfill_app, name="backfill")
+app.add_typer(changefeed_app, name="changefeed")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
@@ -91,6 +93,7 @@ def up(
     dispatchers: Annotated[int, typer.Option(min=1, max=16, help="Dispatchers; each store has one of them.")] = 1,
     sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
     apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
+    changefeeds: Annotated[int, typer.Option(min=0, max=16, help="Workers that run changefeeds.")] = 1,
     auth: Annotated[
         bool, typer.Option("--auth", help="The API requires tokens; print the path of the first one.")
     ] = False,
@@ -99,7 +102,8 @@ def up(
     with importing():
         from tistream_cli.platform.up import Counts, run_up
 
-    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis), auth=auth)
+    counts = Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis, changefeed=changefeeds)
+    run_up(data_dir, port, ranges, counts, auth=auth)
 
 
 @node_app.command("list")
@@ -361,6 +365,19 @@ def demo_connect(
         from tistream_cli.platform.demo_connect import DemoConnectOptions, run_demo_connect
 
     run_demo_connect(DemoConnectOptions(golden, changes, data_dir, port))
+
+
+@app.command("demo-kafka")
+def demo_kafka(
+    golden: Annotated[Path, typer.Option(help="A recorded change set (its objects/ and arrival.jsonl).")],
+    data_dir: Annotated[Path, typer.Option(help="The demo's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
+) -> None:
+    """Write the changes of a recorded TiDB into a Kafka, and read them by Kafka's console consumer; needs mvn once."""
+    with importing():
+        from tistream_cli.platform.demo_kafka import DemoKafkaOptions, run_demo_kafka
+
+    run_demo_kafka(DemoKafkaOptions(golden, data_dir, port))
 
 
 def load_commands() -> None:

@@ -54,6 +54,7 @@ from tistream_api.admission.token_bucket import EnforcedLimits, own_or
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
+from tistream_api.feeds.feed_routes import build_feed_router
 from tistream_api.metrics import ApiMetrics
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
@@ -193,6 +194,7 @@ def build_app(
         build_audit_router(meta),
         build_platform_restore_router(tenants, points, meta, http, lambda: secrets.token_hex(16)),
         build_source_router(meta, status.sources.of),
+        build_feed_router(tenants, meta, http),
         build_backfill_router(
             meta, BackfillProgress(objects, counting), lambda key: tenants.view(key.cluster_id, key.tenant_id)
         ),

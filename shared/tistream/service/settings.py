@@ -28,7 +28,7 @@ from tistream.errors import InvalidRequest
 from tistream.storage.open import check_url
 
 NESTED = "__"
-SERVICES = ("META", "DISPATCHER", "SORTER", "SCHEMA", "API", "INGEST", "AGENT")
+SERVICES = ("META", "DISPATCHER", "SORTER", "SCHEMA", "API", "INGEST", "AGENT", "CHANGEFEED")
 _SERVICE_PREFIX = re.compile(r"TISTREAM_[A-Z]+?__")
 
 

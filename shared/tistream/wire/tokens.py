@@ -74,7 +74,7 @@ def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
     return frozenset(found)
 
 
-EVERYTHING = Grant(actions=["read", "push", "operate"])
+EVERYTHING = Grant(actions=["read", "push", "operate", "feed"])
 
 
 class NewToken(StrictRequest):

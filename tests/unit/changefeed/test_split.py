@@ -139,7 +139,7 @@ def history(rng: random.Random) -> tuple[Window, dict[int, TableVersion]]:
     }
 
     def row(of: int) -> dict[str, object]:
-        some = {"a": rng.randrange(3), "b": rng.randrange(3), "c": rng.choice([None, 1, 2])}
+        some: dict[str, object] = {"a": rng.randrange(3), "b": rng.randrange(3), "c": rng.choice([None, 1, 2])}
         return some if of == 1 else {"a": rng.randrange(3), "s": rng.choice([None, "", "x", "X"])}
 
     changes: list[tuple[tuple[int, int, int, bool, bytes], int, Change]] = []

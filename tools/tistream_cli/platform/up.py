@@ -36,6 +36,7 @@ SERVICES = {
     "schema": "tistream_schema",
     "dispatcher": "tistream_dispatcher",
     "ingest": "tistream_ingest",
+    "changefeed": "tistream_changefeed",
     "api": "tistream_api",
 }
 
@@ -48,6 +49,7 @@ class Counts:
     dispatcher: int = 1
     sorter: int = 1
     api: int = 1
+    changefeed: int = 1
 
     def children(self) -> dict[str, str]:
         """{name: service}. The first process has the name of its service, the others that name and a number."""
@@ -63,6 +65,7 @@ class Counts:
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
 NO_AUTH = "no authentication: every user of this machine may do everything; --auth enables it"
+OWN_HOSTS = "127.0.0.1,localhost"  # that feeds may write to, unless the environment says otherwise
 _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
 _READY_TIMEOUT_SECONDS = 2.0
@@ -204,6 +207,10 @@ def _specs(
         env = {f"TISTREAM_{service.upper()}__{key}": value for key, value in settings.items()}
         if service == "api":
             env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
+        if service == "changefeed":
+            env.setdefault(
+                "TISTREAM_CHANGEFEED__SINK_HOSTS", os.environ.get("TISTREAM_CHANGEFEED__SINK_HOSTS", OWN_HOSTS)
+            )
         if service in ("sorter", "ingest"):
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()

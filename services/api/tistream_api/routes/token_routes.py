@@ -23,7 +23,7 @@ from tistream_api.routes import openapi
 
 log = logging.getLogger(__name__)
 
-_ACTIONS = {"type": "array", "minItems": 1, "items": {"enum": ["read", "push", "operate"]}}
+_ACTIONS = {"type": "array", "minItems": 1, "items": {"enum": ["read", "push", "operate", "feed"]}}
 _LEVEL = {"type": "string", "default": "*"}
 _GRANT = {
     "type": "object",

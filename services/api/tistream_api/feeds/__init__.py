@@ -1,0 +1,1 @@
+"""Changefeeds, as users create and see them."""

@@ -1,0 +1,122 @@
+"""Composition of the changefeed service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+from fastapi import APIRouter, FastAPI, Request
+
+from tistream import decode
+from tistream.clock import Clock
+from tistream.concurrency import new_executor, start_thread
+from tistream.follow.tenants import Tenants
+from tistream.model.ids import TenantKey
+from tistream.read.group_cache import CacheExpiry, GroupCache
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
+from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
+from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.observe.store_metrics import measured
+from tistream.service.observe.usage import UsageMeter
+from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import keys_of
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed, FeedWork
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.checks import Checks
+from tistream_changefeed.hold.driver import Driver
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.settings import ChangefeedSettings
+from tistream_changefeed.sinks.allowed import check_hosts
+from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+
+KEYED_CACHE_MS = 300_000
+router = APIRouter()
+
+
+@router.post("/v1/changefeeds/checks", operation_id="CheckChangefeed")
+def check_changefeed(request: Request, body: CheckChangefeed) -> ChangefeedPlan:
+    """What a feed would do, after a look at its sink. Refuses what cannot run, with the way out."""
+    checks: Checks = request.app.state.checks
+    return checks.plan(body)
+
+
+def build_app(
+    settings: ChangefeedSettings,
+    objects: ObjectStore,
+    clock: Clock,
+    rng: Random,
+    new_http: Callable[[], HttpClient] | None = None,
+    new_instance: Callable[[], str] = random_id,
+    end: Callable[[], None] = end_in_order,
+) -> FastAPI:
+    """Build the app. Its loops run while it serves; `end` ends the process."""
+    peers, registry = Peers(settings, clock), new_registry()
+    metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
+    keys = keys_of(objects)
+    counted = measured(objects, registry)
+    http = (new_http or peers.new_http)()
+    meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
+    executor, instance = new_executor("refresh", settings.refresh_threads), new_instance()
+    member = Membership(meta, settings.node, "changefeed", settings.url, instance=instance, end=end)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
+
+    def new_holder(work: FeedWork) -> Holder:
+        of = work.shard
+        tenant = TenantKey(of.cluster_id, of.tenant_id)
+        fence = Fence(of.generation, work.epoch)
+        order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
+        feed = parsed(work.sink_uri, work.config)
+        check_hosts(feed.target.brokers, settings.hosts)
+        return Holder(
+            Shard(order, rng),
+            lambda: tenants.view(of.cluster_id, of.tenant_id),
+            lambda: KafkaSink(feed.target, order, clock),
+            feed.pipeline,
+            clock,
+            settings.budget,
+            settings.window_bytes,
+            metrics,
+        )
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        loops = [
+            Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
+            Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            Loop("feeds", driver.beat, interval_ms=settings.beat_ms, metrics=loop_metrics),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
+        ]
+        start_thread("warm", decode.warm)
+        for loop in loops:
+            loop.start()
+        try:
+            yield
+        finally:
+            app.state.stopping.set()
+            driver.stop()
+            for loop in loops:
+                loop.stop(timeout_s=0.5)
+            executor.shutdown(wait=False, cancel_futures=True)
+            meter.last_report()
+            http.close()
+
+    def not_ready() -> str | None:
+        return driver.not_ready() or (None if tenants.routes() is not None else "the routes were not read yet")
+
+    app = new_app("tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
+    cache = GroupCache(counted, settings.cache_bytes, CacheExpiry(keys, KEYED_CACHE_MS, clock))
+    tenants = Tenants(http, meta, counted, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
+    app.state.checks = Checks(settings.hosts)
+    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
+    app.include_router(router)
+    return app

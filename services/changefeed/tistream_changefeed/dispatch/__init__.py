@@ -1,0 +1,1 @@
+"""The topic and the partition of each message, by TiCDC's rules. Pure."""

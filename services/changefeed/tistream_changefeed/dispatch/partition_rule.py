@@ -1,0 +1,169 @@
+"""Partition rules: the number by which a row's message goes to a partition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.arrays import Int64s
+from tistream.decode.cells.kinds import Kind, kind_of
+from tistream.decode.kernels.column_views import ColumnViews
+from tistream.errors import InvalidRequest
+from tistream.schema.tidb.table import Column, Table
+from tistream.schema.visible import TableVersion, fold
+from tistream_changefeed.dispatch.crc_kernel import Form, crc_of, xor_columns
+from tistream_changefeed.rows.handle_key import handle_columns, index_columns
+from tistream_changefeed.rows.row_batch import RowBatch
+
+
+class By(StrEnum):
+    """What decides the partition of a row."""
+
+    TABLE = "table"
+    INDEX = "index-value"
+    COLUMNS = "columns"
+    TS = "ts"
+
+
+_NAMES = {
+    "default": By.TABLE,
+    "table": By.TABLE,
+    "index-value": By.INDEX,
+    "rowid": By.INDEX,  # its deprecated name
+    "columns": By.COLUMNS,
+    "ts": By.TS,
+}
+_FORMS = {
+    Kind.JSON: Form.JSON,
+    Kind.ENUM: Form.UINT,
+    Kind.SET: Form.UINT,
+    Kind.INT: Form.INT,
+    Kind.UINT: Form.UINT,
+    Kind.FLOAT: Form.SINGLE,
+    Kind.DOUBLE: Form.DOUBLE,
+}
+
+
+class UnfitTable(InvalidRequest):
+    """A table lacks the index or a column that its partition rule names."""
+
+    code = "unfit-table"
+    http_status = 422
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """One rule. `index` is the index of By.INDEX; None: the handle key. `columns` are those of By.COLUMNS."""
+
+    by: By = By.TABLE
+    index: str | None = None
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, name: str, index: str | None = None, columns: Sequence[str] = ()) -> PartitionRule:
+        """The rule of a dispatcher in a configuration. Unknown names mean By.TABLE, as in TiCDC. Raises InvalidRequest
+        for an index or columns that the rule does not use."""
+        by = _NAMES.get(name.lower(), By.TABLE)
+        if index and by is not By.INDEX:
+            raise InvalidRequest(f"partition = {name!r} uses no index: remove index = {index!r}, or use 'index-value'")
+        if columns and by is not By.COLUMNS:
+            raise InvalidRequest(f"partition = {name!r} uses no columns: remove them, or use 'columns'")
+        if by is By.COLUMNS and not columns:
+            raise InvalidRequest("partition = 'columns' needs a list of columns, for example columns = ['id']")
+        return cls(by, index or None, tuple(columns))
+
+    @staticmethod
+    def known(name: str) -> bool:
+        """Whether TiCDC knows a rule of this name."""
+        return name.lower() in _NAMES
+
+    def hashed(self, version: TableVersion) -> tuple[Column, ...]:
+        """The columns of the table whose values decide the partition. Raises UnfitTable if the table lacks the index or
+        a column, or if a column is virtual, because its values are unknown."""
+        table = version.table
+        match self.by:
+            case By.TABLE | By.TS:
+                return ()
+            case By.INDEX:
+                found = handle_columns(table) if self.index is None else index_columns(table, self.index)
+                if found is None:
+                    raise UnfitTable(
+                        f"table {'.'.join(version.name)} has no unique index {self.index!r}, which partition ="
+                        " 'index-value' names: create it, or let the dispatcher name another"
+                    )
+            case By.COLUMNS:
+                found = _columns(table, self.columns, ".".join(version.name))
+        unknown = next((column.name for column in found if not column.visible), None)
+        if unknown is not None:
+            raise UnfitTable(
+                f"column {unknown!r} of table {'.'.join(version.name)} is virtual or hidden, so its values are not in"
+                " the changes: let the dispatcher name other columns"
+            )
+        return found
+
+    def hashes(self, batch: RowBatch) -> Int64s:
+        """The number of each event, not negative, whose remainder is its partition. An event is hashed by its new row,
+        or a delete by its old one. Raises UnfitTable."""
+        if self.by is By.TS:
+            return batch.commit_ts
+        out = np.full(len(batch), crc_of(*batch.version.name), np.int64)
+        columns = self.hashed(batch.version)
+        places = [batch.columns.index(column) for column in columns]
+        for side, at in ((batch.new, batch.new_at), (batch.old, np.where(batch.new_at < 0, batch.old_at, -1))):
+            events = np.flatnonzero(at >= 0)
+            if len(events) and places:
+                arrays, forms = _texts([(batch.columns[place], side[place]) for place in places])
+                names = self._spelled(batch.version.table, columns)
+                xor_columns(out, events, at[events], names, forms, ColumnViews(arrays))
+        return out
+
+    def partitions(self, batch: RowBatch, count: int) -> Int64s:
+        """The partition of each event among `count`."""
+        return self.hashes(batch) % count
+
+    def _spelled(self, table: Table, columns: Sequence[Column]) -> list[str]:
+        """The names of the columns as they are hashed: as the index spells them, or as the table does."""
+        if self.by is By.INDEX and self.index is not None:
+            for index in table.indexes:
+                if index.public and (index.unique or index.primary) and index.name.lower() == self.index.lower():
+                    spelled = {part.offset: part.name for part in index.columns}
+                    return [spelled[column.offset] for column in columns]
+        return [column.name for column in columns]
+
+
+def _columns(table: Table, names: Sequence[str], shown: str) -> tuple[Column, ...]:
+    by_name = {fold(column.name): column for column in table.columns if column.public}
+    missing = [name for name in names if fold(name) not in by_name]
+    if missing:
+        raise UnfitTable(
+            f"table {shown} has no column {missing[0]!r}, which partition = 'columns' names: let the dispatcher match"
+            " only tables that have it"
+        )
+    return tuple(by_name[fold(name)] for name in names)
+
+
+def _texts(columns: Sequence[tuple[Column, pa.Array]]) -> tuple[list[pa.Array], list[Form]]:
+    """The values of columns and the form in which each is hashed."""
+    arrays = [_numbers(column, array) for column, array in columns]
+    return arrays, [_FORMS.get(kind_of(column), Form.BYTES) for column, _ in columns]
+
+
+def _numbers(column: Column, array: pa.Array) -> pa.Array:
+    """The numbers of ENUM or SET values, which may be decoded as names or as numbers; other values as they are."""
+    kind = kind_of(column)
+    if kind not in (Kind.ENUM, Kind.SET) or pa.types.is_integer(array.type):
+        return array
+    names = array.dictionary_encode()
+    found = [_number(column.elems, name, is_set=kind is Kind.SET) for name in names.dictionary.to_pylist()]
+    return pc.take(pa.array(found, pa.uint64()), names.indices)
+
+
+def _number(elems: Sequence[str], name: str, *, is_set: bool) -> int:
+    if is_set:
+        return sum(1 << elems.index(one) for one in name.split(",")) if name else 0
+    return elems.index(name) + 1 if name in elems else 0

@@ -1,0 +1,36 @@
+"""Whether a feed could run: its URI and configuration, the hosts that it may write to, and a look at its sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tistream.errors import InvalidRequest, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed
+from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.sinks.allowed import check_hosts
+from tistream_changefeed.sinks.kafka.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """`hosts`: those that feeds may write to."""
+
+    hosts: Sequence[str]
+
+    def plan(self, check: CheckChangefeed) -> ChangefeedPlan:
+        """What the feed would do. Creates nothing. Raises InvalidRequest, TargetNotAllowed, and Unavailable if the sink
+        does not answer."""
+        TenantKey.parse(check.cluster_id, check.tenant_id)
+        feed = parsed(check.wanted.sink_uri, check.wanted.config)
+        check_hosts(feed.target.brokers, self.hosts)
+        topics = Topics(feed.target, "tistream-check")
+        try:
+            found = topics.planned()
+        except FeedFailed as error:
+            if error.failure.kind == "retry":
+                raise Unavailable(f"sink_uri: {error}") from error
+            raise InvalidRequest(f"sink_uri: {error}", {"parameter": "sink_uri"}) from error
+        return ChangefeedPlan(topics=found, warnings=list(feed.warnings))

@@ -1,0 +1,105 @@
+"""Holds the shards that the meta server gives to this process. `beat` is a loop's body."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import get_args
+
+from tistream.concurrency import start_thread
+from tistream.errors import TiStreamError
+from tistream.model.ts import physical_ms
+from tistream.wire.bulk.changefeeds import FeedReport, FeedWork, HeldBy, Phase, WorkerBeat
+from tistream.wire.clients.meta_client import MetaClient
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.metrics import ChangefeedMetrics
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str, str, int, int, int]
+
+
+@dataclass(slots=True)
+class Driver:
+    """`new_holder` raises a TiStreamError for a feed whose configuration this version does not take."""
+
+    meta: MetaClient
+    node_id: str
+    instance: str
+    new_holder: Callable[[FeedWork], Holder]
+    metrics: ChangefeedMetrics
+    _holders: dict[Key, Holder] = field(default_factory=dict)
+    _refused: dict[Key, FeedReport] = field(default_factory=dict)
+    _beaten: bool = False
+
+    def not_ready(self) -> str | None:
+        """Why no feed can run yet, or None."""
+        return None if self._beaten else "the meta server has not answered a beat yet"
+
+    def beat(self) -> None:
+        """Loop body: report, and take what the answer gives. While no meta server answers, shards go on."""
+        reports = [*(holder.report() for holder in self._holders.values()), *self._refused.values()]
+        answer = self.meta.beat_feeds(WorkerBeat(node_id=self.node_id, instance=self.instance, reports=reports))
+        wanted = {_key(work): work for work in answer.shards}
+        for key in [key for key in self._holders if key not in wanted]:
+            self._end(key)
+        self._refused = {key: report for key, report in self._refused.items() if key in wanted}
+        for key, work in wanted.items():
+            if key not in self._holders and key not in self._refused:
+                self._begin(key, work)
+        self._beaten = True
+        self._count(reports)
+
+    def stop(self) -> None:
+        """Ask every holder to end."""
+        for holder in list(self._holders.values()):
+            holder.stop()
+
+    def _begin(self, key: Key, work: FeedWork) -> None:
+        fields = {"feed": work.shard.changefeed_id, "tenant": f"{work.shard.cluster_id}/{work.shard.tenant_id}"}
+        try:
+            holder = self.new_holder(work)
+        except TiStreamError as error:
+            log.error("a feed's configuration was refused", extra={**fields, "error": str(error)})
+            self._refused[key] = _refusal(work, str(error))
+            return
+        self._holders[key] = holder
+        start_thread(f"feed-{work.shard.changefeed_id}", holder.run)
+        log.info("shard held", extra={**fields, "shard": work.shard.shard, "epoch": work.epoch})
+
+    def _end(self, key: Key) -> None:
+        holder = self._holders.pop(key)
+        holder.stop()
+        log.info("shard no longer held", extra={"shard": holder.shard.order.name})
+
+    def _count(self, reports: list[FeedReport]) -> None:
+        self.metrics.shards.set(len(self._holders))
+        phases = [report.phase for report in reports]
+        for phase in get_args(Phase):
+            self.metrics.phases.labels(phase).set(phases.count(phase))
+        lags = [
+            physical_ms(report.resolved_ts) - physical_ms(report.checkpoint_ts)
+            for report in reports
+            if report.checkpoint_ts is not None
+        ]
+        self.metrics.lag.set(max([0, *lags]) / 1000)
+
+
+def _key(work: FeedWork) -> Key:
+    of = work.shard
+    return of.cluster_id, of.tenant_id, of.changefeed_id, of.shard, of.generation, work.epoch
+
+
+def _refusal(work: FeedWork, reason: str) -> FeedReport:
+    """The report of a shard that cannot run."""
+    held = HeldBy(stage="encode", object=work.shard.changefeed_id, reason=reason)
+    return FeedReport(
+        shard=work.shard,
+        epoch=work.epoch,
+        phase="failed",
+        checkpoint_ts=None,
+        resolved_ts=0,
+        held_by=[held],
+        error=reason,
+    )

@@ -1,0 +1,208 @@
+"""Holds one shard of a feed: reads the pool, encodes, writes to the sink. The machine of core/shard.py decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tistream.clock import Clock
+from tistream.concurrency import Event, new_event
+from tistream.errors import CorruptObject, FatalError, Gone, RetryableError, UnknownName
+from tistream.follow.tenant_view import TenantView
+from tistream.read.cursor import Scope
+from tistream.read.row_events import Barrier
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import Batch
+from tistream.wire.bulk.changefeeds import FeedReport, FeedShard
+from tistream_changefeed.core.failure import FeedFailed, failed, retry
+from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.core.segments import Segment, segments, windows
+from tistream_changefeed.core.shard import Shard, Transaction
+from tistream_changefeed.hold.sink import Pipeline, Sink
+from tistream_changefeed.metrics import ChangefeedMetrics
+
+log = logging.getLogger(__name__)
+
+WAIT_MS = 1_000  # at most, between two looks at the pool
+ENDED = ("failed", "finished", "fenced")
+
+
+@dataclass(slots=True)
+class Holder:
+    """One shard that this process holds. `run` is a thread's main function; `report` and `stop` are for other
+    threads. `window_bytes`: what one transaction aims for."""
+
+    shard: Shard
+    view: Callable[[], TenantView]
+    new_sink: Callable[[], Sink]
+    pipeline: Pipeline
+    clock: Clock
+    budget: Budget
+    window_bytes: int
+    metrics: ChangefeedMetrics
+    _sink: Sink | None = None
+    _resolved_ts: int = 0
+    _stopping: Event = field(default_factory=new_event)
+
+    def run(self) -> None:
+        """Work until `stop`, then leave the sink."""
+        while not self._stopping.is_set():
+            wait_ms = self.step()
+            if wait_ms:
+                self._stopping.wait(wait_ms / 1000)
+        self._leave()
+
+    def stop(self) -> None:
+        """Ask the thread to end. A transaction under way is committed or aborted by the sink."""
+        self._stopping.set()
+
+    def report(self) -> FeedReport:
+        """What the meta server is told."""
+        order, acked, failure = self.shard.order, self.shard.acked, self.shard.failure
+        since_ms = self.shard.since_ms
+        return FeedReport(
+            shard=FeedShard(
+                cluster_id=order.tenant.cluster_id,
+                tenant_id=order.tenant.tenant_id,
+                changefeed_id=order.feed_id,
+                shard=order.shard,
+                generation=order.fence.generation,
+            ),
+            epoch=order.fence.epoch,
+            phase=self.shard.phase,
+            checkpoint_ts=None if acked is None else acked.checkpoint_ts,
+            resolved_ts=self._resolved_ts,
+            rows=0 if acked is None else acked.rows,
+            bytes=0 if acked is None else acked.bytes,
+            retries=self.shard.retries,
+            since_ms=None if since_ms is None else self.clock.now_ms() - (self.clock.monotonic_ms() - since_ms),
+            held_by=list(self.shard.held_by()),
+            error=None if failure is None else f"{failure.object}: {failure.reason}",
+        )
+
+    def step(self) -> int:
+        """One look at the pool and what follows from it. Returns milliseconds until the next."""
+        now_ms = self.clock.monotonic_ms()
+        if self.shard.phase in ENDED:
+            return WAIT_MS
+        if self.shard.phase == "retrying" and now_ms < self.shard.retry_at_ms:
+            return min(WAIT_MS, self.shard.retry_at_ms - now_ms)
+        tenant = str(self.shard.order.tenant)
+        try:
+            self._open()
+            self._advance()
+        except FeedFailed as error:
+            self._failed(error)
+        except Gone as error:
+            self._failed(failed("pool", tenant, f"{error}: create the feed again with a start_ts that is kept"))
+        except CorruptObject as error:
+            self._failed(failed("pool", tenant, str(error)))
+        except (RetryableError, UnknownName) as error:  # routes may not name a new tenant yet
+            self._failed(retry("pool", tenant, str(error)))
+        except Exception as error:
+            log.exception("a feed's step failed", extra={"shard": self.shard.order.name})
+            self._failed(retry("encode", tenant, f"{type(error).__name__}: {error}"))
+        return 0
+
+    # ---- steps
+
+    def _open(self) -> None:
+        if self._sink is not None:
+            return
+        view = self.view()
+        view.wait_fresh()
+        view.check_known()
+        self._sink = sink = self.new_sink()
+        found, ends = sink.open()
+        transaction = self.shard.opened(found, ends, sink.where)
+        view.check_retained(self.shard.at.low_ts)
+        self._commit(transaction)
+        log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
+                                        "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
+
+    def _advance(self) -> None:
+        view, shard = self.view(), self.shard
+        self._resolved_ts = view.resolved_ts()
+        high = shard.high(self._resolved_ts)
+        if shard.at.low_ts < high:
+            scope = Scope(shard.order.tenant)
+            scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=self.pipeline.numbered)
+            for batch in scan.batches():
+                self._send(batch, high)
+                if batch.barrier is not None:
+                    view.met(batch.barrier)
+                    raise _undecodable(batch.barrier)
+                if self._stopping.is_set():
+                    return
+        now_ms = self.clock.monotonic_ms()
+        self._resolve(now_ms)
+        view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
+
+    def _send(self, batch: Batch, high: int) -> None:
+        sink = self._sink
+        assert sink is not None
+        found = list(segments(batch.events, self.shard.at, batch.through))
+        for segment in found:
+            self._send_rows(sink, segment, last=segment is found[-1] and batch.through == high)
+            self.shard.skip(segment.rows_end)
+            if segment.ddl is not None and segment.ddl_end is not None:
+                marks = self.pipeline.ddl(segment.ddl, sink.partitions)
+                if marks:
+                    self._commit(self.shard.send(NOTHING, 0, marks, segment.ddl_end))
+                self.shard.skip(segment.ddl_end)
+
+    def _send_rows(self, sink: Sink, segment: Segment, *, last: bool) -> None:
+        if not len(segment.rows):
+            return
+        try:
+            encoded = self.pipeline.rows(segment.rows, sink.partitions)
+        except FatalError as error:  # a message that is too large, or a table that the configuration does not fit
+            raise failed("encode", self.shard.order.name, str(error)) from error
+        messages = encoded.messages
+        for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
+            framed = encoded.framed(messages.between(window.start, window.end))
+            ends = last and window.end == len(messages)
+            until, shard = window.until, self.shard
+            ts = shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=ends)
+            count = window.end - window.start
+            if ts is None:
+                self._commit(shard.send(framed, count, (), until))
+            else:
+                marks = self.pipeline.resolved(ts, sink.topics())
+                self._commit(shard.resolve(framed, count, marks, ts, until))
+
+    def _resolve(self, now_ms: int) -> None:
+        """Send a resolved message alone, if one is due, or the feed ends here."""
+        sink, shard = self._sink, self.shard
+        assert sink is not None
+        ts = shard.resolved_ts_due(shard.at, now_ms, reaches_end=shard.at.commit_ts == shard.order.end_ts)
+        if ts is not None:
+            self._commit(shard.resolve(NOTHING, 0, self.pipeline.resolved(ts, sink.topics()), ts, shard.at))
+
+    def _commit(self, transaction: Transaction) -> None:
+        sink = self._sink
+        assert sink is not None
+        sink.write(transaction)
+        self.shard.acknowledged(transaction, self.clock.monotonic_ms())
+        self.metrics.transactions.inc()
+        self.metrics.messages.inc(len(transaction.rows) + len(transaction.marks))
+
+    def _failed(self, error: FeedFailed) -> None:
+        failure = error.failure
+        level = logging.ERROR if failure.kind == "failed" else logging.WARNING
+        fields = {"shard": self.shard.order.name, "stage": failure.stage, "error": str(error)}
+        log.log(level, f"feed {failure.kind}", extra=fields)
+        self.metrics.failures.labels(failure.stage).inc()
+        self.shard.failed(failure, self.clock.monotonic_ms())
+        self._leave()
+
+    def _leave(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.close()
+
+
+def _undecodable(barrier: Barrier) -> FeedFailed:
+    reason = f"a row at commit_ts {barrier.commit_ts} cannot be decoded: {barrier.reason}"
+    return retry("pool", barrier.table or str(barrier.table_id), reason)

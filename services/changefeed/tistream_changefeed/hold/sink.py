@@ -1,0 +1,65 @@
+"""What a holder needs of a sink, and of what turns events into messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tistream.read.events import Events
+from tistream.schema.ddl_event import DdlEvent
+from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.shard import Transaction
+
+PartitionsOf = Callable[[str], int]
+"""The number of partitions of a topic."""
+
+
+class Sink(Protocol):
+    """One holder's connection to a sink. Every call raises FeedFailed; then the sink is closed, and another is made."""
+
+    @property
+    def where(self) -> str:
+        """The sink as errors name it, without secrets."""
+
+    def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
+        """Fence earlier holders, and read the progress and the end offsets of its topics."""
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic, which is created if it does not exist."""
+
+    def topics(self) -> Mapping[str, int]:
+        """The topics that resolved messages go to, with their numbers of partitions."""
+
+    def write(self, transaction: Transaction) -> None:
+        """Make a transaction durable: all of it, or nothing."""
+
+    def close(self) -> None:
+        """Leave the sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The messages of some row events, one for each event, and `framed`, which makes of a part of them the messages
+    that are sent: a protocol may put several events into one."""
+
+    messages: Outgoing
+    framed: Callable[[Outgoing], Outgoing]
+
+
+class Pipeline(Protocol):
+    """Turns events into messages, by the configuration of a feed alone. Pure."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether values of ENUM and SET are read as numbers."""
+
+    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
+        """The messages of row events, in the order in which they are sent."""
+
+    def ddl(self, event: DdlEvent, partitions: PartitionsOf) -> tuple[Sent, ...]:
+        """The messages of a DDL, one for each partition that gets it; none if the feed does not send it."""
+
+    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+        """A resolved message for every partition of these topics; none if the protocol has no such message."""

@@ -1,0 +1,41 @@
+"""Settings of the changefeed service: TISTREAM_CHANGEFEED__…"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tistream.read.scan import Budget
+from tistream.service.settings import ServiceSettings, settings_config
+
+
+class ChangefeedSettings(ServiceSettings):
+    """Settings that an operator may change."""
+
+    model_config = settings_config("CHANGEFEED")
+
+    port: int = Field(default=8008, ge=0, le=65535, description="port to bind")
+    sink_hosts: str = Field(
+        default="",
+        description="hosts that feeds may write to, comma-separated, each with or without a port; `*`: any host; "
+        "empty: none",
+    )
+    cache_bytes: int = Field(
+        default=256 << 20, ge=1 << 20, description="bytes of row groups and events that feeds share"
+    )
+    chunk_rows: int = Field(default=32_768, ge=64, description="rows of a feed that are in memory at once")
+    chunk_bytes: int = Field(default=16 << 20, ge=1 << 16, description="their compressed bytes")
+    window_bytes: int = Field(
+        default=8 << 20, ge=1 << 10, description="bytes of messages that one transaction of a sink aims for"
+    )
+    beat_ms: int = Field(default=1_000, ge=10, description="pause between reports to the meta server")
+    refresh_threads: int = Field(default=4, ge=1, description="threads that refresh the progress of tenants")
+
+    @property
+    def budget(self) -> Budget:
+        """Limits of the rows that a feed reads at once."""
+        return Budget(rows=self.chunk_rows, chunk_bytes=self.chunk_bytes)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that feeds may write to."""
+        return tuple(host.strip() for host in self.sink_hosts.split(",") if host.strip())

@@ -1,0 +1,1 @@
+"""The Kafka sink: a transactional producer for each shard, and its progress in a compacted topic."""

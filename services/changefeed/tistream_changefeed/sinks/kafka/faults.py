@@ -1,0 +1,34 @@
+"""What an error of the Kafka client means for a feed. Pure: it is given the error's name, not the client."""
+
+from __future__ import annotations
+
+from tistream_changefeed.core.failure import FeedFailed, failed, retry
+
+_TOO_LARGE = frozenset(("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "_MSG_SIZE_TOO_LARGE"))
+_REFUSED = {
+    "TOPIC_AUTHORIZATION_FAILED": "the broker refuses writes to the topic: grant WRITE and DESCRIBE of it",
+    "CLUSTER_AUTHORIZATION_FAILED": "the broker refuses idempotent writes: grant IDEMPOTENT_WRITE of the cluster",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "the broker refuses the transactional id: grant WRITE and DESCRIBE of it, "
+    'or set delivery = "at-least-once"',
+    "INVALID_TOPIC_EXCEPTION": "the broker does not accept the topic's name",
+    "INVALID_REPLICATION_FACTOR": "the cluster has fewer brokers than replication-factor",
+    "INVALID_PARTITIONS": "the broker does not accept partition-num",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the broker is too old for transactions",
+    "UNSUPPORTED_VERSION": "the broker is too old for what the feed needs",
+}
+_FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"))
+
+
+def failure_of(name: str, text: str, where: str) -> FeedFailed:
+    """The failure that an error with this name and text is. What may pass by itself is tried again: the pool keeps the
+    changes meanwhile. A producer that the broker has fenced looks at the progress, which says who owns the shard."""
+    if name in _TOO_LARGE:
+        return failed("sink", where, f"a message is larger than the broker takes ({text}): raise max.message.bytes of "
+                      "the topic, and max-message-bytes of the sink URI")  # fmt: skip
+    if name in _REFUSED:
+        return failed("sink", where, f"{_REFUSED[name]} ({text})")
+    if name in _FENCED:
+        return retry("sink", where, f"another producer has the feed's transactional id ({name})")
+    if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
+        return retry("sink", where, f"no broker answers ({text or name}): check that it runs and that workers reach it")
+    return retry("sink", where, f"{text or name} ({name})")

@@ -1,0 +1,174 @@
+"""Writes the transactions of one shard into Kafka, exactly once or at least once.
+
+Exactly once: messages and progress are one transaction of a producer whose transactional id is the shard's. `open`
+fences the producer of the holder before, and its open transaction is aborted, before the progress is read. A sink that
+has failed is closed and replaced: it is never known here whether the last commit has happened, but the progress says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tistream.clock import Clock
+from tistream_changefeed.core import progress
+from tistream_changefeed.core.failure import failed, retry
+from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.sinks.kafka import target as settings
+from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.stored_progress import stored_progress
+from tistream_changefeed.sinks.kafka.target import KafkaTarget, transactional_id
+from tistream_changefeed.sinks.kafka.topics import Topics
+
+log = logging.getLogger(__name__)
+
+INIT_S = 60.0
+COMMIT_S = 60.0
+_FULL_S = 0.1  # pause while librdkafka's queue is full
+_CLOSE_S = 2.0
+
+
+class KafkaSink:
+    """One holder's connection. Every call raises FeedFailed."""
+
+    def __init__(self, target: KafkaTarget, order: Order, clock: Clock) -> None:
+        self._target, self._order, self._clock = target, order, clock
+        self._topics = Topics(target, transactional_id(order))
+        self._producer: Producer | None = None
+        self._errors: list[KafkaError] = []
+
+    @property
+    def where(self) -> str:
+        """As errors name it."""
+        return self._target.where
+
+    def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
+        """Fence earlier holders, and read the progress and the end offsets of its topics."""
+        self._topics.partitions(self._target.topic)
+        self._topics.ensure_progress()
+        there = self._stored()
+        # A holder whose shard was given away does not disturb the new one by fencing it
+        progress.taken_over(there, self._order.fence, self._order.start_ts, self.where)
+        self._producer = Producer(settings.producer(self._target, self._order), on_delivery=self._delivered, logger=log)
+        if self._target.delivery == "exactly-once":
+            self._init(self._producer)
+            there = self._stored()
+        for topic in there.topics if there is not None else ():
+            self._topics.partitions(topic)
+        return there, self._topics.ends(there.topics if there is not None else ())
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic, which is created if it does not exist."""
+        return self._topics.partitions(topic)
+
+    def topics(self) -> Mapping[str, int]:
+        """The topics that resolved messages go to, with their numbers of partitions."""
+        return self._topics.known()
+
+    def write(self, transaction: Transaction) -> None:
+        """Make a transaction durable: all of it, or nothing."""
+        self._check_sizes(transaction)
+        producer = self._producer
+        assert producer is not None
+        stored = Sent(
+            self._target.progress_topic,
+            0,
+            progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
+            progress.encode(self._order.tenant, transaction.progress),
+        )
+        messages = chain(transaction.rows.each(), transaction.marks)
+        try:
+            if self._target.delivery == "exactly-once":
+                producer.begin_transaction()
+                self._produce(producer, chain(messages, (stored,)))
+                self._commit(producer)
+            else:
+                self._produce(producer, messages)
+                self._flush(producer)
+                self._produce(producer, (stored,))
+                self._flush(producer)
+        except KafkaException as error:
+            self._raise_delivery()
+            raise failure_of(error.args[0].name(), error.args[0].str(), self.where) from error
+
+    def close(self) -> None:
+        """Leave the broker. An open transaction is aborted, here or by the next holder."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        producer.purge()
+        if self._target.delivery == "exactly-once":
+            try:
+                producer.abort_transaction(_CLOSE_S)
+            except KafkaException as error:
+                log.debug("no transaction was aborted", extra={"shard": self._order.name, "error": str(error)})
+        producer.flush(_CLOSE_S)
+
+    def _stored(self) -> Progress | None:
+        name = self._target.progress_topic
+        return stored_progress(self._target, self._order, self._topics.ends([name])[name].get(0, 0), self._clock)
+
+    def _init(self, producer: Producer) -> None:
+        deadline_ms = self._clock.monotonic_ms() + int(INIT_S * 1000)
+        while True:
+            try:
+                producer.init_transactions(INIT_S)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or self._clock.monotonic_ms() > deadline_ms:
+                    raise failure_of(error.args[0].name(), error.args[0].str(), self.where) from error
+
+    def _commit(self, producer: Producer) -> None:
+        deadline_ms = self._clock.monotonic_ms() + int(COMMIT_S * 1000)
+        while True:
+            try:
+                producer.commit_transaction(COMMIT_S)
+                return
+            except KafkaException as error:  # the same commit may be called again, until it is decided
+                if not error.args[0].retriable() or self._clock.monotonic_ms() > deadline_ms:
+                    raise
+
+    def _produce(self, producer: Producer, messages: Iterable[Sent]) -> None:
+        for one in messages:
+            while True:
+                try:
+                    producer.produce(one.topic, one.value, one.key, one.partition)
+                    break
+                except BufferError:  # librdkafka's queue is full: the broker is slower than the feed
+                    producer.poll(_FULL_S)
+                    self._raise_delivery()
+
+    def _flush(self, producer: Producer) -> None:
+        left = producer.flush(COMMIT_S)
+        self._raise_delivery()
+        if left:
+            raise retry("sink", self.where, f"the broker has not taken {left} messages in {COMMIT_S:.0f} s")
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._errors.append(error)
+
+    def _raise_delivery(self) -> None:
+        if self._errors:
+            error = self._errors[0]
+            raise failure_of(error.name(), error.str(), self.where)
+
+    def _check_sizes(self, transaction: Transaction) -> None:
+        rows = transaction.rows
+        if not len(rows):
+            return
+        sizes = rows.sizes
+        at = int(sizes.argmax())
+        topic = rows.topics[int(rows.topic[at])]
+        limit = self._topics.limit(topic)
+        if int(sizes[at]) > limit:
+            reason = (
+                f"a message of {int(sizes[at])} bytes at commit_ts {int(rows.commit_ts[at])} is larger than {limit}: "
+                "raise max-message-bytes of the sink URI and max.message.bytes of the topic"
+            )
+            raise failed("sink", f"{topic}-{int(rows.partition[at])}", reason)

@@ -1,0 +1,91 @@
+"""What a Kafka sink writes to, and the settings of its clients. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tistream_changefeed.core.shard import Order
+
+Delivery = Literal["exactly-once", "at-least-once"]
+MESSAGE_OVERHEAD = 36  # bytes that a record adds to its key and value, as TiCDC counts
+TOPIC_OVERHEAD = 128  # below the topic's own limit
+PARTITIONS_DEFAULT = 3
+MESSAGE_BYTES_DEFAULT = 10 << 20
+TRANSACTION_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTarget:
+    """Brokers (`host:port`) and the topic of a sink URI, with its options. `partition_num` None: the topic's own
+    number, or PARTITIONS_DEFAULT of one that is created."""
+
+    brokers: tuple[str, ...]
+    topic: str
+    partition_num: int | None = None
+    replication_factor: int = 1
+    auto_create: bool = True
+    max_message_bytes: int = MESSAGE_BYTES_DEFAULT
+    compression: str = "none"
+    delivery: Delivery = "exactly-once"
+
+    @property
+    def progress_topic(self) -> str:
+        """The compacted topic with the progress of the feeds that write to `topic`."""
+        return f"{self.topic}-progress"
+
+    @property
+    def where(self) -> str:
+        """As errors name it."""
+        return f"kafka://{','.join(self.brokers)}/{self.topic}"
+
+
+def transactional_id(order: Order) -> str:
+    """The id by which the broker fences the holder before this one. Two feeds never share one."""
+    return f"tistream-{order.tenant.cluster_id}-{order.tenant.tenant_id}-{order.feed_id}-{order.shard}"
+
+
+Settings = dict[str, str | int | float | bool]
+
+
+def common(target: KafkaTarget, client: str) -> Settings:
+    """Settings of every client."""
+    return {"bootstrap.servers": ",".join(target.brokers), "client.id": client}
+
+
+def producer(target: KafkaTarget, order: Order) -> Settings:
+    """Settings of the producer."""
+    settings = common(target, transactional_id(order)) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        "compression.type": target.compression,
+        "message.max.bytes": target.max_message_bytes + MESSAGE_OVERHEAD,
+        "linger.ms": 5,
+        "queue.buffering.max.kbytes": 1 << 16,  # what is in flight to the broker; then producing waits
+        "delivery.report.only.error": True,
+    }
+    if target.delivery == "exactly-once":
+        settings |= {"transactional.id": transactional_id(order), "transaction.timeout.ms": TRANSACTION_MS}
+    return settings
+
+
+def committed_reader(target: KafkaTarget, order: Order) -> Settings:
+    """Settings of the consumer that reads the progress."""
+    return common(target, transactional_id(order)) | {
+        "group.id": transactional_id(order),  # not joined: partitions are assigned
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+    }
+
+
+def partitions_wanted(target: KafkaTarget, there: int) -> int:
+    """The number of partitions that are written of a topic that has `there`; 0 if that are too few."""
+    wanted = target.partition_num or there
+    return wanted if wanted <= there else 0
+
+
+def message_limit(target: KafkaTarget, topic_limit: int) -> int:
+    """The highest number of bytes of key and value of one message. `topic_limit`: max.message.bytes of the topic."""
+    return min(target.max_message_bytes, topic_limit - TOPIC_OVERHEAD) - MESSAGE_OVERHEAD

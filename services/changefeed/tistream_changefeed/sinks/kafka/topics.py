@@ -1,0 +1,152 @@
+"""The topics of a Kafka sink: created, counted and measured through the broker's admin API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from tistream.concurrency import sleep
+from tistream_changefeed.core.failure import FeedFailed, failed, retry
+from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.target import (
+    PARTITIONS_DEFAULT,
+    KafkaTarget,
+    common,
+    message_limit,
+    partitions_wanted,
+)
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 20.0
+LISTED_LOOKS, LISTED_PAUSE_S = 100, 0.1
+_COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": str(8 << 20),  # a new holder reads the topic from its beginning
+}
+T = TypeVar("T")
+
+
+class Topics:
+    """Topics by name. Every call raises FeedFailed."""
+
+    def __init__(self, target: KafkaTarget, client: str) -> None:
+        self._target = target
+        self._admin = AdminClient(common(target, client), logger=log)
+        self._known: dict[str, int] = {}
+        self._limits: dict[str, int] = {}
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic that are written. Creates the topic if it may, and does not exist."""
+        if topic not in self._known:
+            there = self._count(topic)
+            if there is None:
+                there = self._create(topic, self._target.partition_num or PARTITIONS_DEFAULT, {})
+            self._known[topic] = self._written(topic, there)
+        return self._known[topic]
+
+    def planned(self) -> dict[str, int]:
+        """The partitions of the target's topic that would be written. Creates nothing."""
+        topic = self._target.topic
+        there = self._count(topic)
+        if there is not None:
+            return {topic: self._written(topic, there)}
+        if not self._target.auto_create:
+            raise _no_topic(topic)
+        return {topic: self._target.partition_num or PARTITIONS_DEFAULT}
+
+    def _written(self, topic: str, there: int) -> int:
+        wanted = partitions_wanted(self._target, there)
+        if not wanted:
+            reason = (
+                f"the topic has {there} partitions, fewer than partition-num={self._target.partition_num}: add "
+                "partitions to it, or lower partition-num"
+            )
+            raise failed("sink", topic, reason)
+        return wanted
+
+    def known(self) -> Mapping[str, int]:
+        """The topics that were counted, with their numbers of partitions that are written."""
+        return dict(self._known)
+
+    def ensure_progress(self) -> None:
+        """Create the topic of the progress records if it does not exist."""
+        name = self._target.progress_topic
+        there = self._count(name)
+        if there is None:
+            there = self._create(name, 1, _COMPACTED)
+        if there != 1:
+            raise failed("sink", name, f"the topic of progress records has {there} partitions, and must have one")
+
+    def limit(self, topic: str) -> int:
+        """The highest number of bytes of key and value of a message of a topic."""
+        if topic not in self._limits:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            found = self._done(self._admin.describe_configs([resource], request_timeout=ANSWER_S)[resource], topic)
+            self._limits[topic] = message_limit(self._target, int(found["max.message.bytes"].value))
+        return self._limits[topic]
+
+    def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """The end offset of every partition of these topics; a topic that does not exist has none."""
+        found: dict[str, dict[int, int]] = {}
+        for topic in topics:
+            count = self._count(topic) or 0
+            newest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            asked = {TopicPartition(topic, number): newest for number in range(count)}
+            answers = (
+                {}
+                if not asked
+                else self._admin.list_offsets(
+                    asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_S
+                )
+            )
+            found[topic] = {at.partition: self._done(answer, topic).offset for at, answer in answers.items()}
+        return found
+
+    def _count(self, topic: str) -> int | None:
+        """The number of partitions of a topic; None if it does not exist."""
+        listed = self._asked(lambda: self._admin.list_topics(timeout=ANSWER_S).topics, self._target.where)
+        found = listed.get(topic)
+        if found is None:
+            return None
+        if found.error is not None:
+            raise failure_of(found.error.name(), found.error.str(), topic)
+        return len(found.partitions)
+
+    def _create(self, topic: str, partitions: int, config: dict[str, str]) -> int:
+        if not self._target.auto_create:
+            raise _no_topic(topic)
+        new = NewTopic(topic, partitions, self._target.replication_factor, config=config)
+        try:
+            self._admin.create_topics([new], request_timeout=ANSWER_S)[topic].result(ANSWER_S)
+            log.info("topic created", extra={"topic": topic, "partitions": partitions})
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise failure_of(error.args[0].name(), error.args[0].str(), topic) from error
+        for _ in range(LISTED_LOOKS):
+            there = self._count(topic)
+            if there is not None:
+                return there
+            sleep(LISTED_PAUSE_S)  # brokers learn of a new topic one by one
+        raise retry("sink", topic, "the topic was created, and the broker does not list it yet")
+
+    def _done(self, answer: Future[T], topic: str) -> T:
+        return self._asked(lambda: answer.result(ANSWER_S), topic)
+
+    def _asked(self, ask: Callable[[], T], where: str) -> T:
+        try:
+            return ask()
+        except KafkaException as error:
+            raise failure_of(error.args[0].name(), error.args[0].str(), where) from error
+        except TimeoutError as error:
+            raise failure_of("_TIMED_OUT", "", where) from error
+
+
+def _no_topic(topic: str) -> FeedFailed:
+    return failed("sink", topic, "the topic does not exist, and auto-create-topic is false: create it")

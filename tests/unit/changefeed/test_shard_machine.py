@@ -1,0 +1,252 @@
+"""The machine of a shard against a model of a transactional log: whatever fails, each event is there once, in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from support.model_sink import ModelLog
+from tistream.model.ids import TenantKey
+from tistream.read.cursor import Place, Position
+from tistream_changefeed.core.failure import Failure, FeedFailed
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing
+from tistream_changefeed.core.progress import Fence, Progress, Tally, check_kept, decode, encode, taken_over
+from tistream_changefeed.core.segments import windows
+from tistream_changefeed.core.shard import Order, Shard, everywhere, to_partitions
+from tistream_changefeed.protocols.messages import Message
+
+TENANT = TenantKey("7", "acme")
+ORDER = Order(TENANT, "orders", 0, Fence(1, 1), 100)
+TOPICS = {"a": 2, "b": 3}
+END = 400
+
+
+def history(rng: Random) -> dict[int, list[tuple[int, int]]]:
+    """Rows by commit_ts: (topic, partition) of each."""
+    return {
+        ts: [(topic, rng.randrange(2 + topic)) for topic in (rng.randrange(2) for _ in range(rng.randrange(1, 6)))]
+        for ts in sorted(rng.sample(range(101, END + 1), 80))
+    }
+
+
+def outgoing(rows: dict[int, list[tuple[int, int]]], low: int, high: int) -> Outgoing:
+    """The messages of the rows in (low, high]; the value names commit_ts and number."""
+    found = [(ts, topic, partition, at) for ts in sorted(rows) if low < ts <= high
+             for at, (topic, partition) in enumerate(rows[ts])]  # fmt: skip
+    columns = [np.array([one[at] for one in found], np.int64) for at in range(3)]
+    values = pa.array([b"%d.%d" % (ts, at) for ts, _, _, at in found], pa.large_binary())
+    return Outgoing(("a", "b"), columns[1], columns[2], None, values, columns[0])
+
+
+class Life:
+    """Holders one after the other, and sometimes two at once."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.rows = history(self.rng)
+        self.ddls = set(self.rng.sample(sorted(self.rows), 5))
+        self.log = ModelLog(self.rng, faults=0.15)
+        self.epoch = 0
+        self.reported = 0
+        self.now_ms = 0
+
+    def run(self) -> None:
+        """Until the shard has finished."""
+        paused: list[tuple[Shard, int]] = []
+        while True:
+            self.epoch += 1
+            shard = Shard(replace(ORDER, fence=Fence(1, self.epoch), end_ts=END), self.rng)
+            holder = self._open(shard)
+            if holder is not None and self._work(shard, holder):
+                break
+            if holder is not None and shard.acked is not None and shard.phase == "running":
+                paused.append((shard, holder))  # killed, or paused: then it may wake up later
+            if paused and self.rng.random() < 0.5:
+                self._wake(*paused.pop())
+
+    def _open(self, shard: Shard) -> int | None:
+        holder, found, ends = self.log.open()
+        try:
+            opening = shard.opened(found, ends, "log")
+            self.log.write(holder, opening)
+        except FeedFailed as error:
+            shard.failed(error.failure, self.now_ms)
+            return None
+        shard.acknowledged(opening, self.now_ms)
+        return holder
+
+    def _work(self, shard: Shard, holder: int) -> bool:
+        """Send until it finishes, fails or is killed; whether it has finished."""
+        while shard.phase != "finished":
+            if self.rng.random() < 0.05:
+                return False
+            try:
+                self._step(shard, holder)
+            except FeedFailed as error:
+                shard.failed(error.failure, self.now_ms)
+                return False
+            self._check_report(shard)
+        return True
+
+    def _step(self, shard: Shard, holder: int) -> None:
+        self.now_ms += self.rng.choice((10, 500, 2_000))
+        if shard.at.place is Place.DDL:  # each commit_ts has one
+            shard.skip(Position(shard.at.commit_ts))
+        at = shard.at
+        low = at.low_ts
+        ddl = min((ts for ts in self.ddls if ts > low and at < Position(ts, Place.DDL, table_id=1)), default=END)
+        high = min(ddl, low + self.rng.randrange(1, 60), END)
+        messages = outgoing(self.rows, at.commit_ts, high)  # at a place inside of a commit_ts its rows were sent
+        at_ddl = high in self.ddls
+        until = Position(high, Place.ROW, start_ts=1) if at_ddl else Position(high)
+        for window in windows(messages.commit_ts, messages.sizes, 30, until):
+            part = messages.between(window.start, window.end)
+            ts = shard.resolved_ts_due(window.until, self.now_ms, reaches_end=window.end == len(messages))
+            if ts is None:
+                transaction = shard.send(part, len(part), (), window.until)
+            else:
+                marks = everywhere(Message(None, b"resolved %d" % ts), TOPICS)
+                transaction = shard.resolve(part, len(part), marks, ts, window.until)
+            self._write(shard, holder, transaction)
+        shard.skip(until)
+        if at_ddl:
+            marks = to_partitions(Message(None, b"ddl %d" % high), TOPICS["a"], "a")
+            end = Position(high, Place.DDL, table_id=1)
+            self._write(shard, holder, shard.send(NOTHING, 0, marks, end))
+            shard.skip(Position(high))
+        ts = shard.resolved_ts_due(shard.at, self.now_ms, reaches_end=shard.at.commit_ts == END)
+        if ts is not None:
+            marks = everywhere(Message(None, b"resolved %d" % ts), TOPICS)
+            self._write(shard, holder, shard.resolve(NOTHING, 0, marks, ts, shard.at))
+
+    def _write(self, shard: Shard, holder: int, transaction: object) -> None:
+        self.log.write(holder, transaction)  # type: ignore[arg-type]
+        shard.acknowledged(transaction, self.now_ms)  # type: ignore[arg-type]
+
+    def _check_report(self, shard: Shard) -> None:
+        """A checkpoint that is reported is never above what the log has."""
+        assert shard.acked is not None
+        assert self.log.progress is not None
+        assert shard.acked.at <= self.log.progress.at
+
+    def _wake(self, shard: Shard, holder: int) -> None:
+        """An old holder goes on with what it had: the log refuses it."""
+        if holder == self.log.holder:
+            return
+        before = {key: list(messages) for key, messages in self.log.partitions.items()}
+        with pytest.raises(FeedFailed):
+            self.log.write(holder, shard.send(NOTHING, 0, (), shard.at))
+        assert self.log.partitions == before
+
+    def check(self) -> None:
+        """Each event is there once and in order, no row follows a resolved or a DDL that covers it."""
+        expected: dict[tuple[str, int], list[str]] = {}
+        for ts, rows in sorted(self.rows.items()):
+            for at, (topic, partition) in enumerate(rows):
+                expected.setdefault(("ab"[topic], partition), []).append(f"{ts}.{at}")
+        for topic, count in TOPICS.items():
+            for number in range(count):
+                seen = [(one.value or b"").decode() for one in self.log.partitions[topic, number]]
+                rows = [one for one in seen if " " not in one]
+                assert rows == expected.get((topic, number), [])
+                assert seen[-1] == f"resolved {END}"
+                resolved = barrier = 0
+                for one in seen:
+                    if one.startswith("resolved"):
+                        assert int(one.split()[1]) > resolved
+                        resolved = int(one.split()[1])
+                    elif one.startswith("ddl"):
+                        assert int(one.split()[1]) > max(resolved, barrier)
+                        barrier = int(one.split()[1])
+                    else:
+                        assert int(one.split(".")[0]) > max(resolved, barrier)
+                ddls = [int(one.split()[1]) for one in seen if one.startswith("ddl")]
+                assert ddls == (sorted(self.ddls) if topic == "a" else [])
+        progress = self.log.progress
+        assert progress is not None
+        assert progress.rows == sum(map(len, self.rows.values()))
+        for topic, tallies in progress.topics.items():
+            for number, tally in enumerate(tallies):
+                found = Tally()
+                for one in self.log.partitions[topic, number]:
+                    found = found.plus(one.value)
+                assert tally == found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_event_is_sent_once_and_in_order_whatever_fails(seed: int) -> None:
+    life = Life(seed)
+    life.run()
+    life.check()
+
+
+def test_windows_end_between_commit_ts_and_are_cut_by_bytes() -> None:
+    rng = Random(3)
+    for _ in range(200):
+        commit_ts = np.sort(np.array([rng.randrange(1, 30) for _ in range(rng.randrange(1, 60))], np.int64))
+        sizes = np.array([rng.randrange(1, 50) for _ in commit_ts], np.int64)
+        limit = rng.randrange(1, 200)
+        found = list(windows(commit_ts, sizes, limit, Position(99)))
+        assert [one.start for one in found] == [0, *(one.end for one in found[:-1])]
+        assert found[-1].end == len(commit_ts)
+        assert found[-1].until == Position(99)
+        for one in found:
+            inside = commit_ts[one.start : one.end]
+            assert one.end == len(commit_ts) or commit_ts[one.end] > inside[-1]
+            assert sizes[one.start : one.end].sum() <= limit or len(set(inside.tolist())) == 1
+            assert one.end == len(commit_ts) or one.until == Position(int(inside[-1]))
+    assert list(windows(np.empty(0, np.int64), np.empty(0, np.int64), 10, Position(1))) == []
+
+
+def test_only_the_owner_and_a_newer_holder_go_on() -> None:
+    stored = Progress(Position(150), 150, Fence(5, 3))
+    assert taken_over(stored, Fence(5, 3), 100, "log").at == Position(150)
+    assert taken_over(stored, Fence(5, 4), 100, "log").fence == Fence(5, 4)
+    assert taken_over(stored, Fence(6, 1), 120, "log").at == Position(120), "the feed was created anew"
+    assert taken_over(None, Fence(5, 1), 100, "log").at == Position(100)
+    for older in (Fence(5, 2), Fence(4, 9)):
+        with pytest.raises(FeedFailed) as found:
+            taken_over(stored, older, 100, "log")
+        assert found.value.failure.kind == "fenced"
+
+
+def test_progress_is_read_back_as_it_was_written() -> None:
+    at = Position(150, Place.ROW, 149, 7, 1, b"k\x00")
+    progress = Progress(at, 140, Fence(5, 3), 12, 345, {"t": (Tally(3, 77), Tally())})
+    assert decode(TENANT, encode(TENANT, progress), "log") == progress
+    for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}'):
+        with pytest.raises(FeedFailed) as found:
+            decode(TENANT, spoiled, "log")
+        assert found.value.failure.kind == "failed"
+
+
+def test_a_log_that_is_shorter_than_what_was_sent_stops_the_feed() -> None:
+    progress = Progress(Position(150), 150, Fence(5, 3), topics={"t": (Tally(3), Tally(2))})
+    check_kept(progress, {"t": {0: 3, 1: 9}})
+    for ends in ({}, {"t": {0: 3}}, {"t": {0: 2, 1: 2}}):
+        with pytest.raises(FeedFailed, match="has lost messages"):
+            check_kept(progress, ends)
+
+
+def test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why() -> None:
+    shard = Shard(ORDER, Random(1))
+    shard.acknowledged(shard.opened(None, {}, "log"), 0)
+    failure = Failure("retry", "sink", "orders-0", "no broker answers")
+    pauses = []
+    for _ in range(9):
+        shard.failed(failure, 1_000)
+        pauses.append(shard.retry_at_ms - 1_000)
+        shard.acknowledged(shard.opened(None, {}, "log"), 1_000)
+        assert shard.phase == "retrying", "an opened sink is not a written one"
+    assert all(
+        0.8 * base <= pause <= 1.2 * base for pause, base in zip(pauses, [1_000 * 2**n for n in range(6)], strict=False)
+    )
+    assert max(pauses) <= 72_000
+    assert [(one.stage, one.object) for one in shard.held_by()] == [("sink", "orders-0")]
+    assert shard.since_ms == 1_000
+    shard.acknowledged(shard.send(NOTHING, 0, (), Position(120)), 2_000)
+    assert (shard.phase, list(shard.held_by())) == ("running", [])

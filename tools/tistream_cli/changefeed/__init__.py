@@ -1,0 +1,1 @@
+"""`tistream changefeed …`: feeds that write a tenant's changes into other systems."""

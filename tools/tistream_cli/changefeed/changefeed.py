@@ -1,0 +1,122 @@
+"""`tistream changefeed …`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tistream.model.ts import physical_ms
+from tistream_cli.client import ApiClient, tenant_path
+from tistream_cli.errors import CliError
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOf:
+    """The tenant of a feed, and the feed's id."""
+
+    cluster: str
+    tenant: str
+    feed_id: str
+
+    def path(self, *more: str) -> str:
+        """The URL path of the feed, or of `more` below it."""
+        return tenant_path(self.cluster, self.tenant, "changefeeds", self.feed_id, *more)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFeed:
+    """The options of `changefeed create`. `config`: a file of TiCDC's TOML."""
+
+    sink_uri: str
+    config: Path | None
+    start_ts: int | None
+    target_ts: int | None
+
+
+def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool) -> None:
+    """Create a feed, or with `dry_run` print what it would do. Raises CliError."""
+    body: dict[str, object] = {"changefeed_id": feed.feed_id, "sink_uri": new.sink_uri}
+    body |= {} if new.config is None else {"config": read_config(new.config)}
+    body |= {} if new.start_ts is None else {"start_ts": str(new.start_ts)}
+    body |= {} if new.target_ts is None else {"end_ts": str(new.target_ts)}
+    path = tenant_path(feed.cluster, feed.tenant, "changefeeds")
+    plan = client.call("POST", f"{path}?dry_run=true", body)
+    for warning in plan["warnings"]:
+        sys.stderr.write(f"warning: {warning}\n")
+    if dry_run:
+        for topic, count in plan["topics"].items():
+            sys.stdout.write(f"topic {topic}: {count} partitions\n")
+        return
+    made = client.call("POST", path, body)
+    sys.stdout.write(f"changefeed {made['changefeed_id']} begins after {made['start_ts']}\n")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A configuration file as the API takes it. Raises CliError."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return dict(json.loads(json.dumps(found, allow_nan=False)))
+    except OSError as error:
+        raise CliError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CliError(f"{path} is not TOML: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise CliError(f"{path} has a value that no key of a changefeed takes: {error}") from error
+
+
+def list_feeds(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -> None:
+    """Print the feeds of a tenant. Raises CliError."""
+    found: list[dict[str, Any]] = client.call("GET", tenant_path(cluster, tenant, "changefeeds"))["changefeeds"]
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    if not found:
+        sys.stdout.write(f"tenant {cluster}/{tenant} has no changefeed\n")
+    for one in found:
+        lag = "" if one["lag_seconds"] is None else f"  lag {one['lag_seconds']:.1f} s"
+        sys.stdout.write(f"{one['changefeed_id']}  {one['state']}  checkpoint {one['checkpoint_ts']}{lag}\n")
+
+
+def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
+    """Print one feed: how far it is, and what holds it. Raises CliError."""
+    one: dict[str, Any] = client.call("GET", feed.path())
+    sys.stdout.write(json.dumps(one, indent=2) + "\n" if as_json else "\n".join(_lines(one)) + "\n")
+
+
+def turn_feed(client: ApiClient, feed: FeedOf, call: str) -> None:
+    """Pause (`pause`) or resume (`resume`) a feed. Raises CliError."""
+    one = client.call("POST", feed.path(call))
+    sys.stdout.write(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {one['checkpoint_ts']}\n")
+
+
+def remove_feed(client: ApiClient, feed: FeedOf) -> None:
+    """Remove a feed. Raises CliError."""
+    one = client.call("DELETE", feed.path())
+    sys.stdout.write(
+        f"changefeed {one['changefeed_id']} removed at checkpoint {one['checkpoint_ts']}; what it has written stays\n"
+    )
+
+
+def _lines(one: dict[str, Any]) -> list[str]:
+    lines = [f"{one['changefeed_id']}  {one['state']}", f"  sink {one['sink_uri']}"]
+    for name in ("start_ts", "checkpoint_ts", "resolved_ts", "end_ts"):
+        if one[name] is not None:
+            lines.append(f"  {name} {one[name]} ({_time(physical_ms(int(one[name])))})")
+    if one["lag_seconds"] is not None:
+        lines.append(f"  lag {one['lag_seconds']:.1f} s from the pool to the sink")
+    lines.append(f"  {one['rows']} row events, {one['bytes']} bytes, {one['retries']} retries")
+    if one["node_id"] is not None:
+        lines.append(f"  held by worker {one['node_id']}, epoch {one['epoch']}")
+    if one["since_ms"] is not None:
+        lines.append(f"  since {_time(int(one['since_ms']))}")
+    lines += [f"  {held['stage']}: {held['object']}: {held['reason']}" for held in one["held_by"]]
+    return lines
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,96 @@
+"""The commands of `tistream changefeed` and their options, which are named as those of `cdc cli changefeed`."""
+
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.importing import importing
+
+changefeed_app = typer.Typer(
+    no_args_is_help=True, help="Changefeeds: write a tenant's changes into another system, continuously."
+)
+
+Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
+Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
+Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+FeedId = Annotated[str, typer.Option("--changefeed-id", "-c", help="The feed's id.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+
+@changefeed_app.command("create")
+def changefeed_create(
+    cluster: Cluster,
+    tenant: Tenant,
+    changefeed_id: FeedId,
+    sink_uri: Annotated[str, typer.Option(help="kafka://HOST:PORT,…/TOPIC?protocol=open-protocol&partition-num=3")],
+    config: Annotated[Path | None, typer.Option(help="TiCDC's configuration file, in TOML.")] = None,
+    start_ts: Annotated[int | None, typer.Option(help="A TSO, exclusive. Default: now.")] = None,
+    target_ts: Annotated[int | None, typer.Option(help="A TSO, inclusive, at which the feed finishes.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print the plan, and create nothing.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Create a changefeed. The same command again changes nothing."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, NewFeed, create_feed
+        from tistream_cli.client import ApiClient
+
+    new = NewFeed(sink_uri, config, start_ts, target_ts)
+    create_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), new, dry_run=dry_run)
+
+
+@changefeed_app.command("list")
+def changefeed_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
+    """List a tenant's changefeeds with their states and lags."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import list_feeds
+        from tistream_cli.client import ApiClient
+
+    list_feeds(ApiClient(url), cluster, tenant, as_json=as_json)
+
+
+@changefeed_app.command("show")
+def changefeed_show(
+    cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """Show one changefeed: how far it is, which worker runs it, and what holds it."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, show_feed
+        from tistream_cli.client import ApiClient
+
+    show_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
+
+
+@changefeed_app.command("pause")
+def changefeed_pause(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
+    """Pause a changefeed."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, turn_feed
+        from tistream_cli.client import ApiClient
+
+    turn_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), "pause")
+
+
+@changefeed_app.command("resume")
+def changefeed_resume(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
+    """Resume a changefeed that is paused or has failed. It goes on where its sink says."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, turn_feed
+        from tistream_cli.client import ApiClient
+
+    turn_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), "resume")
+
+
+@changefeed_app.command("remove")
+def changefeed_remove(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
+    """Remove a changefeed. What it has written stays in the sink."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, remove_feed
+        from tistream_cli.client import ApiClient
+
+    remove_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id))

@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo demo-restore demo-connect up test test-unit lint soak chaos mutants mutants-mechanical bench bench-report check format lock clean
+.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo demo-restore demo-connect demo-kafka up test test-unit lint soak chaos mutants mutants-mechanical bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,9 @@ demo: $(INSTALLED) ## Start the platform, push a recorded TiDB change set, show 
 
 demo-restore: $(INSTALLED) ## Find a bad UPDATE in a recorded TiDB, and undo it in a MariaDB (needs mariadbd)
 	@$(BIN)/tistream demo-restore --golden tests/data/golden/large --data-dir .demo-restore
+
+demo-kafka: $(INSTALLED) ## Write a recorded TiDB's changes into a Kafka 4, and read them by its console consumer (needs mvn once)
+	@$(BIN)/tistream demo-kafka --golden tests/data/golden/everything --data-dir .demo-kafka
 
 demo-connect: $(INSTALLED) ## Connect an emulated, unmodified TiDB cluster by its agent, show events and lag
 	@$(BIN)/tistream demo-connect --golden tests/data/golden/everything --changes tests/data/golden/changedata/everything --data-dir .demo-connect
@@ -113,4 +116,4 @@ lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@scripts/lock
 
 clean: ## Remove what make and the demo have made
-	rm -rf .venv .demo .demo-restore .demo-connect .build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .demo .demo-restore .demo-connect .demo-kafka .build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -33,7 +33,7 @@ COMMAND = Path(sys.executable).with_name("tistream")
 STARTED: list[Platform] = []  # a failed test prints what they said
 STATUSES_MAX = 20  # tenants whose status a failed test prints
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
-SERVICES = ("meta", "schema", "dispatcher", "sorter", "ingest", "changefeed", "api")
+SERVICES = ("meta", "schema", "dispatcher", "sorter", "ingest", "api")
 READY_SECONDS = PATIENCE_S  # a fresh clone compiles its decoder first
 STOP_SECONDS = PATIENCE_S
 
@@ -68,7 +68,7 @@ class Process:
         """A service's name, `jvm`, `up`, or `other` (Spark's Python workers among them)."""
         if "/java " in self.command or self.command.startswith("java "):
             return "jvm"
-        for service in SERVICES:  # the module itself: `tistream_sorter.jobs.daemon` is Spark's
+        for service in (*SERVICES, "changefeed"):  # the module itself: `tistream_sorter.jobs.daemon` is Spark's
             if f"-m tistream_{service} " in f"{self.command} ":
                 return service
         return "up" if " up " in self.command else "other"

@@ -367,6 +367,19 @@ def demo_connect(
     run_demo_connect(DemoConnectOptions(golden, changes, data_dir, port))
 
 
+@app.command("demo-kafka")
+def demo_kafka(
+    golden: Annotated[Path, typer.Option(help="A recorded change set (its objects/ and arrival.jsonl).")],
+    data_dir: Annotated[Path, typer.Option(help="The demo's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
+) -> None:
+    """Write the changes of a recorded TiDB into a Kafka, and read them by Kafka's console consumer; needs mvn once."""
+    with importing():
+        from tistream_cli.platform.demo_kafka import DemoKafkaOptions, run_demo_kafka
+
+    run_demo_kafka(DemoKafkaOptions(golden, data_dir, port))
+
+
 def load_commands() -> None:
     """Add the commands of installed services, which this library does not import."""
     for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):

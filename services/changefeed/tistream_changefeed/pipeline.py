@@ -3,45 +3,76 @@ feed's configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.shard import everywhere, to_partitions
-from tistream_changefeed.dispatch.partition_rule import PartitionRule
+from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.hold.sink import Encoded, PartitionsOf
 from tistream_changefeed.protocols.messages import Encoder, Messages
+from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import raw_changes
 
 
 @dataclass(frozen=True, slots=True)
+class Framing:
+    """How open-protocol puts events into messages: at most so many events and bytes."""
+
+    events_max: int
+    bytes_max: int
+
+    def frame(self, part: Outgoing) -> Outgoing:
+        """The messages of these events. Those of a partition stay in their order."""
+        order = np.lexsort((part.partition, part.topic))  # it is stable
+        topic, partition = part.topic[order], part.partition[order]
+        breaks = np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1])) + 1
+        found = framed(Messages(part.keys, part.values), order, breaks, self.events_max, self.bytes_max)
+        first, last = found.starts[:-1], found.starts[1:] - 1
+        return Outgoing(
+            part.topics, topic[first], partition[first], found.keys, found.values, part.commit_ts[order][last]
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FeedPipeline:
-    """The pipeline of a feed that writes to one topic. `numbered`: ENUM and SET are read as numbers."""
+    """The pipeline of a feed. `framing` None: each event is a message of its own."""
 
     encoder: Encoder
-    topic: str
-    rule: PartitionRule
+    dispatchers: Dispatchers
     splitting: Splitting
-    numbered: bool
+    framing: Framing | None = None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether values of ENUM and SET are read as numbers."""
+        return self.encoder.numbered
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
-        count = partitions(self.topic)
-        batches = split(raw_changes(events), self.splitting).rows
-        encoded = [(batch, self.encoder.rows(batch), self.rule.partitions(batch, count)) for batch in batches]
-        return Encoded(_in_order(encoded, self.topic), lambda part: part)
+        parts = [self._part(batch, partitions) for batch in split(raw_changes(events), self.splitting).rows]
+        framing = self.framing
+        return Encoded(_in_order(parts), (lambda part: part) if framing is None else framing.frame)
+
+    def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
+        topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
+        return _Part(batch, self.encoder.rows(batch), topic, rule.partitions(batch, partitions(topic)))
 
     def ddl(self, event: DdlEvent, partitions: PartitionsOf) -> tuple[Sent, ...]:
         """The messages of a DDL, one for each partition that gets it."""
         message = self.encoder.ddl(event)
-        return () if message is None else to_partitions(message, {self.topic: partitions(self.topic)}, self.topic)
+        if message is None:
+            return ()
+        topics = self.dispatchers.ddl_topics(event)
+        return tuple(sent for topic in topics for sent in to_partitions(message, partitions(topic), topic))
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
         """A resolved message for every partition of these topics; none if the protocol has no such message."""
@@ -49,17 +80,28 @@ class FeedPipeline:
         return () if message is None else everywhere(message, topics)
 
 
-def _in_order(encoded: list[tuple[RowBatch, Messages, np.ndarray]], topic: str) -> Outgoing:
-    if not encoded:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The messages of a batch with their places."""
+
+    batch: RowBatch
+    messages: Messages
+    topic: str
+    partitions: Int64s
+
+
+def _in_order(parts: Sequence[_Part]) -> Outgoing:
+    if not parts:
         return NOTHING
-    order = np.argsort(np.concatenate([batch.at for batch, _, _ in encoded]), kind="stable")
+    topics = tuple(sorted({part.topic for part in parts}))
+    order = np.argsort(np.concatenate([part.batch.at for part in parts]), kind="stable")
     taken = pa.array(order)
-    keys = [messages.keys for _, messages, _ in encoded]
+    keys = [part.messages.keys for part in parts]
     return Outgoing(
-        (topic,),
-        np.zeros(len(order), np.int64),
-        np.concatenate([partitions for _, _, partitions in encoded])[order],
+        topics,
+        np.concatenate([np.full(len(part.batch), topics.index(part.topic)) for part in parts])[order],
+        np.concatenate([part.partitions for part in parts])[order],
         None if keys[0] is None else pa.concat_arrays(keys).take(taken),
-        pa.concat_arrays([messages.values for _, messages, _ in encoded]).take(taken),
-        np.concatenate([batch.commit_ts for batch, _, _ in encoded])[order],
+        pa.concat_arrays([part.messages.values for part in parts]).take(taken),
+        np.concatenate([part.batch.commit_ts for part in parts])[order],
     )

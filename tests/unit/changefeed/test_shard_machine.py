@@ -114,7 +114,7 @@ class Life:
             self._write(shard, holder, transaction)
         shard.skip(until)
         if at_ddl:
-            marks = to_partitions(Message(None, b"ddl %d" % high), TOPICS, "a")
+            marks = to_partitions(Message(None, b"ddl %d" % high), TOPICS["a"], "a")
             end = Position(high, Place.DDL, table_id=1)
             self._write(shard, holder, shard.send(NOTHING, 0, marks, end))
             shard.skip(Position(high))

@@ -10,13 +10,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tistream.service.lifetime import PARENT_VARIABLE
+from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
 from tistream_cli.platform.recorded import Recorded
 
 _READY_SECONDS = 180
 _STOP_SECONDS = 15
+_RESOLVED_SECONDS = 120
+_POLL_SECONDS = 0.2
 
 
 def empty_data_dir(data_dir: Path) -> None:
@@ -69,3 +75,22 @@ def notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
         "store_id": str(store_id),
         "ts": str(ts),
     }
+
+
+def push_whole(client: ApiClient, recorded: Recorded, data_dir: Path) -> None:
+    """Push the whole set, and wait until all of it can be read. Raises CliError."""
+    tenant = recorded.tenant
+    objects = DirectoryObjectStore(data_dir / "objects")
+    objects.put(layout.schema_snap(tenant), recorded.schema_snap)
+    client.call("POST", tenant_path(tenant.cluster_id), {"tenant_id": tenant.tenant_id})
+    for arrival in recorded.arrivals:
+        objects.put(arrival.key, arrival.path.read_bytes())
+        client.call("POST", "/v1/notifications", notification(recorded, arrival.store_id, arrival.ts))
+    pause = threading.Event()
+    status: Any = None
+    for _ in range(int(_RESOLVED_SECONDS / _POLL_SECONDS)):
+        status = client.call("GET", tenant_path(tenant.cluster_id, tenant.tenant_id, "status"))
+        if int(status["resolved_ts"]) >= recorded.end_ts:
+            return
+        pause.wait(_POLL_SECONDS)
+    raise CliError(f"the change files were not sorted in {_RESOLVED_SECONDS} s; status: {status}")

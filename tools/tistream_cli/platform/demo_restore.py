@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,14 +14,12 @@ from typing import Any
 
 from rich.console import Console
 
-from tistream.storage import layout
-from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.targets.mysql import MySqlTarget
 from tistream.targets.mysql_url import MySqlUrl
 from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
-from tistream_cli.platform.demo_platform import empty_data_dir, notification, platform_of
+from tistream_cli.platform.demo_platform import empty_data_dir, platform_of, push_whole
 from tistream_cli.platform.local_mariadb import mariadb, programs
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
@@ -32,8 +29,6 @@ from tistream_cli.restore.into import Into
 from tistream_cli.restore.restore import RestoreOptions, run_restore
 from tistream_cli.restore.undo import UndoOptions, run_undo
 
-_RESOLVED_SECONDS = 120
-_POLL_SECONDS = 0.2
 _DATABASE, _TABLE = "wide", "large"
 _COPY = "copy"  # the database in MariaDB
 _MANY = 1_000  # rows of a transaction that is worth a look
@@ -60,30 +55,11 @@ def run_demo_restore(options: DemoRestoreOptions) -> None:
     console.print(f"starting TiStream in {options.data_dir} …")
     with platform_of(options.data_dir, options.port) as url:
         client = ApiClient(url)
-        _push(client, recorded, options.data_dir)
+        push_whole(client, recorded, options.data_dir)
         console.print(f"pushed {len(recorded.arrivals)} change files that TiDB's stores wrote; starting MariaDB …")
         (port,) = free_ports(1, random.SystemRandom())
         with mariadb(options.data_dir / "mariadb", port) as server:
             _Story(console, client, recorded, server).run()
-
-
-def _push(client: ApiClient, recorded: Recorded, data_dir: Path) -> None:
-    """Push the whole set, and wait until all of it can be read. Raises CliError."""
-    tenant = recorded.tenant
-    objects = DirectoryObjectStore(data_dir / "objects")
-    objects.put(layout.schema_snap(tenant), recorded.schema_snap)
-    client.call("POST", tenant_path(tenant.cluster_id), {"tenant_id": tenant.tenant_id})
-    for arrival in recorded.arrivals:
-        objects.put(arrival.key, arrival.path.read_bytes())
-        client.call("POST", "/v1/notifications", notification(recorded, arrival.store_id, arrival.ts))
-    pause = threading.Event()
-    status: Any = None
-    for _ in range(int(_RESOLVED_SECONDS / _POLL_SECONDS)):
-        status = client.call("GET", tenant_path(tenant.cluster_id, tenant.tenant_id, "status"))
-        if int(status["resolved_ts"]) >= recorded.end_ts:
-            return
-        pause.wait(_POLL_SECONDS)
-    raise CliError(f"the change files were not sorted in {_RESOLVED_SECONDS} s; status: {status}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,10 @@ class Transaction:
     progress: Progress
 
 
-def to_partitions(message: Message, topics: Mapping[str, int], topic: str) -> tuple[Sent, ...]:
-    """A message of a DDL for the partitions of its topic: all of them, or the first alone as the protocol says.
-    `topics`: number of partitions."""
-    numbers = range(topics[topic]) if message.every_partition else range(1)
+def to_partitions(message: Message, count: int, topic: str) -> tuple[Sent, ...]:
+    """A message of a DDL for the `count` partitions of a topic: all of them, or the first alone if the protocol says
+    so."""
+    numbers = range(count) if message.every_partition else range(1)
     return tuple(Sent(topic, number, message.key, message.value) for number in numbers)
 
 

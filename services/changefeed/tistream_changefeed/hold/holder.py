@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
-from tistream.errors import Gone, RetryableError
+from tistream.errors import CorruptObject, FatalError, Gone, RetryableError, UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.read.cursor import Scope
 from tistream.read.row_events import Barrier
@@ -96,7 +96,9 @@ class Holder:
             self._failed(error)
         except Gone as error:
             self._failed(failed("pool", tenant, f"{error}: create the feed again with a start_ts that is kept"))
-        except RetryableError as error:
+        except CorruptObject as error:
+            self._failed(failed("pool", tenant, str(error)))
+        except (RetryableError, UnknownName) as error:  # routes may not name a new tenant yet
             self._failed(retry("pool", tenant, str(error)))
         except Exception as error:
             log.exception("a feed's step failed", extra={"shard": self.shard.order.name})
@@ -153,7 +155,10 @@ class Holder:
     def _send_rows(self, sink: Sink, segment: Segment, *, last: bool) -> None:
         if not len(segment.rows):
             return
-        encoded = self.pipeline.rows(segment.rows, sink.partitions)
+        try:
+            encoded = self.pipeline.rows(segment.rows, sink.partitions)
+        except FatalError as error:  # a message that is too large, or a table that the configuration does not fit
+            raise failed("encode", self.shard.order.name, str(error)) from error
         messages = encoded.messages
         for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
             framed = encoded.framed(messages.between(window.start, window.end))

@@ -80,7 +80,7 @@ def assigned(
         replace(one, epoch=one.epoch + 1, node_id=node_id, instance=instance, lease_until_ms=now_ms + LEASE_MS)
         for one in free[: share - len(kept)]
     ]
-    return [*kept, *taken]
+    return sorted([*kept, *taken], key=lambda one: one.key)
 
 
 def check_room(feeds: Sequence[Feed], key: TenantKey) -> None:

@@ -1,0 +1,181 @@
+"""A changefeed into a real Kafka, by the API alone: its worker is killed, and each event is there once and in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from support import golden, platform
+from support.kafka import CommittedReader, kafka
+from support.platform import Platform
+from support.pull import Consumer
+from support.pull_world import golden_world
+from support.waiting import PATIENCE_S, eventually
+from tistream.read.cursor import Position, Scope
+from tistream.read.scan import Scan
+from tistream_changefeed.core.segments import segments
+from tistream_changefeed.feed_settings import parsed
+from tistream_cli.platform.local_kafka import LocalKafka
+
+TOPIC, PARTITIONS = "changes", 3
+# Small windows: many transactions, so that a kill meets one under way
+SMALL = {"TISTREAM_CHANGEFEED__WINDOW_BYTES": "4096", "TISTREAM_CHANGEFEED__CHUNK_ROWS": "256"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    with kafka(tmp_path_factory.mktemp("kafka")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    options = ("--changefeeds", "1")
+    with platform.running(tmp_path_factory.mktemp("feed"), options=options, environ=SMALL, killed=True) as started:
+        yield started
+
+
+class Feeds:
+    """The changefeeds of a tenant, over HTTP."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._http, self._base = consumer.client, f"{consumer.base}/changefeeds"
+
+    def create(self, **body: str) -> tuple[int, dict[str, Any]]:
+        answer = self._http.post(self._base, json=body)
+        return answer.status_code, answer.json()
+
+    def get(self, feed_id: str) -> dict[str, Any]:
+        answer = self._http.get(f"{self._base}/{feed_id}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def turn(self, feed_id: str, call: str) -> dict[str, Any]:
+        answer = self._http.post(f"{self._base}/{feed_id}/{call}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def remove(self, feed_id: str) -> int:
+        return self._http.delete(f"{self._base}/{feed_id}").status_code
+
+
+def uri(broker: LocalKafka, topic: str = TOPIC) -> str:
+    return f"kafka://{broker.address}/{topic}?protocol=open-protocol&partition-num={PARTITIONS}&max-batch-size=1"
+
+
+def expected(sink_uri: str) -> tuple[dict[int, list[tuple[bytes | None, bytes | None]]], Counter[tuple[int, str]]]:
+    """What each partition must have without resolved messages, from one read of the same rows in this process; and the
+    row events of each (commit_ts, kind) that they were made of."""
+    world = golden_world("everything")
+    feed = parsed(sink_uri, {}).pipeline
+    out: dict[int, list[tuple[bytes | None, bytes | None]]] = {number: [] for number in range(PARTITIONS)}
+    events: Counter[tuple[int, str]] = Counter()
+    scan = Scan(world.source, Scope(world.tenant), Position(world.snapshot_ts), world.end_ts, world.budget,
+                numbered=feed.numbered)  # fmt: skip
+    at = Position(world.snapshot_ts)
+    for batch in scan.batches():
+        for segment in segments(batch.events, at, batch.through):
+            at = segment.rows_end
+            events.update((int(ts), "row") for ts in segment.rows.commit_ts)
+            encoded = feed.rows(segment.rows, lambda _: PARTITIONS)
+            sent = list(encoded.framed(encoded.messages).each())
+            if segment.ddl is not None:
+                events[segment.ddl.commit_ts, "ddl"] += 1
+                sent += feed.ddl(segment.ddl, lambda _: PARTITIONS)
+            for one in sent:
+                out[one.partition].append((one.key, one.value))
+    return out, events
+
+
+def is_resolved(value: bytes | None) -> bool:
+    """Whether the value of an open-protocol message is that of a resolved message."""
+    return value == bytes(8)
+
+
+def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up: Platform, broker: LocalKafka) -> None:
+    rng = Random(5)
+    loaded = golden.load("everything")
+    golden.put(up.objects, loaded.schema_snap)
+    consumer = up.create_for(loaded)
+    feeds = Feeds(consumer)
+    body = {"changefeed_id": "all", "sink_uri": uri(broker), "start_ts": str(loaded.snapshot_ts)}
+    body |= {"end_ts": str(loaded.end_ts)}
+    eventually(lambda: feeds.create(**body)[0] in (200, 201))
+    assert feeds.create(**body)[0] == 200, "the same again"
+    assert feeds.create(**{**body, "end_ts": str(loaded.end_ts - 1)})[0] == 409
+    wanted, _ = expected(uri(broker))
+    total = sum(map(len, wanted.values()))
+    reader = CommittedReader(broker.address, TOPIC)
+    kills = [int(total * share) for share in (0.2 + rng.random() / 10, 0.6 + rng.random() / 10)]
+    pushing = iter(loaded.files)
+
+    def push(count: int) -> None:
+        for _, delivery in zip(range(count), pushing, strict=False):
+            golden.put(up.objects, delivery)
+            golden.announce(up.url, delivery)
+
+    def seen() -> int:
+        reader.read(0.2)
+        return sum(not is_resolved(value) for messages in reader.seen.values() for *_, value in messages)
+
+    for kill in kills:
+        while seen() < kill:
+            push(5)
+        up.kill("changefeed")
+    push(len(loaded.files))
+    eventually(lambda: feeds.get("all")["state"] == "finished", pause_s=0.5)
+    reader.read(PATIENCE_S)
+    reader.close()
+    for number, messages in reader.seen.items():
+        rows = [(key, value) for _, key, value in messages if not is_resolved(value)]
+        assert rows == wanted[number], number
+        assert is_resolved(messages[-1][2])
+    found = feeds.get("all")
+    assert (found["checkpoint_ts"], found["error"], found["held_by"]) == (str(loaded.end_ts), None, [])
+    assert found["epoch"] >= 3
+
+
+def test_the_read_in_this_process_has_the_events_of_a_pull(up: Platform) -> None:
+    loaded = golden.load("everything")
+    events = up.consumer(loaded.tenant).pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=200_000)
+    _, counted = expected(f"kafka://127.0.0.1:1/{TOPIC}?protocol=open-protocol")
+    assert Counter((int(event["commit_ts"]), event["type"]) for event in events) == counted
+
+
+def test_a_feed_is_paused_resumed_and_removed(up: Platform, broker: LocalKafka) -> None:
+    loaded = golden.load("everything")
+    feeds = Feeds(up.consumer(loaded.tenant))
+    body = {"changefeed_id": "other", "sink_uri": uri(broker, "other"), "start_ts": str(loaded.snapshot_ts)}
+    assert feeds.create(**body)[0] == 201
+    eventually(lambda: int(feeds.get("other")["checkpoint_ts"]) >= loaded.end_ts, pause_s=0.5)
+    assert feeds.turn("other", "pause")["state"] == "paused"
+    assert feeds.turn("other", "pause")["state"] == "paused"
+    assert feeds.turn("other", "resume")["state"] == "running"
+    eventually(lambda: feeds.get("other")["node_id"] is not None)
+    assert feeds.remove("other") == 200
+    assert feeds.remove("other") == 404
+
+
+def test_what_cannot_run_is_refused_at_creation_with_the_way_out(up: Platform, broker: LocalKafka) -> None:
+    loaded = golden.load("everything")
+    feeds = Feeds(up.consumer(loaded.tenant))
+    good = {"changefeed_id": "bad", "sink_uri": uri(broker), "start_ts": str(loaded.snapshot_ts)}
+    for change, status, text in (
+        ({"sink_uri": uri(broker).replace("partition-num=3", "partition-num=9")}, 400, "fewer than partition-num=9"),
+        ({"sink_uri": f"kafka://10.1.2.3:9092/{TOPIC}"}, 422, "TISTREAM_CHANGEFEED__SINK_HOSTS"),
+        ({"sink_uri": f"kafka://user:hunter2@{broker.address}/{TOPIC}"}, 400, "has a user or a password"),
+        ({"sink_uri": "mysql://127.0.0.1:3306/"}, 400, "not supported yet"),
+        ({"start_ts": "1"}, 410, "below the earliest"),
+        ({"start_ts": str(1 << 62)}, 400, "lies above the tenant's resolved_ts"),
+        ({"changefeed_id": "-"}, 400, "changefeed_id"),
+        ({"sink_uri": f"kafka://127.0.0.1:1/{TOPIC}"}, 503, "no broker answers"),
+    ):
+        answered, problem = feeds.create(**{**good, **change})
+        assert (answered, text in problem["detail"]) == (status, True), (change, problem)
+    assert "hunter2" not in up.log_text()

@@ -1,0 +1,84 @@
+"""Sink URIs of Kafka: what is taken, what is refused by name, and no password is repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from tistream.errors import InvalidRequest, TargetNotAllowed
+from tistream.model.ids import TenantKey
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.shard import Order
+from tistream_changefeed.sinks.allowed import check_hosts
+from tistream_changefeed.sinks.kafka import target as settings
+from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.kafka_uri import parse
+from tistream_changefeed.sinks.kafka.target import KafkaTarget, message_limit, partitions_wanted
+
+ORDER = Order(TenantKey("7", "acme"), "orders", 0, Fence(1, 1), 100)
+
+
+def test_a_uri_of_ticdc_is_taken() -> None:
+    found = parse(
+        "kafka://127.0.0.1:9092,b:9093/topic?protocol=canal-json&partition-num=6&replication-factor=2&kafka-version=2.4.0"
+        "&max-message-bytes=67108864&compression=lz4&enable-tidb-extension=true&auto-create-topic=false"
+    )
+    assert found.target == KafkaTarget(("127.0.0.1:9092", "b:9093"), "topic", 6, 2, False, 67108864, "lz4")
+    assert (found.protocol, found.options) == ("canal-json", {"enable-tidb-extension": "true"})
+    assert found.warnings == ("kafka-version is accepted and changes nothing",)
+    plain = parse("kafka://b:9092/topic")
+    assert (plain.protocol, plain.target.delivery) == ("open-protocol", "exactly-once")
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("mysql://b:3306/", "other sinks are not supported yet"),
+        ("kafka://user:hunter2@b:9092/t", "a user or a password"),
+        ("kafka://b:9092/t?sasl-password=hunter2", "sasl-password would be stored in clear"),
+        ("kafka://b/t", "no brokers of the form HOST:PORT"),
+        ("kafka:///t", "no brokers"),
+        ("kafka://b:9092/", "not a topic's name"),
+        ("kafka://b:9092/a/b", "not a topic's name"),
+        ("kafka://b:9092/t?partition-num=0", "partition-num is a number from 1"),
+        ("kafka://b:9092/t?partition-num=1&partition-num=2", "partition-num is there twice"),
+        ("kafka://b:9092/t?compression=rar", "compression is one of none, gzip"),
+        ("kafka://b:9092/t?delivery=once", "delivery is one of exactly-once, at-least-once"),
+    ],
+)
+def test_a_uri_that_is_not_understood_is_refused_by_name(uri: str, text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text) as found:
+        parse(uri)
+    assert "hunter2" not in str(found.value)
+
+
+def test_only_hosts_of_the_list_are_written_to() -> None:
+    check_hosts(("a:1", "b:2"), ("a", "b:2"))
+    check_hosts(("a:1",), ("*",))
+    for brokers, allowed in ((("a:1", "c:2"), ("a", "b:2")), (("b:3",), ("b:2",)), (("a:1",), ())):
+        with pytest.raises(TargetNotAllowed, match="TISTREAM_CHANGEFEED__SINK_HOSTS"):
+            check_hosts(brokers, allowed)
+
+
+def test_delivery_decides_whether_the_producer_is_transactional() -> None:
+    once = settings.producer(KafkaTarget(("b:1",), "t"), ORDER)
+    assert once["transactional.id"] == "tistream-7-acme-orders-0"
+    least = settings.producer(KafkaTarget(("b:1",), "t", delivery="at-least-once"), ORDER)
+    assert "transactional.id" not in least
+    assert all(one["enable.idempotence"] and one["acks"] == "all" for one in (once, least))
+
+
+def test_partitions_and_sizes_are_bounded_by_the_topic() -> None:
+    target = KafkaTarget(("b:1",), "t", partition_num=3)
+    assert [partitions_wanted(target, there) for there in (2, 3, 8)] == [0, 3, 3]
+    assert partitions_wanted(KafkaTarget(("b:1",), "t"), 8) == 8
+    assert message_limit(target, 1_000_000) == 1_000_000 - 128 - 36
+    assert message_limit(target, 1 << 30) == (10 << 20) - 36
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("MSG_SIZE_TOO_LARGE", "failed"), ("TOPIC_AUTHORIZATION_FAILED", "failed"), ("_FENCED", "retry"),
+     ("_TRANSPORT", "retry"), ("NOT_ENOUGH_REPLICAS", "retry"), ("SOMETHING_NEW", "retry")],
+)  # fmt: skip
+def test_what_may_pass_by_itself_is_tried_again(name: str, kind: str) -> None:
+    assert failure_of(name, "text", "topic").failure.kind == kind

@@ -1,0 +1,219 @@
+"""Changefeeds in the meta database: which worker holds which shard, which reports count, and what users see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from support.audit_world import World
+from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.changefeeds import FEEDS_MAX, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
+from tistream_meta.database import tables
+from tistream_meta.decide.feed_policy import Feed, HeldShard, check_room
+from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.routes.feed_routes import info_of
+
+ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
+URI = "kafka://broker:9092/orders"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.tenant("acme")
+    world.tenant("other")
+    return world
+
+
+@pytest.fixture
+def book(world: World) -> FeedBook:
+    return world.repository.book(FeedBook)
+
+
+def wanted(name: str, start_ts: int = 100, *, given: bool = True, uri: str = URI) -> NewChangefeed:
+    return NewChangefeed(changefeed_id=name, sink_uri=uri, start_ts=str(start_ts), start_given=given)
+
+
+def report(held: tuple[Feed, HeldShard], phase: Phase = "running", checkpoint_ts: int | None = 150) -> FeedReport:
+    feed, shard = held
+    return FeedReport(
+        shard=FeedShard(
+            cluster_id=feed.tenant.cluster_id,
+            tenant_id=feed.tenant.tenant_id,
+            changefeed_id=feed.feed_id,
+            shard=shard.shard,
+            generation=feed.generation,
+        ),
+        epoch=shard.epoch,
+        phase=phase,
+        checkpoint_ts=checkpoint_ts,
+        resolved_ts=200 << 18,
+        error=None if phase == "running" else "orders-0: too large",
+        held_by=[] if phase == "running" else [HeldBy(stage="sink", object="orders-0", reason="too large")],
+    )
+
+
+class Workers:
+    """Workers that beat."""
+
+    def __init__(self, book: FeedBook, world: World, *alive: str) -> None:
+        self.book, self.world, self.alive = book, world, set(alive)
+        self.instances = dict.fromkeys(alive, 1)
+
+    def beat(self, node: str, *reports: FeedReport) -> list[tuple[Feed, HeldShard]]:
+        beat = WorkerBeat(node_id=node, instance=str(self.instances[node]), reports=list(reports))
+        return list(self.book.beat(beat, self.alive))
+
+    def lease_ends(self) -> None:
+        """As after ten seconds without a beat."""
+
+        def body(connection: object) -> None:
+            connection.execute(update(tables.feed_shards).values(lease_until_ms=1))  # type: ignore[attr-defined]
+
+        self.world.repository._write(body)
+
+
+def names(held: list[tuple[Feed, HeldShard]]) -> list[tuple[str, int]]:
+    return [(feed.feed_id, shard.epoch) for feed, shard in held]
+
+
+def test_a_feed_is_created_once(book: FeedBook) -> None:
+    (first, shard), new = book.add(ACME, wanted("a"))
+    assert (new, first.state, shard.epoch, shard.checkpoint_ts) == (True, "running", 0, 100)
+    assert book.add(ACME, wanted("a")) == ((first, shard), False)
+    assert book.add(ACME, wanted("a", 170, given=False)) == ((first, shard), False), "the default moves with the clock"
+    for other in (wanted("a", 170), wanted("a", uri=f"{URI}-2")):
+        with pytest.raises(AlreadyDiffers, match="exists already with another"):
+            book.add(ACME, other)
+    assert book.add(OTHER, wanted("a"))[1]
+    with pytest.raises(UnknownName):
+        book.add(TenantKey("7", "none"), wanted("a"))
+
+
+def test_a_tenant_has_a_limited_number_of_feeds(book: FeedBook) -> None:
+    (feed, _), _ = book.add(ACME, wanted("a"))
+    check_room([feed] * (FEEDS_MAX - 1), ACME)
+    with pytest.raises(LimitReached, match=f"{FEEDS_MAX} changefeeds"):
+        check_room([feed] * FEEDS_MAX, ACME)
+
+
+def test_workers_share_the_feeds_and_each_holds_one_epoch(book: FeedBook, world: World) -> None:
+    for name in "abcd":
+        book.add(ACME, wanted(name))
+    workers = Workers(book, world, "w1", "w2")
+    first, second = workers.beat("w1"), workers.beat("w2")
+    assert (names(first), names(second)) == ([("a", 1), ("b", 1)], [("c", 1), ("d", 1)])
+    assert workers.beat("w1", *map(report, first)) == book_of(book, "w1"), "nothing moves"
+    assert names(workers.beat("w2", *map(report, second))) == names(second)
+
+
+def book_of(book: FeedBook, node: str) -> list[tuple[Feed, HeldShard]]:
+    return [one for one in book.of_tenant(ACME) if one[1].node_id == node]
+
+
+def test_the_feeds_of_a_lost_worker_are_taken_under_the_next_epoch(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1", "w2")
+    old = workers.beat("w1")
+    assert workers.beat("w2") == []
+    workers.lease_ends()
+    assert names(workers.beat("w2")) == [("a", 2)]
+    assert workers.beat("w1", *(report(one, checkpoint_ts=999) for one in old)) == [], "its report does not count"
+    assert book.one(ACME, "a")[1].checkpoint_ts == 100
+
+
+def test_a_worker_that_starts_anew_takes_its_feeds_at_once(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    assert names(workers.beat("w1")) == [("a", 1)]
+    workers.instances["w1"] = 2
+    assert names(workers.beat("w1")) == [("a", 2)]
+
+
+def test_a_drained_worker_gives_its_feeds_away(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1", "w2")
+    held = workers.beat("w1")
+    workers.alive.discard("w1")
+    assert workers.beat("w1", *map(report, held)) == []
+    assert names(workers.beat("w2")) == [("a", 2)]
+
+
+def test_the_checkpoint_never_goes_down_and_idle_beats_write_nothing(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    held = workers.beat("w1")
+    for checkpoint_ts, shown in ((None, 100), (150, 150), (140, 150), (160, 160)):
+        held = workers.beat("w1", *(report(one, checkpoint_ts=checkpoint_ts) for one in held))
+        assert book.one(ACME, "a")[1].checkpoint_ts == shown
+    before = book.one(ACME, "a")
+    writes = []
+    inner = book._write
+    book._write = lambda body: writes.append(body) or inner(body)  # type: ignore[func-returns-value,assignment,return-value]
+    workers.beat("w1", *(report(one, checkpoint_ts=160) for one in held))
+    assert (writes, book.one(ACME, "a")) == ([], before)
+
+
+def test_a_feed_that_fails_stops_alone_and_is_resumed(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    book.add(ACME, wanted("b"))
+    workers = Workers(book, world, "w1")
+    first, second = workers.beat("w1")
+    assert names(workers.beat("w1", report(first, "failed"), report(second))) == [("b", 1)]
+    info = info_of(*book.one(ACME, "a"))
+    assert (info.state, info.error, [one.object for one in info.held_by]) == (
+        "failed",
+        "orders-0: too large",
+        ["orders-0"],
+    )
+    assert book.turn(ACME, "a", "running")[0].state == "running"
+    assert names(workers.beat("w1", report(second))) == [("a", 2), ("b", 1)]
+    assert info_of(*book.one(ACME, "a")).error is None
+
+
+def test_a_feed_that_tries_again_is_shown_so(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    [held] = workers.beat("w1")
+    workers.beat("w1", report(held, "retrying"))
+    assert info_of(*book.one(ACME, "a")).state == "retrying"
+
+
+def test_pause_and_removal_end_the_holder(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    held = workers.beat("w1")
+    for _ in range(2):
+        assert book.turn(ACME, "a", "paused")[0].state == "paused"
+    assert workers.beat("w1", *map(report, held)) == []
+    book.turn(ACME, "a", "running")
+    again = workers.beat("w1", *map(report, held))
+    assert names(again) == [("a", 2)]
+    book.remove(ACME, "a")
+    assert workers.beat("w1", *map(report, again)) == []
+    with pytest.raises(UnknownName, match="no changefeed 'a'"):
+        book.remove(ACME, "a")
+
+
+def test_a_finished_feed_stays_finished(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    [held] = workers.beat("w1")
+    assert workers.beat("w1", report(held, "finished")) == []
+    for state in ("paused", "running"):
+        with pytest.raises(AlreadyDiffers, match="has reached its end_ts"):
+            book.turn(ACME, "a", state)  # type: ignore[arg-type]
+
+
+def test_the_report_of_an_earlier_feed_of_the_same_name_does_not_count(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    [(feed, shard)] = workers.beat("w1")
+    stale = report((feed, shard), checkpoint_ts=999)
+    earlier = stale.shard.model_copy(update={"generation": stale.shard.generation - 1})
+    stale = stale.model_copy(update={"shard": earlier})
+    workers.beat("w1", stale)
+    assert book.one(ACME, "a")[1].checkpoint_ts == 100

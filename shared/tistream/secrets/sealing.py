@@ -48,7 +48,7 @@ def private_keys(text: str) -> Sequence[PrivateKey]:
 def new_pair(random_bytes: bytes) -> tuple[str, str]:
     """The lines of a private and of its public key file, made of 32 random bytes."""
     private = PrivateKey(random_bytes)
-    return tuple(base64.b64encode(bytes(key)).decode() + "\n" for key in (private, private.public_key))  # type: ignore[return-value]
+    return _line(bytes(private)), _line(bytes(private.public_key))
 
 
 def seal(key: PublicKey, tenant: TenantKey, name: str, value: str) -> str:
@@ -67,9 +67,11 @@ def opened(keys: Sequence[PrivateKey], tenant: TenantKey, name: str, sealed: str
         if content[:3] != [tenant.cluster_id, tenant.tenant_id, name]:
             raise NotOpened(f"secret {name} of tenant {tenant} was sealed for another tenant or name: put it again")
         return str(content[3])
-    raise NotOpened(
-        f"no key of this worker opens secret {name} of tenant {tenant}: put it again, or give the worker the key"
-    )
+    raise NotOpened(f"no key of this worker opens secret {name} of tenant {tenant}: put it again, or add the key")
+
+
+def _line(key: bytes) -> str:
+    return base64.b64encode(key).decode() + "\n"
 
 
 def _bytes(line: str) -> bytes:

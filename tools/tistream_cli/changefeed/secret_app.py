@@ -22,9 +22,7 @@ def secret_put(
     cluster: Cluster,
     tenant: Tenant,
     name: Name,
-    file: Annotated[
-        Path | None, typer.Option(help="The file with the value. Default: the first line of stdin.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with the value. Default: a line of stdin.")] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Store a secret, in place of one of the same name. Nothing returns its value."""

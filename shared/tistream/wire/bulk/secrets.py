@@ -1,4 +1,4 @@
-"""Secrets of a tenant, which its changefeeds refer to by name (design-changefeeds.md 9.8). A value is never answered."""
+"""Secrets of a tenant, which its changefeeds refer to by name (design-changefeeds.md 9.8). No answer has a value."""
 
 from typing import Annotated
 

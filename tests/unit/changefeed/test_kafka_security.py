@@ -51,7 +51,7 @@ def test_without_security_nothing_is_encrypted_and_with_tls_alone_it_is() -> Non
     ],
 )
 def test_what_is_refused_names_the_option_and_not_its_value(options: str, reason: str) -> None:
-    with pytest.raises(InvalidRequest, match="sink_uri: .*") as refused:
+    with pytest.raises(InvalidRequest, match="sink_uri: ") as refused:
         parse(BASE + options)
     assert reason in str(refused.value)
     assert "hunter2" not in str(refused.value)

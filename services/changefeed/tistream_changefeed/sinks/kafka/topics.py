@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
@@ -38,7 +38,7 @@ class Topics:
 
     def __init__(self, target: KafkaTarget, client: str) -> None:
         self._target = target
-        conf: dict[str, object] = {**common(target, client), "error_cb": self._remember}
+        conf: Any = {**common(target, client), "error_cb": self._remember}
         self._admin = AdminClient(conf, logger=log)
         self._last: KafkaError | None = None  # what the connection said, which a call that times out does not say
         self._known: dict[str, int] = {}

@@ -180,6 +180,13 @@ class AuthOff(InvalidRequest):
     http_status = 409
 
 
+class SecretsOff(InvalidRequest):
+    """The call stores a secret, and this server has no key to seal it with."""
+
+    code = "secrets-off"
+    http_status = 409
+
+
 class Superseded(InvalidRequest):
     """A newer start of this process has registered under its name: this one must end."""
 

@@ -21,14 +21,15 @@ Seen = tuple[int, bytes | None, bytes | None]
 
 
 @contextmanager
-def kafka(directory: Path, options: tuple[str, ...] = ()) -> Iterator[LocalKafka]:
-    """A broker for a `with` block. Where none can be had, the test is reported as not run."""
+def kafka(directory: Path, options: tuple[str, ...] = (), ports: tuple[int, int] | None = None) -> Iterator[LocalKafka]:
+    """A broker for a `with` block; `ports`: its own and its controller's. Where none can be had, the test is reported
+    as not run."""
     try:
         with alone("kafka"):
             jars()
     except CliError as error:
         not_run(str(error))
-    broker = LocalKafka(directory, free_port(), free_port(), options, _die_with_us)
+    broker = LocalKafka(directory, *(ports or (free_port(), free_port())), options, _die_with_us)
     try:
         yield broker.start()
     finally:

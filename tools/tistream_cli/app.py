@@ -19,6 +19,7 @@ from tistream_cli import bearer, trust
 from tistream_cli.backfill.backfill_app import backfill_app
 from tistream_cli.base_url import DEFAULT_URL, checked
 from tistream_cli.changefeed.changefeed_app import changefeed_app
+from tistream_cli.changefeed.secret_app import secret_app
 from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
 from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
@@ -35,6 +36,7 @@ app.add_typer(store_app, name="store")
 app.add_typer(source_app, name="source")
 app.add_typer(backfill_app, name="backfill")
 app.add_typer(changefeed_app, name="changefeed")
+app.add_typer(secret_app, name="secret")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from nacl.public import PublicKey
 from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
@@ -27,6 +28,7 @@ from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
 from tistream.read.group_cache import CacheExpiry, GroupCache
 from tistream.read.scan import Budget
+from tistream.secrets.sealing import BadKey, public_key
 from tistream.service.http.app import THREADS, new_app
 from tistream.service.http.guard import METRICS
 from tistream.service.http.peers import Peers
@@ -35,6 +37,7 @@ from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.observe.store_metrics import measured
 from tistream.service.observe.usage import UsageMeter
+from tistream.service.settings import SettingsError
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
@@ -55,6 +58,7 @@ from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
 from tistream_api.feeds.feed_routes import build_feed_router
+from tistream_api.feeds.secret_routes import build_secret_router
 from tistream_api.metrics import ApiMetrics
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
@@ -195,6 +199,7 @@ def build_app(
         build_platform_restore_router(tenants, points, meta, http, lambda: secrets.token_hex(16)),
         build_source_router(meta, status.sources.of),
         build_feed_router(tenants, meta, http),
+        build_secret_router(meta, _sealing_key(settings)),
         build_backfill_router(
             meta, BackfillProgress(objects, counting), lambda key: tenants.view(key.cluster_id, key.tenant_id)
         ),
@@ -265,6 +270,17 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
         return own_or(defaults, tenants.limits(TenantKey(*tenant)))
 
     return TenantLimits(clock, limits_of, settings.pulls_max)
+
+
+def _sealing_key(settings: ApiSettings) -> PublicKey | None:
+    """The key that seals secrets; None if none is named. Raises SettingsError."""
+    path = settings.secrets_public_file
+    if path is None:
+        return None
+    try:
+        return public_key(path.read_text())
+    except (OSError, BadKey) as error:
+        raise SettingsError(f"SECRETS_PUBLIC_FILE {path}: {error}") from error
 
 
 def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: RejectionLimit) -> None:

@@ -65,6 +65,9 @@ class ApiSettings(ServiceSettings):
 
     model_config = settings_config("API")
 
+    secrets_public_file: Path | None = Field(
+        default=None, description="public key with which secrets of tenants are sealed; without it none are accepted"
+    )
     cache_bytes: int = Field(
         default=256 << 20,
         ge=1 << 20,

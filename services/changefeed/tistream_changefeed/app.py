@@ -33,6 +33,7 @@ from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.settings import ChangefeedSettings
 from tistream_changefeed.sinks.allowed import check_hosts
@@ -67,6 +68,7 @@ def build_app(
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     executor, instance = new_executor("refresh", settings.refresh_threads), new_instance()
     member = Membership(meta, settings.node, "changefeed", settings.url, instance=instance, end=end)
+    secret_keys = SecretKeys(settings.secrets_key_file)
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
     def new_holder(work: FeedWork) -> Holder:
@@ -76,15 +78,18 @@ def build_app(
         order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
         feed = parsed(work.sink_uri, work.config)
         check_hosts(feed.target.brokers, settings.hosts)
+        values = secret_keys.values(tenant, work.sink_uri, work.secrets)
+        target = feed.target.with_secrets(values)
         return Holder(
             Shard(order, rng),
             lambda: tenants.view(of.cluster_id, of.tenant_id),
-            lambda: KafkaSink(feed.target, order, clock),
+            lambda: KafkaSink(target, order, clock),
             feed.pipeline,
             clock,
             settings.budget,
             settings.window_bytes,
             metrics,
+            tuple(values.values()),
         )
 
     @contextmanager
@@ -116,7 +121,7 @@ def build_app(
     app = new_app("tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     cache = GroupCache(counted, settings.cache_bytes, CacheExpiry(keys, KEYED_CACHE_MS, clock))
     tenants = Tenants(http, meta, counted, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
-    app.state.checks = Checks(settings.hosts)
+    app.state.checks = Checks(settings.hosts, secret_keys)
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
     app.include_router(router)
     return app

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from tistream.read.scan import Budget
@@ -18,6 +20,9 @@ class ChangefeedSettings(ServiceSettings):
         default="",
         description="hosts that feeds may write to, comma-separated, each with or without a port; `*`: any host; "
         "empty: none",
+    )
+    secrets_key_file: Path | None = Field(
+        default=None, description="private keys that open secrets of tenants, base64, one per line"
     )
     cache_bytes: int = Field(
         default=256 << 20, ge=1 << 20, description="bytes of row groups and events that feeds share"

@@ -29,6 +29,7 @@ from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Retention
 from tistream_meta.decide.options import Options
 from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.audit_keeping import AuditKeeping
 from tistream_meta.owner.server import MetaServer
@@ -41,6 +42,7 @@ from tistream_meta.routes.feed_routes import router as feed_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
 from tistream_meta.routes.restore_routes import router as restore_router
+from tistream_meta.routes.secret_routes import router as secret_router
 from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
@@ -141,7 +143,7 @@ def build_app(
     app.state.backfill_rules = BackfillRules(backfills, repository.sources, open_log)
     app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
     app.state.restores = repository.book(RestoreBook)
-    app.state.feeds = repository.book(FeedBook)
+    app.state.feeds, app.state.secrets = repository.book(FeedBook), repository.book(SecretBook)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (
         router,
@@ -150,6 +152,7 @@ def build_app(
         backfill_router,
         restore_router,
         feed_router,
+        secret_router,
         tenant_end_router,
         token_router,
         usage_router,

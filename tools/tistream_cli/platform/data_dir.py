@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tistream.secrets.sealing import private_keys
 from tistream_cli.errors import CliError
 
 # These characters would end the path inside a URL (sqlite:///…, file://…).
@@ -49,6 +50,16 @@ class DataDir:
     def service_key(self) -> Path:
         """The file of the key that signs tokens between services."""
         return self.root / "secrets" / "service.key"
+
+    @property
+    def secrets_key(self) -> Path:
+        """The file of the private key that opens secrets of tenants. Its public key is beside it."""
+        return self.root / "secrets" / "secrets.key"
+
+    @property
+    def secrets_public(self) -> Path:
+        """The file of the public key that seals secrets of tenants."""
+        return self.secrets_key.with_suffix(".pub")
 
     @property
     def scratch(self) -> Path:
@@ -108,13 +119,12 @@ def _folders_in(root: Path) -> list[str]:
         return [entry.name for entry in entries if entry.is_dir()]
 
 
-def make_service_key(directory: DataDir, key: bytes) -> Path:
-    """The file with the key of the services, readable by this user only. If it does not exist, it is created with
-    `key`. Raises CliError."""
-    path = directory.service_key
+def make_key(path: Path, key: bytes) -> Path:
+    """A file with a key in base64, readable by this user only. If it does not exist, it is created with `key`. Raises
+    CliError."""
     try:
         if not path.exists():
-            fresh = path.with_suffix(".new")
+            fresh = path.with_name(f"{path.name}.new")
             fresh.unlink(missing_ok=True)
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(base64.b64encode(key) + b"\n")
@@ -122,6 +132,12 @@ def make_service_key(directory: DataDir, key: bytes) -> Path:
     except OSError as error:
         raise CliError(f"cannot create {path}: {error.strerror}") from error
     return path
+
+
+def make_secrets_keys(directory: DataDir, key: bytes) -> None:
+    """The pair of keys of tenants' secrets, made of 32 random bytes if there is none. Raises CliError."""
+    (private,) = private_keys(make_key(directory.secrets_key, key).read_text())
+    make_key(directory.secrets_public, bytes(private.public_key))
 
 
 def _lock(root: Path, fd: int) -> None:

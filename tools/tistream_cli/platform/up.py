@@ -22,7 +22,7 @@ from tistream.service.lifetime import die_with_parent
 from tistream.service.observe.logging import configure_logging
 from tistream_cli.errors import CliError
 from tistream_cli.new_token import new_token
-from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_service_key, open_data_dir
+from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_key, make_secrets_keys, open_data_dir
 from tistream_cli.platform.ports import free_ports, listen
 from tistream_cli.platform.supervisor import ChildSpec, Ended, Supervisor
 
@@ -87,7 +87,8 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, aut
     except java.JavaMissing as error:
         raise CliError(str(error)) from error
     directory = open_data_dir(data_dir)
-    make_service_key(directory, secrets.token_bytes(_KEY_BYTES))
+    make_key(directory.service_key, secrets.token_bytes(_KEY_BYTES))
+    make_secrets_keys(directory, secrets.token_bytes(_KEY_BYTES))
     listening = listen(port, patience_ms=_PORT_PATIENCE_MS, sleep=stop.requested.wait)
     shutil.rmtree(directory.scratch, ignore_errors=True)
     directory.scratch.mkdir(exist_ok=True)
@@ -198,6 +199,10 @@ def _specs(
                 settings["RANGES_PER_TENANT"] = str(ranges)
             if first_token is not None:
                 settings["FIRST_TOKEN_FILE"] = str(first_token)
+        if service == "api":
+            settings["SECRETS_PUBLIC_FILE"] = str(directory.secrets_public)
+        if service == "changefeed":
+            settings["SECRETS_KEY_FILE"] = str(directory.secrets_key)
         if service == "api" and first_token is not None:
             settings["AUTH"] = "on"
         fds: tuple[int, ...] = ()

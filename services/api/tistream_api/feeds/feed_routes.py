@@ -11,8 +11,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from tistream.errors import Unavailable, UnknownName
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.follow.tenants import Tenants
+from tistream.model.ids import TenantKey
+from tistream.secrets.references import names_in
 from tistream.wire.bulk.changefeeds import (
     ChangefeedInfo,
     ChangefeedList,
@@ -69,7 +71,8 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
         if not urls:
             raise Unavailable("no changefeed worker runs, which would run the feed")
         of = view.tenant
-        check = CheckChangefeed(cluster_id=of.cluster_id, tenant_id=of.tenant_id, wanted=ask)
+        sealed = _sealed(meta, of, ask.sink_uri)
+        check = CheckChangefeed(cluster_id=of.cluster_id, tenant_id=of.tenant_id, wanted=ask, secrets=sealed)
         plan = http.send("POST", f"{urls[0]}/v1/changefeeds/checks", check, ChangefeedPlan)
         if dry_run:
             return Response(plan.model_dump_json(), 200, media_type="application/json")
@@ -119,6 +122,20 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
         return answered("POST", f"{_feed(cluster_id, tenant_id, changefeed_id)}/resume")
 
     return router
+
+
+def _sealed(meta: MetaClient, tenant: TenantKey, sink_uri: str) -> dict[str, str]:
+    """The sealed secrets that a sink's URI refers to, by name. Raises InvalidRequest if one does not exist."""
+    names = names_in(sink_uri)
+    if not names:
+        return {}
+    known = meta.sealed_secrets(tenant)
+    if missing := sorted(names - known.keys()):
+        raise InvalidRequest(
+            f"sink_uri: tenant {tenant} has no secret {missing[0]}; `tistream secret put {missing[0]}` stores one",
+            {"parameter": "sink_uri"},
+        )
+    return {name: known[name] for name in names}
 
 
 def _feeds(cluster_id: str, tenant_id: str) -> str:

@@ -10,6 +10,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.topics import Topics
 
@@ -19,14 +20,16 @@ class Checks:
     """`hosts`: those that feeds may write to."""
 
     hosts: Sequence[str]
+    keys: SecretKeys
 
     def plan(self, check: CheckChangefeed) -> ChangefeedPlan:
         """What the feed would do. Creates nothing. Raises InvalidRequest, TargetNotAllowed, and Unavailable if the sink
         does not answer."""
-        TenantKey.parse(check.cluster_id, check.tenant_id)
+        tenant = TenantKey.parse(check.cluster_id, check.tenant_id)
         feed = parsed(check.wanted.sink_uri, check.wanted.config)
         check_hosts(feed.target.brokers, self.hosts)
-        topics = Topics(feed.target, "tistream-check")
+        values = self.keys.values(tenant, check.wanted.sink_uri, check.secrets)
+        topics = Topics(feed.target.with_secrets(values), "tistream-check")
         try:
             found = topics.planned()
         except FeedFailed as error:

@@ -17,7 +17,7 @@ from tistream_changefeed.metrics import ChangefeedMetrics
 
 log = logging.getLogger(__name__)
 
-Key = tuple[str, str, str, int, int, int]
+Key = tuple[str, str, str, int, int, int, int]
 
 
 @dataclass(slots=True)
@@ -88,7 +88,8 @@ class Driver:
 
 def _key(work: FeedWork) -> Key:
     of = work.shard
-    return of.cluster_id, of.tenant_id, of.changefeed_id, of.shard, of.generation, work.epoch
+    secrets = hash(tuple(sorted(work.secrets.items())))  # a holder is replaced when a secret is put again
+    return of.cluster_id, of.tenant_id, of.changefeed_id, of.shard, of.generation, work.epoch, secrets
 
 
 def _refusal(work: FeedWork, reason: str) -> FeedReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
@@ -14,6 +14,7 @@ from tistream.read.cursor import Scope
 from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import Batch
+from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.core.outgoing import NOTHING
@@ -41,6 +42,7 @@ class Holder:
     budget: Budget
     window_bytes: int
     metrics: ChangefeedMetrics
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no error may show
     _sink: Sink | None = None
     _resolved_ts: int = 0
     _stopping: Event = field(default_factory=new_event)
@@ -189,9 +191,13 @@ class Holder:
         self.metrics.messages.inc(len(transaction.rows) + len(transaction.marks))
 
     def _failed(self, error: FeedFailed) -> None:
-        failure = error.failure
+        failure = replace(error.failure, reason=masked(error.failure.reason, self.secrets))
         level = logging.ERROR if failure.kind == "failed" else logging.WARNING
-        fields = {"shard": self.shard.order.name, "stage": failure.stage, "error": str(error)}
+        fields = {
+            "shard": self.shard.order.name,
+            "stage": failure.stage,
+            "error": f"{failure.object}: {failure.reason}",
+        }
         log.log(level, f"feed {failure.kind}", extra=fields)
         self.metrics.failures.labels(failure.stage).inc()
         self.shard.failed(failure, self.clock.monotonic_ms())

@@ -109,6 +109,11 @@ def changefeed(feed: Feed) -> Subject:
     return Subject(f"changefeed {feed.feed_id}", feed.tenant)
 
 
+def secret(key: TenantKey, name: str) -> Subject:
+    """The audit subject for a secret of a tenant."""
+    return Subject(f"secret {name}", key)
+
+
 def task(one: Task) -> Subject:
     """The audit subject for a task, which belongs to its tenant."""
     return Subject(f"task {one.task_id}", one.tenant)

@@ -150,6 +150,16 @@ feed_shards = Table(
     Column("report", Text),  # JSON of tistream.wire.bulk.changefeeds.FeedReport
 )
 
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    Column("sealed", Text, nullable=False),  # tistream.secrets.sealing
+    Column("put_ms", BigInteger, nullable=False),
+)
+
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
 COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
 

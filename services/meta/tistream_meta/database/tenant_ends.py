@@ -36,6 +36,7 @@ _OF_TENANT = (
     tables.restores,
     tables.changefeeds,
     tables.feed_shards,
+    tables.secrets,
     tables.tenant_usage,
     tables.tenant_stored,
     tables.quotas,

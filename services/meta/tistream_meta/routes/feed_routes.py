@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
+from tistream.secrets.references import names_in
 from tistream.wire.bulk.changefeeds import (
     ChangefeedInfo,
     ChangefeedList,
@@ -22,6 +23,7 @@ from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.routes.forwarding import OwnersRoute, owned_of
 
 router = APIRouter(route_class=OwnersRoute)
@@ -77,10 +79,20 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
         for node, state, *_ in owned_of(request).nodes()
         if node.role == "changefeed" and state is NodeState.ALIVE
     }
-    return FeedAssignments(shards=[_work(*one) for one in _book(request).beat(body, workers)])
+    held = _book(request).beat(body, workers)
+    return FeedAssignments(shards=[_work(*one, _sealed(request, one[0])) for one in held])
 
 
-def _work(feed: Feed, shard: HeldShard) -> FeedWork:
+def _sealed(request: Request, feed: Feed) -> dict[str, str]:
+    """The sealed secrets that a feed's sink_uri refers to, by name."""
+    names = names_in(feed.sink_uri)
+    if not names:
+        return {}
+    book: SecretBook = request.app.state.secrets
+    return {name: sealed for name, sealed in book.sealed(feed.tenant).items() if name in names}
+
+
+def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
     return FeedWork(
         shard=FeedShard(
             cluster_id=feed.tenant.cluster_id,
@@ -94,6 +106,7 @@ def _work(feed: Feed, shard: HeldShard) -> FeedWork:
         config=json.loads(feed.config),
         start_ts=feed.start_ts,
         end_ts=feed.end_ts,
+        secrets=secrets,
     )
 
 

@@ -49,6 +49,7 @@ class CheckChangefeed(StrictRequest):
     cluster_id: str
     tenant_id: str
     wanted: CreateChangefeed
+    secrets: dict[str, str] = Field(default_factory=dict)  # sealed, by name
 
 
 class ChangefeedPlan(Wire):
@@ -109,7 +110,8 @@ class FeedShard(Wire):
 
 
 class FeedWork(Wire):
-    """A shard that a worker is to hold, under `epoch`; a newer one fences this one."""
+    """A shard that a worker is to hold, under `epoch`; a newer one fences this one. `secrets`: sealed texts of those
+    that `sink_uri` refers to, by name; a name without one does not exist."""
 
     shard: FeedShard
     epoch: int
@@ -117,6 +119,7 @@ class FeedWork(Wire):
     config: dict[str, Any]
     start_ts: int
     end_ts: int | None
+    secrets: dict[str, str] = Field(default_factory=dict)
 
 
 class FeedReport(Wire):

@@ -11,6 +11,7 @@ from httpx import Response
 
 from tistream.concurrency import new_lock
 from tistream.errors import Superseded, Unavailable, UnknownName
+from tistream.model.ids import TenantKey
 from tistream.wire.bulk.backfills import BackfillRow, BackfillRows, EndBackfill
 from tistream.wire.bulk.changefeeds import FeedAssignments, WorkerBeat
 from tistream.wire.bulk.restores import (
@@ -21,6 +22,7 @@ from tistream.wire.bulk.restores import (
     RestoreWork,
     UnfinishedRestores,
 )
+from tistream.wire.bulk.secrets import SealedSecrets
 from tistream.wire.bulk.sources import SourceRows
 from tistream.wire.clients.client import HttpClient, parse
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
@@ -273,6 +275,11 @@ class MetaClient:
             f"/upcall/v1/clusters/{work.cluster_id}/tenants/{work.tenant_id}/restores/{work.wanted.restore_id}/reports"
         )
         return self._of_any(lambda url: self._http.send("POST", url + path, report, RestoreInfo))
+
+    def sealed_secrets(self, tenant: TenantKey) -> dict[str, str]:
+        """The sealed secrets of a tenant, by name."""
+        path = f"/upcall/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/secrets"
+        return self._of_any(lambda url: self._http.get(url + path, SealedSecrets)).sealed
 
     def beat_feeds(self, beat: WorkerBeat) -> FeedAssignments:
         """Report the shards of changefeeds that this worker holds; the answer lists those that it is to hold."""

@@ -16,6 +16,10 @@ _REFUSED = {
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the broker is too old for transactions",
     "UNSUPPORTED_VERSION": "the broker is too old for what the feed needs",
 }
+CONNECTING = {
+    "_AUTHENTICATION": "the broker refuses sasl-user, sasl-password or sasl-mechanism: put the secret again",
+    "_SSL": "TLS with the broker fails: check the secrets of ca, cert and key",
+}
 _FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"))
 
 
@@ -27,6 +31,8 @@ def failure_of(name: str, text: str, where: str) -> FeedFailed:
                       "the topic, and max-message-bytes of the sink URI")  # fmt: skip
     if name in _REFUSED:
         return failed("sink", where, f"{_REFUSED[name]} ({text})")
+    if name in CONNECTING:
+        return retry("sink", where, f"{CONNECTING[name]} ({text})")
     if name in _FENCED:
         return retry("sink", where, f"another producer has the feed's transactional id ({name})")
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):

@@ -9,6 +9,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tistream.errors import InvalidRequest
+from tistream_changefeed.sinks.kafka.security import parse_security
 from tistream_changefeed.sinks.kafka.target import MESSAGE_BYTES_DEFAULT, Delivery, KafkaTarget
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ def parse(uri: str) -> KafkaUri:
         raise _bad("a sink is kafka://HOST:PORT,…/TOPIC?protocol=…; other sinks are not supported yet")
     parts = urlsplit(uri)
     if "@" in parts.netloc:
-        raise _bad("it has a user or a password, which would be stored in clear: leave it out; secrets of sinks are "
-                   "not supported yet")  # fmt: skip
+        raise _bad("it has a user or a password, which would be stored in clear: write them as sasl-user and "
+                   "sasl-password=${secret:NAME}, with a secret put by `tistream secret put`")  # fmt: skip
     brokers = tuple(one for one in parts.netloc.split(",") if one)
     if not brokers or not all(_BROKER.fullmatch(one) for one in brokers):
         raise _bad("it names no brokers of the form HOST:PORT, separated by commas")
@@ -51,8 +52,12 @@ def parse(uri: str) -> KafkaUri:
         if name in options:
             raise _bad(f"{name[:80]} is there twice")
         options[name] = value
+    try:
+        security = parse_security(options)
+    except ValueError as error:
+        raise _bad(str(error)) from error
     if secret := next((name for name in options if _secret(name)), None):
-        raise _bad(f"{secret[:80]} would be stored in clear: secrets of sinks are not supported yet")
+        raise _bad(f"{secret[:80]} is not supported; sasl-user, sasl-password and sasl-mechanism are")
     unused = [name for name in _UNUSED if options.pop(name, None) is not None]
     own = {name: options.pop(name) for name in _OWN if name in options}
     target = KafkaTarget(
@@ -64,6 +69,7 @@ def parse(uri: str) -> KafkaUri:
         _number(own, "max-message-bytes", MESSAGE_BYTES_DEFAULT, 1_000, 1 << 30) or MESSAGE_BYTES_DEFAULT,
         _one_of(own, "compression", {name: name for name in _COMPRESSIONS}, "none"),
         _one_of(own, "delivery", _DELIVERIES, "exactly-once"),
+        security,
     )
     warnings = tuple(f"{name} is accepted and changes nothing" for name in unused)
     return KafkaUri(target, options.pop("protocol", "open-protocol"), options, warnings)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tistream_changefeed.core.shard import Order
+from tistream_changefeed.sinks.kafka.security import PLAIN, KafkaSecurity
 
 Delivery = Literal["exactly-once", "at-least-once"]
 MESSAGE_OVERHEAD = 36  # bytes that a record adds to its key and value, as TiCDC counts
@@ -28,6 +30,11 @@ class KafkaTarget:
     max_message_bytes: int = MESSAGE_BYTES_DEFAULT
     compression: str = "none"
     delivery: Delivery = "exactly-once"
+    security: KafkaSecurity = PLAIN
+
+    def with_secrets(self, values: Mapping[str, str]) -> KafkaTarget:
+        """The same with the values of secrets in place of references."""
+        return replace(self, security=self.security.with_secrets(values))
 
     @property
     def progress_topic(self) -> str:
@@ -50,7 +57,7 @@ Settings = dict[str, str | int | float | bool]
 
 def common(target: KafkaTarget, client: str) -> Settings:
     """Settings of every client."""
-    return {"bootstrap.servers": ",".join(target.brokers), "client.id": client}
+    return {"bootstrap.servers": ",".join(target.brokers), "client.id": client, **target.security.settings}
 
 
 def producer(target: KafkaTarget, order: Order) -> Settings:

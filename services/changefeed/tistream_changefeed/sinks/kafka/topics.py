@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
-from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.faults import CONNECTING, failure_of
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
     KafkaTarget,
@@ -38,7 +38,9 @@ class Topics:
 
     def __init__(self, target: KafkaTarget, client: str) -> None:
         self._target = target
-        self._admin = AdminClient(common(target, client), logger=log)
+        conf: Any = {**common(target, client), "error_cb": self._remember}
+        self._admin = AdminClient(conf, logger=log)
+        self._last: KafkaError | None = None  # what the connection said, which a call that times out does not say
         self._known: dict[str, int] = {}
         self._limits: dict[str, int] = {}
 
@@ -143,9 +145,20 @@ class Topics:
         try:
             return ask()
         except KafkaException as error:
-            raise failure_of(error.args[0].name(), error.args[0].str(), where) from error
+            raise self._failure(error.args[0].name(), error.args[0].str(), where) from error
         except TimeoutError as error:
-            raise failure_of("_TIMED_OUT", "", where) from error
+            raise self._failure("_TIMED_OUT", "", where) from error
+
+    def _failure(self, name: str, text: str, where: str) -> FeedFailed:
+        self._admin.poll(0)  # serves `_remember`
+        last = self._last
+        if last is not None and last.name() in CONNECTING:
+            return failure_of(last.name(), last.str(), where)
+        return failure_of(name, text, where)
+
+    def _remember(self, error: KafkaError) -> None:
+        if self._last is None or error.name() in CONNECTING:
+            self._last = error
 
 
 def _no_topic(topic: str) -> FeedFailed:

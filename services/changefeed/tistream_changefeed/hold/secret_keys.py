@@ -1,0 +1,37 @@
+"""The private keys of this worker, which open the secrets of tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.secrets.references import names_in
+from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKeys:
+    """`file` None: this worker opens no secret. The file is read at each use, so that a key can be added."""
+
+    file: Path | None
+
+    def values(self, tenant: TenantKey, sink_uri: str, sealed: Mapping[str, str]) -> dict[str, str]:
+        """The values of the secrets that a sink's URI refers to, by name. Raises InvalidRequest, which names the secret
+        or the setting."""
+        names = names_in(sink_uri)
+        if not names:
+            return {}
+        if self.file is None:
+            raise InvalidRequest("this worker opens no secrets: set TISTREAM_CHANGEFEED__SECRETS_KEY_FILE")
+        if missing := sorted(names - sealed.keys()):
+            raise InvalidRequest(f"tenant {tenant} has no secret {missing[0]}: put it, then resume the changefeed")
+        try:
+            keys = private_keys(self.file.read_text())
+            return {name: opened(keys, tenant, name, sealed[name]) for name in sorted(names)}
+        except (OSError, BadKey) as error:
+            raise InvalidRequest(f"SECRETS_KEY_FILE {self.file}: {error}") from error
+        except NotOpened as error:
+            raise InvalidRequest(str(error)) from error

@@ -1,0 +1,42 @@
+"""References to secrets in the text of a sink's URI: `${secret:NAME}`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from tistream.errors import InvalidRequest
+
+NAME = r"[a-z0-9][a-z0-9.-]{0,62}"
+_REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
+_HIDDEN = "***"
+_SHORT = 4  # values of fewer characters occur by chance
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The names of the secrets that a text refers to. Raises InvalidRequest for a name that cannot exist."""
+    found = frozenset(_REFERENCE.findall(text))
+    if wrong := sorted(name for name in found if not re.fullmatch(NAME, name)):
+        raise InvalidRequest(
+            f"sink_uri: {wrong[0][:80]!r} is not a secret's name: 1 to 63 of a-z, 0-9, `.` and `-`",
+            {"parameter": "sink_uri"},
+        )
+    return found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with each reference replaced by its value. Raises KeyError for a name without one."""
+    return _REFERENCE.sub(lambda found: values[found[1]], text)
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is one reference, and nothing else."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def masked(text: str, values: Iterable[str]) -> str:
+    """The text without the values of secrets, for errors and logs that quote what another system has said."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORT:
+            text = text.replace(value, _HIDDEN)
+    return text

@@ -1,0 +1,45 @@
+"""Secrets of a tenant, which its changefeeds refer to by name (design-changefeeds.md 9.8). No answer has a value."""
+
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+
+from tistream.secrets.references import NAME
+from tistream.wire.meta import StrictRequest
+from tistream.wire.sorter import Wire
+
+VALUE_MAX = 16_384  # a certificate fits
+SECRETS_MAX = 100  # of a tenant
+SecretName = Annotated[str, Field(pattern=f"^{NAME}$")]
+
+
+class PutSecret(StrictRequest):
+    """`PUT …/secrets/{name}`: the value, in clear over TLS."""
+
+    value: SecretStr = Field(min_length=1, max_length=VALUE_MAX)
+
+
+class SealedSecret(StrictRequest):
+    """A PutSecret as the API server sends it to the meta server: sealed (tistream.secrets.sealing)."""
+
+    sealed: str = Field(min_length=1, max_length=2 * VALUE_MAX)
+
+
+class SecretInfo(Wire):
+    """A secret: its name, when it was put, and the changefeeds that refer to it."""
+
+    name: str
+    put_ms: str
+    used_by: list[str]
+
+
+class SecretList(Wire):
+    """The secrets of a tenant, by name."""
+
+    secrets: list[SecretInfo]
+
+
+class SealedSecrets(Wire):
+    """`POST /upcall/v1/…/secrets`: sealed texts by name, for a worker."""
+
+    sealed: dict[str, str]

@@ -1,0 +1,43 @@
+"""`tistream secret …`."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tistream_cli.client import ApiClient, tenant_path
+from tistream_cli.errors import CliError
+
+
+def put_secret(client: ApiClient, cluster: str, tenant: str, name: str, file: Path | None) -> None:
+    """Store the content of a file, or a line of stdin. Raises CliError."""
+    value = _value(file)
+    if not value:
+        raise CliError("the secret is empty: write it into the file, or as a line to stdin")
+    client.call("PUT", tenant_path(cluster, tenant, "secrets", name), {"value": value})
+    sys.stdout.write(f"secret {name} stored; refer to it as ${{secret:{name}}}\n")
+
+
+def list_secrets(client: ApiClient, cluster: str, tenant: str) -> None:
+    """Print one line for each secret. Raises CliError."""
+    for one in client.call("GET", tenant_path(cluster, tenant, "secrets"))["secrets"]:
+        put = datetime.fromtimestamp(int(one["put_ms"]) / 1000, UTC).isoformat(timespec="seconds")
+        users = ", ".join(one["used_by"]) or "no changefeed"
+        sys.stdout.write(f"{one['name']}  put {put}  used by {users}\n")
+
+
+def remove_secret(client: ApiClient, cluster: str, tenant: str, name: str) -> None:
+    """Remove a secret. Raises CliError."""
+    client.call("DELETE", tenant_path(cluster, tenant, "secrets", name))
+    sys.stdout.write(f"secret {name} removed\n")
+
+
+def _value(file: Path | None) -> str:
+    if file is None:
+        return getpass.getpass("value: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    try:
+        return file.read_text().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"--file {file} cannot be read: {error}") from error

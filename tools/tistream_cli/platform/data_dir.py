@@ -135,7 +135,7 @@ def make_key(path: Path, key: bytes) -> Path:
 
 
 def make_secrets_keys(directory: DataDir, key: bytes) -> None:
-    """The pair of keys of tenants' secrets, made of 32 random bytes if there is none. Raises CliError."""
+    """The pair of keys of tenants' secrets, made of these 32 random bytes at the first start. Raises CliError."""
     (private,) = private_keys(make_key(directory.secrets_key, key).read_text())
     make_key(directory.secrets_public, bytes(private.public_key))
 

@@ -25,7 +25,8 @@ from tistream_changefeed.rows.window import raw_changes
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How open-protocol puts events into messages: at most so many events and bytes."""
+    """How open-protocol puts events into messages: at most `events_max` events and
+    `bytes_max` bytes."""
 
     events_max: int
     bytes_max: int

@@ -58,7 +58,7 @@ class Holder:
         self._stopping.set()
 
     def report(self) -> FeedReport:
-        """What the meta server is told."""
+        """The state of the shard, for the meta server."""
         order, acked, failure = self.shard.order, self.shard.acked, self.shard.failure
         since_ms = self.shard.since_ms
         return FeedReport(

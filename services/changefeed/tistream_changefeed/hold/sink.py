@@ -1,4 +1,4 @@
-"""What a holder needs of a sink, and of what turns events into messages."""
+"""What a holder needs of a sink, and of what turns events into messages. Pure."""
 
 from __future__ import annotations
 

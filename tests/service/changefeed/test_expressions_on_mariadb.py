@@ -8,12 +8,12 @@ from typing import Any
 
 import pymysql
 import pytest
+from pymysql.cursors import Cursor
 from sqlalchemy.engine import make_url
 
 from support import filter_cases
 from support.effort import seeds
 
-Cursor = pymysql.cursors.Cursor
 ROWS = 300
 TOO_LARGE = 1690  # "out of range": the filter uses the exact result
 

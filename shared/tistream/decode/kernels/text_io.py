@@ -143,14 +143,31 @@ def put_single(out: U8, at: int, bits: int) -> int:
 def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> int:
     if digits == 0:
         exponent = 0
+    count = count_digits(digits)
+    whole = count + exponent
+    if whole > _PLAIN_MAX or whole < 1 - _PLAIN_MAX:
+        at = put_mantissa(out, at, digits, count)
+        out[at] = 0x65  # e
+        return put_int(out, at + 1, whole - 1)
+    return put_plain(out, at, digits, count, exponent, point)
+
+
+@inline
+def count_digits(digits: int) -> int:
+    """The number of decimal digits, from 1 to 18."""
     count = 1
     bound = i64(10)
     while count < 18 and digits >= bound:
         count += 1
         bound *= 10
+    return count
+
+
+@inline
+def put_plain(out: U8, at: int, digits: int, count: int, exponent: int, point: bool) -> int:
+    """Write digits * 10^exponent without an exponent. `count` is the number of digits. With `point`, whole numbers get
+    `.0`."""
     whole = count + exponent  # digits before the point
-    if whole > _PLAIN_MAX or whole < 1 - _PLAIN_MAX:
-        return _put_scientific(out, at, digits, count, whole - 1)
     if exponent >= 0:
         at = put_uint(out, at, u64(digits))
         for _ in range(exponent):
@@ -178,7 +195,8 @@ def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> i
 
 
 @inline
-def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> int:
+def put_mantissa(out: U8, at: int, digits: int, count: int) -> int:
+    """Write the digits with a point after the first one, if there are more."""
     scale = i64(1)
     for _ in range(count - 1):
         scale *= 10
@@ -187,8 +205,7 @@ def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> in
     if count > 1:
         out[at] = _POINT
         at = put_padded(out, at + 1, digits % scale, count - 1)
-    out[at] = 0x65  # e
-    return put_int(out, at + 1, power)
+    return at
 
 
 @inline
@@ -204,7 +221,7 @@ def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
     out[at] = _QUOTE
     at += 1
     while first < last:
-        clean = _clean_until(data, first, last)
+        clean = clean_until(data, first, last)
         copy_bytes(out, at, data, first, clean - first)
         at += clean - first
         if clean < last:
@@ -215,7 +232,7 @@ def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 
 @inline
-def _clean_until(data: U8, first: int, last: int) -> int:
+def clean_until(data: U8, first: int, last: int) -> int:
     """The position of the first byte that needs an escape, or `last`. Tests eight bytes at a time for bytes below 0x20,
     `"` and a backslash.
 

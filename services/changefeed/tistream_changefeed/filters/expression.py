@@ -113,7 +113,7 @@ class Expression:
             found = compared.truth(_evaluate(self.tree, operands))
         except InvalidRequest as error:
             raise InvalidRequest(f"expression {self.text!r}: {error}") from None
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             raise InvalidRequest(f"expression {self.text!r} cannot be evaluated: {error}") from None
         if isinstance(found, pa.Scalar):
             found = pa.array([found.as_py()] * rows, pa.bool_())

@@ -160,7 +160,7 @@ def test_the_read_in_this_process_has_the_events_of_a_pull(pushed: Consumer) -> 
     loaded = golden.load("everything")
     events = pushed.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=200_000)
     _, counted = expected(f"kafka://127.0.0.1:1/{TOPIC}?protocol=open-protocol")
-    assert Counter((int(event["commit_ts"]), event["type"]) for event in events) == counted
+    assert Counter((int(event["commit_ts"]), event["type"]) for event in events if "commit_ts" in event) == counted
 
 
 def test_a_feed_is_paused_resumed_and_removed(pushed: Consumer, broker: LocalKafka) -> None:
@@ -187,8 +187,8 @@ def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
     for change, status, text in (
         ({"sink_uri": uri(broker).replace("partition-num=3", "partition-num=9")}, 400, "fewer than partition-num=9"),
         ({"sink_uri": f"kafka://10.1.2.3:9092/{TOPIC}"}, 422, "TISTREAM_CHANGEFEED__SINK_HOSTS"),
-        ({"sink_uri": f"kafka://user:hunter2@{broker.address}/{TOPIC}"}, 400, "has a user or a password"),
-        ({"sink_uri": "mysql://127.0.0.1:3306/"}, 400, "not supported yet"),
+        ({"sink_uri": f"kafka://user:hunter2@{broker.address}/{TOPIC}"}, 400, "would be stored in clear"),
+        ({"sink_uri": "mysql://127.0.0.1:3306/"}, 400, "other sinks are not supported"),
         ({"start_ts": "1"}, 410, "below the earliest"),
         ({"start_ts": str(1 << 62)}, 400, "lies above the tenant's resolved_ts"),
         ({"changefeed_id": "-"}, 400, "changefeed_id"),

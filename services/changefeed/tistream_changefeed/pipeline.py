@@ -1,5 +1,5 @@
-"""Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: a function of the events
-and the feed's configuration."""
+"""Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: a function of the
+events and the configuration."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.topics import Topics
 
+CHECK_S = 4.0  # less than the API server waits for the answer
+
 
 @dataclass(frozen=True, slots=True)
 class Checks:
@@ -30,7 +32,7 @@ class Checks:
         feed = parsed(check.wanted.sink_uri, check.wanted.config)
         check_hosts(feed.target.brokers, self.hosts)
         planned = plan(feed.config, self.tables(tenant))
-        topics = Topics(feed.target, "tistream-check")
+        topics = Topics(feed.target, "tistream-check", CHECK_S)
         try:
             found = topics.planned()
         except FeedFailed as error:

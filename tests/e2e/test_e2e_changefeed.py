@@ -18,8 +18,9 @@ from support.pulled import pulled_whole
 from support.waiting import PATIENCE_S, eventually
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
-from tistream_changefeed.core.segments import segments
+from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.rows.split import Splitting
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_cli.platform.local_kafka import LocalKafka
@@ -84,28 +85,29 @@ def uri(broker: LocalKafka, topic: str = TOPIC) -> str:
     return f"kafka://{broker.address}/{topic}?protocol=open-protocol&partition-num={PARTITIONS}&max-batch-size=1"
 
 
-def expected(sink_uri: str) -> tuple[dict[int, list[tuple[bytes | None, bytes | None]]], Counter[tuple[int, str]]]:
-    """What each partition must have without resolved messages, from one read of the same rows in this process; and the
-    row events of each (commit_ts, kind) that they were made of."""
-    world = golden_world("everything")
+def expected(sink_uri: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
+    """What each partition must have without resolved messages, from one read of the same rows in this process."""
     feed = parsed(sink_uri, {}).pipeline
     out: dict[int, list[tuple[bytes | None, bytes | None]]] = {number: [] for number in range(PARTITIONS)}
-    events: Counter[tuple[int, str]] = Counter()
-    scan = Scan(world.source, Scope(world.tenant), Position(world.snapshot_ts), world.end_ts, world.budget,
-                numbered=feed.numbered)  # fmt: skip
+    for segment in whole(feed.splitting):
+        encoded = feed.rows(segment.rows, lambda _: PARTITIONS)
+        sent = list(encoded.framed(encoded.messages).each())
+        if segment.ddl is not None:
+            sent += feed.ddl(segment.ddl, lambda _: PARTITIONS)
+        for one in sent:
+            out[one.partition].append((one.key, one.value))
+    return out
+
+
+def whole(moving: Splitting | None) -> Iterator[Segment]:
+    """The golden set, read in this process."""
+    world = golden_world("everything")
     at = Position(world.snapshot_ts)
+    scan = Scan(world.source, Scope(world.tenant), at, world.end_ts, world.budget, numbered=True, moving=moving)
     for batch in scan.batches():
         for segment in segments(batch.events, at, batch.through):
+            yield segment
             at = segment.rows_end
-            events.update((int(ts), "row") for ts in segment.rows.commit_ts)
-            encoded = feed.rows(segment.rows, lambda _: PARTITIONS)
-            sent = list(encoded.framed(encoded.messages).each())
-            if segment.ddl is not None:
-                events[segment.ddl.commit_ts, "ddl"] += 1
-                sent += feed.ddl(segment.ddl, lambda _: PARTITIONS)
-            for one in sent:
-                out[one.partition].append((one.key, one.value))
-    return out, events
 
 
 def is_resolved(value: bytes | None) -> bool:
@@ -124,7 +126,7 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
     eventually(lambda: feeds.created(**body))
     assert feeds.create(**body)[0] == 200, "the same again"
     assert feeds.create(**{**body, "end_ts": str(loaded.end_ts - 1)})[0] == 409
-    wanted, _ = expected(uri(broker))
+    wanted = expected(uri(broker))
     total = sum(map(len, wanted.values()))
     reader = CommittedReader(broker.address, TOPIC)
     kills = [int(total * share) for share in (0.2 + rng.random() / 10, 0.6 + rng.random() / 10)]
@@ -160,7 +162,11 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
 def test_the_read_in_this_process_has_the_events_of_a_pull(pushed: Consumer) -> None:
     loaded = golden.load("everything")
     events = pushed.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=200_000)
-    _, counted = expected(f"kafka://127.0.0.1:1/{TOPIC}?protocol=open-protocol")
+    counted: Counter[tuple[int, str]] = Counter()
+    for segment in whole(None):
+        counted.update((int(ts), "row") for ts in segment.rows.commit_ts)
+        if segment.ddl is not None:
+            counted[segment.ddl.commit_ts, "ddl"] += 1
     assert Counter((int(event["commit_ts"]), event["type"]) for event in events if "commit_ts" in event) == counted
 
 

@@ -127,7 +127,8 @@ class Holder:
         high = shard.high(self._resolved_ts)
         if shard.at.low_ts < high:
             scope = Scope(shard.order.tenant)
-            scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=self.pipeline.numbered)
+            numbered, moving = self.pipeline.numbered, self.pipeline.splitting
+            scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=numbered, moving=moving)
             for batch in scan.batches():
                 self._send(batch, high)
                 if batch.barrier is not None:

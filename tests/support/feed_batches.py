@@ -5,9 +5,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+import polars as pl
+
 from support.golden_kafka import EventKey
-from support.pull_world import World, golden_world
+from support.pull_world import World, committed, golden_world
+from tistream.format.segment import SCHEMA
+from tistream.model.ts import Window as TsWindow
 from tistream.read.cursor import Position, Scope
+from tistream.read.events import Events
+from tistream.read.row_events import Moving, render
 from tistream.read.scan import Scan
 from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.rows.row_batch import RowBatch
@@ -37,6 +43,16 @@ def raw_windows(name: str = "everything", *, numbered: bool = False) -> tuple[Wi
         assert found.barrier is None, found.barrier
         out.append(raw_changes(found.events))
     return tuple(out)
+
+
+def rendered_window(op: int | None, moving: Moving | None) -> Window:
+    """The changes of `everything` whose events are deletes or puts (plan.OP_DELETE, OP_PUT; None: both), as a
+    transaction is read that is too large to be held."""
+    world = _world("everything")
+    rows = committed("everything")[0].filter(pl.col("table_id") > 0).select(SCHEMA.names)
+    ids = rows["table_id"].unique().to_list()
+    shapes = world.source.shapes(Scope(world.tenant), ids, TsWindow(world.snapshot_ts, world.end_ts))
+    return raw_changes(Events.ordered(render(rows.to_arrow().cast(SCHEMA), shapes, op, moving=moving).sets))
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
@@ -13,7 +13,9 @@ from tistream.clock import Clock
 from tistream.concurrency import new_executor, start_thread
 from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
+from tistream.read.cursor import Scope
 from tistream.read.group_cache import CacheExpiry, GroupCache
+from tistream.schema.visible import TableVersion
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
@@ -78,7 +80,7 @@ def build_app(
         order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
         feed = parsed(work.sink_uri, work.config)
         check_hosts(feed.target.brokers, settings.hosts)
-        values = secret_keys.values(tenant, work.sink_uri, work.secrets)
+        values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)
         target = feed.target.with_secrets(values)
         return Holder(
             Shard(order, rng),
@@ -121,7 +123,14 @@ def build_app(
     app = new_app("tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     cache = GroupCache(counted, settings.cache_bytes, CacheExpiry(keys, KEYED_CACHE_MS, clock))
     tenants = Tenants(http, meta, counted, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
-    app.state.checks = Checks(settings.hosts, secret_keys)
+
+    def tables(tenant: TenantKey) -> Sequence[TableVersion]:
+        view = tenants.view(tenant.cluster_id, tenant.tenant_id)
+        view.wait_fresh()
+        view.check_known()
+        return view.source.tables_at(view.resolved_ts(), Scope(tenant))
+
+    app.state.checks = Checks(settings.hosts, secret_keys, tables)
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
     app.include_router(router)
     return app

@@ -1,5 +1,5 @@
-"""Turns events into the messages of a feed: split, sent to partitions, encoded. Pure: a function of the events and the
-feed's configuration."""
+"""Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: a function of the
+events and the configuration."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
+from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
+from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.hold.sink import Encoded, PartitionsOf
 from tistream_changefeed.protocols.messages import Encoder, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
@@ -25,7 +27,8 @@ from tistream_changefeed.rows.window import raw_changes
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How open-protocol puts events into messages: at most so many events and bytes."""
+    """How open-protocol puts events into messages: at most `events_max` events and
+    `bytes_max` bytes."""
 
     events_max: int
     bytes_max: int
@@ -49,6 +52,8 @@ class FeedPipeline:
     """The pipeline of a feed. `framing` None: each event is a message of its own."""
 
     encoder: Encoder
+    filter: FeedFilter
+    selectors: Sequence[ColumnSelector]
     dispatchers: Dispatchers
     splitting: Splitting
     framing: Framing | None = None
@@ -60,17 +65,22 @@ class FeedPipeline:
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
-        parts = [self._part(batch, partitions) for batch in split(raw_changes(events), self.splitting).rows]
+        window = split(self.filter.window(raw_changes(events)), self.splitting)  # filters see updates, not their halves
+        parts = [self._part(batch, partitions) for batch in window.rows]
         framing = self.framing
         return Encoded(_in_order(parts), (lambda part: part) if framing is None else framing.frame)
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
-        return _Part(batch, self.encoder.rows(batch), topic, rule.partitions(batch, partitions(topic)))
+        places = rule.partitions(batch, partitions(topic))
+        selector = selector_of(self.selectors, batch.version)
+        if selector is not None:
+            batch = selected(batch, selector.sent(batch.version.table))
+        return _Part(batch, self.encoder.rows(batch), topic, places)
 
     def ddl(self, event: DdlEvent, partitions: PartitionsOf) -> tuple[Sent, ...]:
         """The messages of a DDL, one for each partition that gets it."""
-        message = self.encoder.ddl(event)
+        message = self.encoder.ddl(event) if self.filter.sends(event) else None
         if message is None:
             return ()
         topics = self.dispatchers.ddl_topics(event)

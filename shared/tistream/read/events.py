@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.arrays import Int64s
+from tistream.arrays import Bools, Int64s
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
@@ -51,6 +51,9 @@ class Rows:
     new_at: Int64s
     old_at: Int64s
     raw: pa.Array  # raw keys
+    half: (
+        Bools  # the event is the delete or the put of an update that is shown as both; its row is at one index in both
+    )
 
     def __len__(self) -> int:
         return len(self.op)

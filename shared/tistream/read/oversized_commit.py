@@ -19,7 +19,7 @@ from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import NOTHING, Events
 from tistream.read.plan import GroupRef, Piece, Run
-from tistream.read.row_events import Barrier, Rendered, Shapes, render
+from tistream.read.row_events import Barrier, Moving, Rendered, Shapes, render
 from tistream.read.source_contract import Batch, Source
 
 
@@ -53,6 +53,7 @@ class OversizedCommit:
         start: Position,
         *,
         numbered: bool = False,
+        moving: Moving | None = None,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -63,6 +64,7 @@ class OversizedCommit:
         self._start = start
         self._budget = budget
         self._numbered = numbered
+        self._moving = moving
         self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # cuts of pieces, by transaction and lowest key
 
     def batches(self) -> Iterator[Batch]:
@@ -124,7 +126,7 @@ class OversizedCommit:
         return None
 
     def _rendered(self, piece: Piece, op: int | None) -> Rendered:
-        return render(self._read(piece), self._shapes(piece), op, numbered=self._numbered)
+        return render(self._read(piece), self._shapes(piece), op, numbered=self._numbered, moving=self._moving)
 
     def _read(self, piece: Piece) -> pa.Table:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,7 +19,11 @@ from tistream.decode.rows import decode_rows
 from tistream.format.segment import OP_PUT as STORED_PUT
 from tistream.read.events import Image, Rows, ascend
 from tistream.read.plan import OP_DELETE, OP_PUT
+from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
+
+Moving = Callable[[TableVersion], Sequence[Column]]
+"""The columns of a table whose change shows an update as a delete and a put, in addition to those of its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,9 @@ class Rendered:
     barrier: Barrier | None
 
 
-def render(rows: pa.Table, shapes: Shapes, op: int | None = None, *, numbered: bool = False) -> Rendered:
+def render(
+    rows: pa.Table, shapes: Shapes, op: int | None = None, *, numbered: bool = False, moving: Moving | None = None
+) -> Rendered:
     """The events of committed rows (tistream.format.segment.SCHEMA, in any order). `op` restricts them to deletes or to
     puts. `numbered`: ENUM and SET are numbers, not names."""
     sets: list[Rows] = []
@@ -88,7 +94,7 @@ def render(rows: pa.Table, shapes: Shapes, op: int | None = None, *, numbered: b
                 for ts in (interval.low, interval.high)
             )
             if interval.version is not None and low < high:
-                part = _Part(rows.slice(low, high - low), interval.version, op, numbered=numbered)
+                part = _Part(rows.slice(low, high - low), interval.version, op, numbered=numbered, moving=moving)
                 sets.append(part.events(shapes))
                 barriers.extend(part.barriers)
     return Rendered(sets, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
@@ -102,11 +108,14 @@ def _nameless(row: pa.Table, physical_id: int) -> Barrier:
 class _Part:
     """Rows of one physical table in one of its versions."""
 
-    def __init__(self, rows: pa.Table, version: TableVersion, op: int | None, *, numbered: bool) -> None:
+    def __init__(
+        self, rows: pa.Table, version: TableVersion, op: int | None, *, numbered: bool, moving: Moving | None
+    ) -> None:
         self.barriers: list[Barrier] = []
         self._version = version
         self._op = op
         self._numbered = numbered
+        self._moving = moving
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
         valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
@@ -124,6 +133,11 @@ class _Part:
         if new is not None and old is not None:
             both = np.flatnonzero(self._new & self._old)
             moved[both] = ~same_rows(new.keys, old.keys, both)
+            if self._moving is not None:
+                visible, chosen = self._version.table.visible_columns, self._moving(self._version)
+                places = [place for place, column in enumerate(visible) if column in chosen]
+                here, there = ([image.columns[place] for place in places] for image in (new, old))
+                moved[both] |= ~same_rows(here, there, both)
             come = come.copy()
             come[both] = ~same_rows(new.columns, old.columns, both)
             gone |= moved
@@ -145,6 +159,7 @@ class _Part:
             np.concatenate([np.full(len(deletes), -1), puts]),
             np.concatenate([deletes, before]),
             _taken(self._column["key"], rows),
+            moved[rows],
         )
 
     def _image(self, name: str, rows: npt.NDArray[np.bool_]) -> Image | None:

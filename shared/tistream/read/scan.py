@@ -21,7 +21,7 @@ from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
 from tistream.read.oversized_commit import GroupRows, OversizedCommit
 from tistream.read.plan import Cut, GroupRef
-from tistream.read.row_events import render
+from tistream.read.row_events import Moving, render
 from tistream.read.source_contract import Batch, GroupIndex, Source, Worked
 
 PAGE_ROWS_MIN = 4_096
@@ -120,10 +120,18 @@ class _Weights:
 
 class Scan:
     """Reads the events of one scope after `start` with commit_ts <= `high`. `numbered`: values of ENUM and SET are
-    numbers, not names."""
+    numbers, not names. `moving`: see row_events."""
 
     def __init__(
-        self, source: Source, scope: Scope, start: Position, high: int, budget: Budget, *, numbered: bool = False
+        self,
+        source: Source,
+        scope: Scope,
+        start: Position,
+        high: int,
+        budget: Budget,
+        *,
+        numbered: bool = False,
+        moving: Moving | None = None,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -131,6 +139,7 @@ class Scan:
         self._high = high
         self._budget = budget
         self._numbered = numbered
+        self._moving = moving
         self._low = start.low_ts  # everything at or below it has been returned
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
@@ -159,7 +168,7 @@ class Scan:
         ids = self._source.physical_ids(self._scope, window)
         groups = plan.groups_in(self._source.segments(window), window, ids)
         while self._low < end:
-            key = (self._scope, self._low, end, self._rows, self._budget, self._numbered)
+            key = (self._scope, self._low, end, self._rows, self._budget, self._numbered, self._moving)
             step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
             if step.crowd is not None:
                 yield from self._crowd(step.crowd)
@@ -240,12 +249,20 @@ class Scan:
         self._low = commit_ts - 1
         taken.tables.clear()  # they are read again, piece by piece
         yield from OversizedCommit(
-            self._source, self._scope, commit_ts, taken.most, taken.parts, self._start, numbered=self._numbered
+            self._source,
+            self._scope,
+            commit_ts,
+            taken.most,
+            taken.parts,
+            self._start,
+            numbered=self._numbered,
+            moving=self._moving,
         ).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
         ids = pc.unique(rows.column("table_id")).to_pylist()
-        rendered = render(rows, self._source.shapes(self._scope, ids, window), numbered=self._numbered)
+        shapes = self._source.shapes(self._scope, ids, window)
+        rendered = render(rows, shapes, numbered=self._numbered, moving=self._moving)
         ddl = self._source.ddl_events(self._scope, window)
         found = Events.ordered([*rendered.sets, ddl])
         barrier = rendered.barrier

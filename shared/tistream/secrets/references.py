@@ -1,9 +1,11 @@
-"""References to secrets in the text of a sink's URI: `${secret:NAME}`. Pure."""
+"""References to secrets in a changefeed's sink URI and configuration: `${secret:NAME}`. Pure."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tistream.errors import InvalidRequest
 
@@ -13,12 +15,12 @@ _HIDDEN = "***"
 _SHORT = 4  # values of fewer characters occur by chance
 
 
-def names_in(text: str) -> frozenset[str]:
-    """The names of the secrets that a text refers to. Raises InvalidRequest for a name that cannot exist."""
-    found = frozenset(_REFERENCE.findall(text))
+def names_in(sink_uri: str, config: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the secrets that a changefeed refers to. Raises InvalidRequest for a name that cannot exist."""
+    found = frozenset(_REFERENCE.findall(f"{sink_uri} {json.dumps(config)}"))
     if wrong := sorted(name for name in found if not re.fullmatch(NAME, name)):
         raise InvalidRequest(
-            f"sink_uri: {wrong[0][:80]!r} is not a secret's name: 1 to 63 of a-z, 0-9, `.` and `-`",
+            f"sink_uri or config: {wrong[0][:80]!r} is not a secret's name: 1 to 63 of a-z, 0-9, `.` and `-`",
             {"parameter": "sink_uri"},
         )
     return found
@@ -27,11 +29,6 @@ def names_in(text: str) -> frozenset[str]:
 def filled(text: str, values: Mapping[str, str]) -> str:
     """The text with each reference replaced by its value. Raises KeyError for a name without one."""
     return _REFERENCE.sub(lambda found: values[found[1]], text)
-
-
-def is_reference(text: str) -> bool:
-    """Whether a text is one reference, and nothing else."""
-    return _REFERENCE.fullmatch(text) is not None
 
 
 def masked(text: str, values: Iterable[str]) -> str:

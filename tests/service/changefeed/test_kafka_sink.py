@@ -21,6 +21,7 @@ from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import Outgoing, Sent
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
@@ -111,6 +112,23 @@ def test_the_transaction_of_a_holder_that_was_replaced_is_never_seen(broker: Loc
     assert refused.value.failure.kind == "fenced"
     new.send((103, 0, b"c"))  # which was not disturbed
     assert values(broker, "replaced")[0] == [b"a", b"b", b"c"]
+
+
+def test_the_open_transaction_of_a_killed_holder_is_aborted_and_not_waited_for(
+    broker: LocalKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = target_of(broker, "killed")
+    # The broker itself would end the transaction after ten minutes, and a reader that waits gives up after two
+    monkeypatch.setattr(settings, "TRANSACTION_MS", 600_000)
+    old = Holding(target).open()
+    old.send((101, 0, b"a"))
+    producer = old.sink._producer
+    assert producer is not None
+    producer.begin_transaction()
+    producer.produce(target.progress_topic, b"{}", b"7/acme/orders/0", 0)
+    producer.flush(PATIENCE_S)
+    new = Holding(target, replace(ORDER, fence=Fence(1, 2))).open()
+    assert new.shard.at == Position(101)
 
 
 def test_a_record_behind_the_open_transaction_of_another_feed_is_read(broker: LocalKafka) -> None:

@@ -47,7 +47,7 @@ class Secured:
             wanted=CreateChangefeed(changefeed_id="all", sink_uri=uri),
             secrets=sealed,
         )
-        values = self.keys.values(ACME, check.wanted.sink_uri, check.secrets)
+        values = self.keys.values(ACME, uri, {}, check.secrets)
         return parsed(uri, {}).target.with_secrets(values)
 
 

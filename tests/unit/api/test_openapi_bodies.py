@@ -12,6 +12,7 @@ from support.http_world import CLOCK
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
+from tistream.wire.bulk.changefeeds import CreateChangefeed
 from tistream.wire.bulk.restores import CreateRestore
 from tistream.wire.bulk.sources import AddSource
 from tistream.wire.tokens import NewToken
@@ -23,6 +24,7 @@ from tistream_api.settings import ApiSettings
 CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
 MODELS: dict[str, type[BaseModel]] = {
     "AddSource": AddSource,
+    "CreateChangefeed": CreateChangefeed,
     "CreateRestore": CreateRestore,
     "CreateTenant": meta.CreateTenant,
     "CreateToken": NewToken,

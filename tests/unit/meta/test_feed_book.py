@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from support.audit_world import ACME as PATH
 from support.audit_world import World
 from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
 from tistream.model.ids import TenantKey
@@ -217,3 +218,25 @@ def test_the_report_of_an_earlier_feed_of_the_same_name_does_not_count(book: Fee
     stale = stale.model_copy(update={"shard": earlier})
     workers.beat("w1", stale)
     assert book.one(ACME, "a")[1].checkpoint_ts == 100
+
+
+def test_calls_of_operators_are_in_the_audit_log(world: World) -> None:
+    world.ask("POST", f"{PATH}/changefeeds", wanted("a").model_dump(mode="json"))
+    for call in ("pause", "pause", "resume"):
+        world.ask("POST", f"{PATH}/changefeeds/a/{call}")
+    assert [one["changefeed_id"] for one in world.ask("GET", f"{PATH}/changefeeds")["changefeeds"]] == ["a"]
+    world.ask("DELETE", f"{PATH}/changefeeds/a")
+    entries = [one for one in world.entries() if one["subject"] == "changefeed a"]
+    assert [one["action"] for one in entries] == [
+        "CreateChangefeed",
+        "PauseChangefeed",
+        "ResumeChangefeed",
+        "RemoveChangefeed",
+    ]
+    assert (entries[1]["was"], entries[1]["became"]) == ({"state": "running"}, {"state": "paused"})
+
+
+def test_a_tenant_that_is_being_deleted_has_no_feed_run(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    world.ask("PUT", f"{PATH}/deletion", {"confirm": "acme", "grace_ms": "86400000"})
+    assert Workers(book, world, "w1").beat("w1") == []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pydantic import Field
+
 from tistream.errors import InvalidRequest
 from tistream.wire.bulk.changefeeds import FEED_ID, URI_MAX, CreateChangefeed, NewChangefeed
+from tistream_api.request.queries import QueryModel
+from tistream_api.request.query_types import Flag
 
 FEED_NAME = re.compile(FEED_ID)
-_TS = {"type": "string", "pattern": "^[0-9]+$"}
+_TS = {"type": ["string", "null"], "pattern": "^[0-9]+$"}
 SCHEMA: dict[str, Any] = {
     "changefeed_id": {"type": "string", "pattern": FEED_ID, "example": "orders-to-kafka"},
     "sink_uri": {
@@ -22,6 +26,12 @@ SCHEMA: dict[str, Any] = {
     "end_ts": {**_TS, "description": "inclusive; default: the feed does not end"},
     "config": {"type": "object", "description": "TiCDC's configuration file, as the JSON form of its TOML"},
 }
+
+
+class DryRunQuery(QueryModel):
+    """The query parameters of CreateChangefeed."""
+
+    dry_run: Flag = Field(default=False, description="answer the plan, a ChangefeedPlan, and create nothing")
 
 
 def new_feed(ask: CreateChangefeed, resolved_ts: int) -> NewChangefeed:

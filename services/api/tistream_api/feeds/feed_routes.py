@@ -25,7 +25,7 @@ from tistream.wire.bulk.changefeeds import (
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission import gate
-from tistream_api.feeds.feed_body import FEED_NAME, SCHEMA, new_feed
+from tistream_api.feeds.feed_body import FEED_NAME, SCHEMA, DryRunQuery, new_feed
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
@@ -57,7 +57,7 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
         cluster_id: str,
         tenant_id: str,
         body: Body,
-        dry_run: Annotated[bool, Query(description="answer the plan, a ChangefeedPlan, and create nothing")] = False,
+        query: Annotated[DryRunQuery, Query()],
     ) -> Response:
         """Create a changefeed. Returns 200 if the same exists already, 409 if another of this id does, 410 if start_ts
         lies below retention, and 422 if no setting of the workers allows the sink."""
@@ -71,10 +71,10 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
         if not urls:
             raise Unavailable("no changefeed worker runs, which would run the feed")
         of = view.tenant
-        sealed = _sealed(meta, of, ask.sink_uri)
+        sealed = _sealed(meta, of, ask)
         check = CheckChangefeed(cluster_id=of.cluster_id, tenant_id=of.tenant_id, wanted=ask, secrets=sealed)
         plan = http.send("POST", f"{urls[0]}/v1/changefeeds/checks", check, ChangefeedPlan)
-        if dry_run:
+        if query.dry_run:
             return Response(plan.model_dump_json(), 200, media_type="application/json")
         return answered("POST", _feeds(cluster_id, tenant_id), wanted.model_dump_json().encode())
 
@@ -124,9 +124,9 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
     return router
 
 
-def _sealed(meta: MetaClient, tenant: TenantKey, sink_uri: str) -> dict[str, str]:
-    """The sealed secrets that a sink's URI refers to, by name. Raises InvalidRequest if one does not exist."""
-    names = names_in(sink_uri)
+def _sealed(meta: MetaClient, tenant: TenantKey, ask: CreateChangefeed) -> dict[str, str]:
+    """The sealed secrets that a feed refers to, by name. Raises InvalidRequest if one does not exist."""
+    names = names_in(ask.sink_uri, ask.config)
     if not names:
         return {}
     known = meta.sealed_secrets(tenant)

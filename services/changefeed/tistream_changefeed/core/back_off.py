@@ -10,7 +10,7 @@ JITTER = 0.2
 
 
 def pause_ms(failures: int, rng: Random) -> int:
-    """Milliseconds before the next attempt after so many failures in a row (at least one): doubled each time up to
+    """Milliseconds before the next attempt after `failures` failures in a row (at least one): doubled each time up to
     LONGEST_MS, and 20 percent less or more, so that feeds of one broken sink do not all return at once."""
     doubled = FIRST_MS << min(failures - 1, 10)
     return round(min(doubled, LONGEST_MS) * rng.uniform(1 - JITTER, 1 + JITTER))

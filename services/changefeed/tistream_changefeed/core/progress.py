@@ -65,7 +65,7 @@ class Progress:
         return self.at.low_ts
 
     def held_under(self, fence: Fence) -> Progress:
-        """The same under another fence."""
+        """This progress under another fence."""
         return replace(self, fence=fence)
 
     def moved(self, at: Position, sent: Iterable[Sent], rows: int, resolved_ts: int | None) -> Progress:

@@ -119,7 +119,7 @@ class Shard:
         self._planned = planned.moved(max(planned.at, until), (), 0, None)
 
     def send(self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position) -> Transaction:
-        """The transaction of a window: its messages, which hold so many row events, then `marks`."""
+        """The transaction of a window: its messages, which hold `events` row events, then `marks`."""
         return self._planning(rows, events, marks, until, None)
 
     def resolved_ts_due(self, until: Position, now_ms: int, *, reaches_end: bool) -> int | None:

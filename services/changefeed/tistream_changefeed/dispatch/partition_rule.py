@@ -8,15 +8,16 @@ from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
 from tistream.decode.cells.kinds import Kind, kind_of
 from tistream.decode.kernels.column_views import ColumnViews
 from tistream.errors import InvalidRequest
+from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import TableVersion, fold
 from tistream_changefeed.dispatch.crc_kernel import Form, crc_of, xor_columns
+from tistream_changefeed.rows.elements import numbers
 from tistream_changefeed.rows.handle_key import handle_columns, index_columns
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -149,21 +150,5 @@ def _columns(table: Table, names: Sequence[str], shown: str) -> tuple[Column, ..
 
 def _texts(columns: Sequence[tuple[Column, pa.Array]]) -> tuple[list[pa.Array], list[Form]]:
     """The values of columns and the form in which each is hashed."""
-    arrays = [_numbers(column, array) for column, array in columns]
+    arrays = [numbers(column, array) if column.tp in (t.ENUM, t.SET) else array for column, array in columns]
     return arrays, [_FORMS.get(kind_of(column), Form.BYTES) for column, _ in columns]
-
-
-def _numbers(column: Column, array: pa.Array) -> pa.Array:
-    """The numbers of ENUM or SET values, which may be decoded as names or as numbers; other values as they are."""
-    kind = kind_of(column)
-    if kind not in (Kind.ENUM, Kind.SET) or pa.types.is_integer(array.type):
-        return array
-    names = array.dictionary_encode()
-    found = [_number(column.elems, name, is_set=kind is Kind.SET) for name in names.dictionary.to_pylist()]
-    return pc.take(pa.array(found, pa.uint64()), names.indices)
-
-
-def _number(elems: Sequence[str], name: str, *, is_set: bool) -> int:
-    if is_set:
-        return sum(1 << elems.index(one) for one in name.split(",")) if name else 0
-    return elems.index(name) + 1 if name in elems else 0

@@ -60,7 +60,7 @@ class Holder:
         self._stopping.set()
 
     def report(self) -> FeedReport:
-        """What the meta server is told."""
+        """The state of the shard, for the meta server."""
         order, acked, failure = self.shard.order, self.shard.acked, self.shard.failure
         since_ms = self.shard.since_ms
         return FeedReport(
@@ -129,7 +129,8 @@ class Holder:
         high = shard.high(self._resolved_ts)
         if shard.at.low_ts < high:
             scope = Scope(shard.order.tenant)
-            scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=self.pipeline.numbered)
+            numbered, moving = self.pipeline.numbered, self.pipeline.splitting
+            scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=numbered, moving=moving)
             for batch in scan.batches():
                 self._send(batch, high)
                 if batch.barrier is not None:

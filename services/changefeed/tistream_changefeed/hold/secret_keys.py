@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
@@ -18,10 +19,12 @@ class SecretKeys:
 
     file: Path | None
 
-    def values(self, tenant: TenantKey, sink_uri: str, sealed: Mapping[str, str]) -> dict[str, str]:
-        """The values of the secrets that a sink's URI refers to, by name. Raises InvalidRequest, which names the secret
-        or the setting."""
-        names = names_in(sink_uri)
+    def values(
+        self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any], sealed: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The values of the secrets that a feed refers to, by name. Raises InvalidRequest, which names the secret or
+        the setting."""
+        names = names_in(sink_uri, config)
         if not names:
             return {}
         if self.file is None:

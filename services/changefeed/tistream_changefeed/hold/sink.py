@@ -1,4 +1,4 @@
-"""What a holder needs of a sink, and of what turns events into messages."""
+"""What a holder needs of a sink, and of what turns events into messages. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.core.outgoing import Outgoing, Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
+from tistream_changefeed.rows.split import Splitting
 
 PartitionsOf = Callable[[str], int]
 """The number of partitions of a topic."""
@@ -54,6 +55,11 @@ class Pipeline(Protocol):
     @property
     def numbered(self) -> bool:
         """Whether values of ENUM and SET are read as numbers."""
+
+    @property
+    def splitting(self) -> Splitting:
+        """The columns whose change splits an update: a scan shows both halves, so that the deletes of a transaction of
+        any size precede its puts."""
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""

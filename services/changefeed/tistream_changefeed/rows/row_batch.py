@@ -11,6 +11,8 @@ from tistream.arrays import Int64s
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 
+WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1
+
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
@@ -34,6 +36,7 @@ class RowBatch:
     schema_version: Int64s  # finished_ts of the table's newest DDL
     raw: pa.Array  # raw record keys, one for each event
     at: Int64s
+    half: Int64s | None = None  # of raw changes: WHOLE, or the half of an update that this event stands for
 
     def __len__(self) -> int:
         return len(self.at)

@@ -15,7 +15,7 @@ from tistream.read.events import ascend
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.rows.handle_key import handle_columns, unique_columns
-from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.row_batch import DELETE_HALF, PUT_HALF, WHOLE, RowBatch
 from tistream_changefeed.rows.window import PlacedDdl, Window, taken
 
 DELETE, UPDATE, INSERT, SPLIT_INSERT = range(4)
@@ -65,8 +65,13 @@ def split(window: Window, splitting: Splitting) -> Window:
 def _split(batch: RowBatch, columns: Sequence[Column]) -> _Kinded:
     kind = kinds(batch)
     moved = np.flatnonzero(changed(batch, columns))
-    if not len(moved):
-        return _Kinded(batch, kind)
+    if batch.half is not None:
+        return _halves(batch, kind, moved)
+    return _split_at(batch, kind, moved) if len(moved) else _Kinded(batch, kind)
+
+
+def _split_at(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
+    """The batch with these updates split. Their deletes, and then their inserts, follow the other events."""
     stays = np.ones(len(batch), dtype=bool)
     stays[moved] = False
     rest = np.flatnonzero(stays)
@@ -76,6 +81,18 @@ def _split(batch: RowBatch, columns: Sequence[Column]) -> _Kinded:
     old_at = np.concatenate([batch.old_at[rest], batch.old_at[moved], absent])
     halves = np.repeat([DELETE, SPLIT_INSERT], len(moved))
     return _Kinded(replace(out, new_at=new_at, old_at=old_at), np.concatenate([kind[rest], halves]))
+
+
+def _halves(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
+    """The same of a batch in which some updates stand for one of their halves. An update that is not split is sent
+    where its put stands."""
+    whole = _split_at(replace(batch, half=None), kind, moved)
+    half = np.full(len(whole.kind), WHOLE)
+    assert batch.half is not None
+    half[: len(batch) - len(moved)] = np.delete(batch.half, moved)
+    half[len(batch) - len(moved) :] = np.tile(batch.half[moved], 2)
+    sent = np.where(whole.kind == DELETE, half != PUT_HALF, half != DELETE_HALF)
+    return _Kinded(taken(whole.batch, np.flatnonzero(sent)), whole.kind[sent])
 
 
 def changed(batch: RowBatch, columns: Sequence[Column]) -> Bools:

@@ -13,7 +13,7 @@ from tistream.decode.keys import table_ids
 from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.rows.handle_key import handle_columns
-from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.row_batch import DELETE_HALF, PUT_HALF, WHOLE, RowBatch
 
 _PUT = 1
 
@@ -41,8 +41,9 @@ class Window:
 def raw_changes(events: Events) -> Window:
     """The changes of rows as they were committed, one event for each.
 
-    Events show an update that changes their `key` as a delete and a put of one row; both together are one update here.
-    Places are those of `events`, so that the order is not yet that of a sink (split.py).
+    Events may show an update as a delete and a put of one row. Both together are one update here. If only one of them
+    is among `events`, because the transaction is read in parts, it is an update with the mark of its half, so that
+    filters decide alike for both. Places are those of `events`: split.py gives those of a sink.
     """
     rows: list[RowBatch] = []
     ddls: list[PlacedDdl] = []
@@ -60,14 +61,13 @@ def raw_changes(events: Events) -> Window:
 def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:
     """The raw changes of the events `at` of these rows, which stand at these places."""
     table = rows.version.table
-    old_at = rows.old_at[at]
-    put, alone = rows.op[at] == _PUT, old_at < 0
-    halves = put & alone & np.isin(rows.new_at[at], old_at[~put])  # puts whose row is deleted too
-    old_at = np.where(halves, rows.new_at[at], old_at)  # both sides of a row have one index
-    kept = put | ~np.isin(old_at, old_at[halves])
-    at, old_at, place = at[kept], old_at[kept], place[kept]
-    taken = pa.array(at)
-    raw = rows.raw.take(taken)
+    put, half = rows.op[at] == _PUT, rows.half[at]
+    row = np.where(put, rows.new_at[at], rows.old_at[at])
+    whole = half & np.isin(row, np.intersect1d(row[half & put], row[half & ~put]))
+    kept = put | ~whole
+    at, place, put, half, row = at[kept], place[kept], put[kept], half[kept], row[kept]
+    alone = np.where(half & ~whole[kept], np.where(put, PUT_HALF, DELETE_HALF), WHOLE)
+    raw = rows.raw.take(pa.array(at))
     return RowBatch(
         version=rows.version,
         physical_id=int(table_ids(raw[:1])[0]),
@@ -75,13 +75,14 @@ def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:
         handle=handle_columns(table),
         new=_columns(rows, rows.new),
         old=_columns(rows, rows.old),
-        new_at=rows.new_at[at],
-        old_at=old_at,
+        new_at=np.where(half, row, rows.new_at[at]),
+        old_at=np.where(half, row, rows.old_at[at]),
         commit_ts=rows.commit_ts[at],
         start_ts=rows.start_ts[at],
         schema_version=rows.schema_version[at],
         raw=raw,
         at=place,
+        half=alone if (alone != WHOLE).any() else None,
     )
 
 
@@ -106,4 +107,5 @@ def taken(batch: RowBatch, chosen: Int64s) -> RowBatch:
         schema_version=batch.schema_version[chosen],
         raw=batch.raw.take(pa.array(chosen)),
         at=batch.at[chosen],
+        half=None if batch.half is None else batch.half[chosen],
     )

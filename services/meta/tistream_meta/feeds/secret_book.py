@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select
@@ -82,11 +83,11 @@ class SecretBook:
 
 def _infos(connection: Connection, key: TenantKey, where: ColumnElement[bool]) -> list[SecretInfo]:
     feeds = connection.execute(
-        select(_FEEDS.c.changefeed_id, _FEEDS.c.sink_uri)
+        select(_FEEDS.c.changefeed_id, _FEEDS.c.sink_uri, _FEEDS.c.config)
         .where(_FEEDS.c.cluster_id == key.cluster_id, _FEEDS.c.tenant_id == key.tenant_id)
         .order_by(_FEEDS.c.changefeed_id)
     ).all()
-    users = [(feed.changefeed_id, names_in(feed.sink_uri)) for feed in feeds]
+    users = [(feed.changefeed_id, names_in(json.loads(feed.sink_uri), json.loads(feed.config))) for feed in feeds]
     rows = connection.execute(select(_SECRETS.c.name, _SECRETS.c.put_ms).where(where).order_by(_SECRETS.c.name))
     return [
         SecretInfo(name=row.name, put_ms=str(row.put_ms), used_by=[feed for feed, names in users if row.name in names])

@@ -84,8 +84,8 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
 
 
 def _sealed(request: Request, feed: Feed) -> dict[str, str]:
-    """The sealed secrets that a feed's sink_uri refers to, by name."""
-    names = names_in(feed.sink_uri)
+    """The sealed secrets that a feed refers to, by name."""
+    names = names_in(feed.sink_uri, json.loads(feed.config))
     if not names:
         return {}
     book: SecretBook = request.app.state.secrets

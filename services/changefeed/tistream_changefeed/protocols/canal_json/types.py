@@ -1,4 +1,4 @@
-"""What canal-json says of a column beside its value: its MySQL type, its java.sql.Types, the form of the value. Pure."""
+"""What canal-json says of a column: its MySQL type, its java.sql.Types, and the form of its values. Pure."""
 
 from __future__ import annotations
 

@@ -51,13 +51,14 @@ class KafkaSink:
         """Fence earlier holders, and read the progress and the end offsets of its topics."""
         self._topics.partitions(self._target.topic)
         self._topics.ensure_progress()
-        there = self._stored()
-        # A holder whose shard was given away does not disturb the new one by fencing it
+        # A holder whose shard was given away does not disturb the new one by fencing it. The transaction that a killed
+        # holder has left open is not waited for: only the fencing ends it before its timeout
+        there = self._stored(wait=self._target.delivery != "exactly-once")
         progress.taken_over(there, self._order.fence, self._order.start_ts, self.where)
         self._producer = Producer(settings.producer(self._target, self._order), on_delivery=self._delivered, logger=log)
         if self._target.delivery == "exactly-once":
             self._init(self._producer)
-            there = self._stored()
+            there = self._stored(wait=True)
         for topic in there.topics if there is not None else ():
             self._topics.partitions(topic)
         return there, self._topics.ends(there.topics if there is not None else ())
@@ -109,9 +110,10 @@ class KafkaSink:
                 log.debug("no transaction was aborted", extra={"shard": self._order.name, "error": str(error)})
         producer.flush(_CLOSE_S)
 
-    def _stored(self) -> Progress | None:
+    def _stored(self, *, wait: bool) -> Progress | None:
         name = self._target.progress_topic
-        return stored_progress(self._target, self._order, self._topics.ends([name])[name].get(0, 0), self._clock)
+        end = self._topics.ends([name])[name].get(0, 0)
+        return stored_progress(self._target, self._order, end, self._clock, wait=wait)
 
     def _init(self, producer: Producer) -> None:
         deadline_ms = self._clock.monotonic_ms() + int(INIT_S * 1000)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tistream.secrets.references import filled, is_reference
-
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-REFERENCE = "${secret:NAME}"
+from tistream.secrets.references import filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +44,3 @@ class KafkaSecurity:
 
 
 PLAIN = KafkaSecurity()
-
-
-def parse_security(options: dict[str, str]) -> KafkaSecurity:
-    """Take the options of security out of those of a URI. Raises ValueError, whose text has no value."""
-    for name in ("ca", "cert", "key", "sasl-password"):
-        if name in options and not is_reference(options[name]):
-            raise ValueError(
-                f"{name} would be stored in clear: put it with `tistream secret put`, and write {name}={REFERENCE}"
-            )
-    if (flag := options.pop("enable-tls", None)) not in (None, "true", "false"):
-        raise ValueError("enable-tls is true or false")
-    if options.pop("insecure-skip-verify", "false") != "false":
-        raise ValueError("insecure-skip-verify is not supported: put the brokers' authority into a secret, as ca")
-    ca, cert, key = (options.pop(name, None) for name in ("ca", "cert", "key"))
-    user, password = options.pop("sasl-user", None), options.pop("sasl-password", None)
-    mechanism = options.pop("sasl-mechanism", "PLAIN").upper()
-    if mechanism not in MECHANISMS:
-        raise ValueError(f"sasl-mechanism is one of {', '.join(MECHANISMS)}")
-    if (user is None) != (password is None):
-        raise ValueError("sasl-user and sasl-password go together")
-    if (cert is None) != (key is None):
-        raise ValueError("cert and key go together")
-    if flag == "false" and ca is not None:
-        raise ValueError("ca goes with TLS, and enable-tls is false")
-    return KafkaSecurity(flag == "true" or ca is not None or cert is not None, ca, cert, key, user, password, mechanism)

@@ -19,11 +19,12 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.5
 
 
-def stored_progress(target: KafkaTarget, order: Order, end: int, clock: Clock) -> Progress | None:
+def stored_progress(target: KafkaTarget, order: Order, end: int, clock: Clock, *, wait: bool = True) -> Progress | None:
     """The newest committed record of a shard below offset `end` of the progress topic; None without one.
 
     `end` is the end of the log, not of what is committed: transactions of other feeds that are open there are waited
-    for, because a record of this shard may lie behind them. Raises FeedFailed.
+    for, because a record of this shard may lie behind them. Without `wait` the answer is what can be read now, which
+    may be an earlier record. Raises FeedFailed.
     """
     topic, key = target.progress_topic, progress.record_key(order.tenant, order.feed_id, order.shard)
     consumer = Consumer(committed_reader(target, order), logger=log)
@@ -46,6 +47,8 @@ def stored_progress(target: KafkaTarget, order: Order, end: int, clock: Clock) -
                 raise failure_of(error.name(), error.str(), topic)
             if error is None and message.key() == key:
                 found = message.value()
+            if error is not None and not wait:
+                break
             reached = max(reached, 0 if offset is None else offset if error is not None else offset + 1)
     except KafkaException as error:
         raise failure_of(error.args[0].name(), error.args[0].str(), topic) from error

@@ -34,9 +34,10 @@ T = TypeVar("T")
 
 
 class Topics:
-    """Topics by name. Every call raises FeedFailed."""
+    """Topics by name. Every call raises FeedFailed. `answer_s`: seconds to wait for each answer of the broker."""
 
-    def __init__(self, target: KafkaTarget, client: str) -> None:
+    def __init__(self, target: KafkaTarget, client: str, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
         self._target = target
         conf: Any = {**common(target, client), "error_cb": self._remember}
         self._admin = AdminClient(conf, logger=log)
@@ -90,7 +91,9 @@ class Topics:
         """The highest number of bytes of key and value of a message of a topic."""
         if topic not in self._limits:
             resource = ConfigResource(ResourceType.TOPIC, topic)
-            found = self._done(self._admin.describe_configs([resource], request_timeout=ANSWER_S)[resource], topic)
+            found = self._done(
+                self._admin.describe_configs([resource], request_timeout=self._answer_s)[resource], topic
+            )
             self._limits[topic] = message_limit(self._target, int(found["max.message.bytes"].value))
         return self._limits[topic]
 
@@ -105,7 +108,7 @@ class Topics:
                 {}
                 if not asked
                 else self._admin.list_offsets(
-                    asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_S
+                    asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_s
                 )
             )
             found[topic] = {at.partition: self._done(answer, topic).offset for at, answer in answers.items()}
@@ -113,7 +116,7 @@ class Topics:
 
     def _count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None if it does not exist."""
-        listed = self._asked(lambda: self._admin.list_topics(timeout=ANSWER_S).topics, self._target.where)
+        listed = self._asked(lambda: self._admin.list_topics(timeout=self._answer_s).topics, self._target.where)
         found = listed.get(topic)
         if found is None:
             return None
@@ -126,7 +129,7 @@ class Topics:
             raise _no_topic(topic)
         new = NewTopic(topic, partitions, self._target.replication_factor, config=config)
         try:
-            self._admin.create_topics([new], request_timeout=ANSWER_S)[topic].result(ANSWER_S)
+            self._admin.create_topics([new], request_timeout=self._answer_s)[topic].result(self._answer_s)
             log.info("topic created", extra={"topic": topic, "partitions": partitions})
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
@@ -139,7 +142,7 @@ class Topics:
         raise retry("sink", topic, "the topic was created, and the broker does not list it yet")
 
     def _done(self, answer: Future[T], topic: str) -> T:
-        return self._asked(lambda: answer.result(ANSWER_S), topic)
+        return self._asked(lambda: answer.result(self._answer_s), topic)
 
     def _asked(self, ask: Callable[[], T], where: str) -> T:
         try:

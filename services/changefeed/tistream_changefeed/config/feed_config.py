@@ -1,0 +1,127 @@
+"""The configuration of a feed, typed. Pure. Names and defaults are TiCDC's, unless a docstring says otherwise."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Protocol = Literal["open-protocol", "canal-json", "debezium", "avro", "simple"]
+Delivery = Literal["exactly-once", "at-least-once"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EventFilterConfig(_Part):
+    """One `[[filter.event-filters]]`."""
+
+    matcher: tuple[str, ...]
+    ignore_event: tuple[str, ...] = ()
+    ignore_sql: tuple[str, ...] = ()
+    ignore_insert_value_expr: str = ""
+    ignore_update_old_value_expr: str = ""
+    ignore_update_new_value_expr: str = ""
+    ignore_delete_value_expr: str = ""
+    ignore_update_only_columns: tuple[str, ...] = ()
+
+
+class FilterConfig(_Part):
+    """`[filter]`, with the keys of the top level that decide which tables are sent."""
+
+    rules: tuple[str, ...] = ("*.*",)
+    case_sensitive: bool = False
+    force_replicate: bool = False
+    ignore_txn_start_ts: tuple[int, ...] = ()
+    event_filters: tuple[EventFilterConfig, ...] = ()
+
+
+class DispatcherConfig(_Part):
+    """One of `sink.dispatchers`. `topic` None: the topic of the sink URI."""
+
+    matcher: tuple[str, ...]
+    topic: str | None = None
+    partition: str = "default"
+    index: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+class SelectorConfig(_Part):
+    """One of `sink.column-selectors`."""
+
+    matcher: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+class LargeMessageConfig(_Part):
+    """`[sink.kafka-config.large-message-handle]`."""
+
+    option: Literal["none", "handle-key-only", "claim-check"] = "none"
+    compression: Literal["none", "lz4", "snappy"] = "none"
+    claim_check_storage_uri: str | None = None
+    claim_check_raw_value: bool = False
+
+
+class KafkaConfig(_Part):
+    """The brokers and the topic of the sink URI, and `[sink.kafka-config]`.
+
+    `partition_num` None: the topic's own number. `ca`, `cert` and `key` are PEM texts. `sasl_password` and `key` are
+    `${secret:NAME}`.
+    """
+
+    brokers: tuple[str, ...]
+    topic: str
+    partition_num: int | None = None
+    replication_factor: int = 1
+    auto_create_topic: bool = True
+    max_message_bytes: int = 10 << 20
+    compression: Compression = "none"
+    required_acks: int = -1
+    large: LargeMessageConfig = LargeMessageConfig()
+    enable_tls: bool = False
+    insecure_skip_verify: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_user: str | None = None
+    sasl_password: str | None = None
+
+
+class ProtocolConfig(_Part):
+    """What the encoder of the messages needs."""
+
+    protocol: Protocol = "open-protocol"
+    max_batch_size: int = 16
+    enable_tidb_extension: bool = False
+    only_output_updated_columns: bool = False
+    delete_only_output_handle_key_columns: bool = False
+    content_compatible: bool = False
+    output_row_key: bool = False
+    output_old_value: bool = True
+    debezium_disable_schema: bool = False
+    schema_registry: str | None = None
+    avro_decimal_handling_mode: Literal["precise", "string"] = "precise"
+    avro_bigint_unsigned_handling_mode: Literal["long", "string"] = "long"
+    send_bootstrap_interval_in_sec: int = 120
+    send_bootstrap_in_msg_count: int = 10_000
+    send_bootstrap_to_all_partition: bool = True
+    send_all_bootstrap_at_start: bool = False
+
+
+class FeedConfig(_Part):
+    """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). Keys of
+    `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
+    handle key), `compatible` (messages have the faults of TiCDC's)."""
+
+    kafka: KafkaConfig
+    filter: FilterConfig = FilterConfig()
+    protocol: ProtocolConfig = ProtocolConfig()
+    dispatchers: tuple[DispatcherConfig, ...] = ()
+    column_selectors: tuple[SelectorConfig, ...] = ()
+    raw_changes: bool = False
+    delivery: Delivery = "exactly-once"
+    split_unique_updates: bool = True
+    compatible: bool = False

@@ -1,0 +1,247 @@
+"""Parses a sink URI and a configuration file of TiCDC into a FeedConfig. Pure.
+
+An option of the URI wins over the same key of the file, as in TiCDC. Keys that a feed does not need are named in a
+warning. Unknown keys, and values that are not supported, are refused by name. Secrets are taken out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import ValidationError
+
+from tistream_changefeed.config import listed
+from tistream_changefeed.config.feed_config import FeedConfig
+from tistream_changefeed.config.keys import FIXED, LISTS, OLD_VALUE, REFUSED, UNNEEDED, USED, Key
+from tistream_changefeed.config.listed import refused
+from tistream_changefeed.config.sink_uri import NO_PEM, SinkUri, is_pem, is_placeholder, parse_uri, placeholder
+
+_REGISTRY = "sink.schema-registry"
+_CLAIM_CHECK = "sink.kafka-config.large-message-handle.claim-check-storage-uri"
+_PROTOCOL = "sink.protocol"
+_PROTOCOLS = {"default": "open-protocol", "open": "open-protocol"}
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_SECRET_OPTION = re.compile(r"(?i)(secret|password|token|key)[^=&]*=(?!\$\{secret:)[^&]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFeed:
+    """A feed's configuration. `sink_uri` and `document` are what may be stored and shown: they have a placeholder in
+    the place of each secret, and parse to the same configuration. `secrets` has the values by name."""
+
+    config: FeedConfig
+    sink_uri: str
+    document: dict[str, Any]
+    secrets: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """The document of a configuration file. Raises InvalidRequest for a text that is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise refused(f"the file is no TOML: {error}") from None
+
+
+def parse_feed(sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:
+    """Parse a sink URI and the document of a configuration file, which may be empty. Raises InvalidRequest, which names
+    the key, and never a secret."""
+    uri = parse_uri(sink_uri)
+    warnings: list[str] = []
+    secrets: dict[str, str] = {}
+    shown, values = _without_secrets(document, secrets)
+    for key, option in uri.values.items():
+        if key in values and str(values[key]).lower() != option.lower():
+            warnings.append(f"{key} of the configuration is not used: the sink URI has another value")
+        values[key] = option
+    fields = _Fields(uri, warnings)
+    for key, value in values.items():
+        fields.take(key, value)
+    config = fields.config()
+    return ParsedFeed(config, uri.shown, shown, {**secrets, **uri.secrets}, tuple(warnings))
+
+
+def _without_secrets(document: Mapping[str, Any], secrets: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The document with placeholders, and its pairs. Secrets are added to `secrets`."""
+    values: dict[str, Any] = {}
+
+    def cleaned(part: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for name, value in part.items():
+            key = f"{prefix}{str(name).replace('_', '-')}"
+            if isinstance(value, Mapping):
+                out[name] = cleaned(value, f"{key}.")
+                continue
+            out[name] = _shown(key, value, secrets)
+            if value is not None:
+                values[key] = out[name]
+        return out
+
+    return cleaned(document, ""), values
+
+
+def _shown(key: str, value: Any, secrets: dict[str, str]) -> Any:
+    if not isinstance(value, str) or not value:
+        return value
+    used = USED.get(key)
+    if used is not None and used.pem and not is_pem(value):
+        raise refused(NO_PEM.format(key))
+    name = key.rpartition(".")[2]
+    if used is not None and used.secret and not is_placeholder(value):
+        secrets[name] = value
+        return placeholder(name)
+    if key in (_REGISTRY, _CLAIM_CHECK):
+        return _address(key, value, name, secrets)
+    return value
+
+
+def _address(key: str, value: str, name: str, secrets: dict[str, str]) -> str:
+    """An address without the password in it. Raises InvalidRequest for one that has secrets as options."""
+    if _SECRET_OPTION.search(urlsplit(value).query):
+        raise refused(f"{key} has a secret as an option: write ${{secret:NAME}} there, and store the secret")
+    parts = urlsplit(value)
+    user, at, host = parts.netloc.rpartition("@")
+    login, colon, password = user.partition(":")
+    if not at or not colon or is_placeholder(password):
+        return value
+    secrets[name] = password
+    return urlunsplit(parts._replace(netloc=f"{login}:{placeholder(name)}@{host}"))
+
+
+class _Fields:
+    """The fields of a FeedConfig that keys have set so far."""
+
+    def __init__(self, uri: SinkUri, warnings: list[str]) -> None:
+        self._values: dict[str, Any] = {
+            "kafka": {"brokers": uri.brokers, "topic": uri.topic, "enable_tls": uri.tls, "large": {}},
+            "protocol": {},
+            "filter": {},
+        }
+        self._old_values: dict[str, bool] = {}
+        self._warnings = warnings
+
+    def take(self, key: str, value: Any) -> None:
+        """Set what one key means. Raises InvalidRequest."""
+        if key in LISTS:
+            self._list(key, value)
+        elif key in USED:
+            self._set(USED[key].field, _converted(key, USED[key], value))
+        elif key in OLD_VALUE:
+            self._old_values[OLD_VALUE[key]] = _flag(key, value)
+        elif key in FIXED:
+            accepted, reason = FIXED[key]
+            if str(value).lower() not in accepted:
+                raise refused(f"{key} = {str(value)[:40]!r} is not supported: {reason}")
+            if key == "tistream.compatible":
+                self._set("compatible", True)
+        elif any(key.startswith(one) for one in REFUSED):
+            raise refused(f"{key}: {next(reason for one, reason in REFUSED.items() if key.startswith(one))}")
+        elif any(key == one or (one.endswith(".") and key.startswith(one)) for one in UNNEEDED):
+            self._warnings.append(f"{key} is accepted and changes nothing: a feed does not need it")
+        else:
+            raise refused(f"{key[:120]!r} is unknown{_nearest(key)}")
+
+    def config(self) -> FeedConfig:
+        """The configuration. Raises InvalidRequest for values that do not fit."""
+        protocol = self._values["protocol"]
+        name = str(protocol.get("protocol", "open-protocol")).lower()
+        protocol["protocol"] = _PROTOCOLS.get(name, name)
+        protocol["output_old_value"] = self._old_values.get(protocol["protocol"], True)
+        if mechanism := self._values["kafka"].get("sasl_mechanism"):
+            self._values["kafka"]["sasl_mechanism"] = str(mechanism).upper()
+        try:
+            config = FeedConfig.model_validate(self._values)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            key = next((key for key, used in USED.items() if used.field == where), where)
+            raise refused(f"{key}: {first['msg']}") from None
+        _check(config)
+        return config
+
+    def _list(self, key: str, value: Any) -> None:
+        if key == "sink.dispatchers":
+            self._values["dispatchers"] = listed.dispatchers(value)
+        elif key == "sink.column-selectors":
+            self._values["column_selectors"] = listed.column_selectors(value)
+        else:
+            self._values["filter"]["event_filters"] = listed.event_filters(value)
+
+    def _set(self, field: str, value: Any) -> None:
+        *parents, name = field.split(".")
+        place = self._values
+        for parent in parents:
+            place = place[parent]
+        place[name] = value
+
+
+def _converted(key: str, used: Key, value: Any) -> Any:
+    match used.kind:
+        case "flag":
+            return _flag(key, value)
+        case "number":
+            return _number(key, value, used.low, used.high)
+        case "numbers":
+            if not isinstance(value, list):
+                raise refused(f"{key} is a list of numbers")
+            return tuple(_number(key, one, used.low, used.high) for one in value)
+        case "texts":
+            return listed.texts(key, value)
+    if not isinstance(value, str):
+        raise refused(f"{key} is a text")
+    return value
+
+
+def _flag(key: str, value: Any) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise refused(f"{key} is true or false")
+    return text == "true"
+
+
+def _number(key: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)) or not _INTEGER.fullmatch(str(value)):
+        raise refused(f"{key} is a whole number")
+    if not low <= int(value) <= high:
+        raise refused(f"{key} lies between {low} and {high}")
+    return int(value)
+
+
+def _nearest(key: str) -> str:
+    known = [*USED, *OLD_VALUE, *FIXED, *LISTS, *UNNEEDED]
+    found = difflib.get_close_matches(key, known, 1, 0.75)
+    return f": is it {found[0]!r}?" if found else ": remove it"
+
+
+def _check(config: FeedConfig) -> None:
+    """Raise InvalidRequest for settings that contradict each other."""
+    kafka, protocol = config.kafka, config.protocol
+    if kafka.required_acks != -1 and config.delivery == "exactly-once":
+        raise refused("required-acks must be -1 (all) with delivery = 'exactly-once'")
+    if (kafka.sasl_user is None) != (kafka.sasl_password is None):
+        raise refused("sasl-user and sasl-password belong together")
+    if (kafka.cert is None) != (kafka.key is None):
+        raise refused("cert and key belong together")
+    if protocol.protocol == "avro":
+        if protocol.schema_registry is None:
+            raise refused("avro needs sink.schema-registry, the address of a schema registry")
+        if config.filter.force_replicate:
+            raise refused("avro does not go with force-replicate: its messages need a key")
+    large = kafka.large
+    if large.option == "none":
+        return
+    if protocol.protocol not in ("open-protocol", "simple", "canal-json"):
+        raise refused(f"large-message-handle is not supported with {protocol.protocol}")
+    if protocol.protocol == "canal-json" and not protocol.enable_tidb_extension:
+        raise refused("large-message-handle needs enable-tidb-extension with canal-json")
+    if large.option == "claim-check" and large.claim_check_storage_uri is None:
+        raise refused("claim-check needs claim-check-storage-uri, where large messages are put")
+    if large.claim_check_raw_value and protocol.protocol == "open-protocol":
+        raise refused("claim-check-raw-value is not supported with open-protocol")

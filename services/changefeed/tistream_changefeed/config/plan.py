@@ -1,0 +1,127 @@
+"""What a feed would do with the tables that exist: for `dry_run` and for the checks at its creation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.config import parts
+from tistream_changefeed.config.feed_config import FeedConfig
+from tistream_changefeed.config.listed import refused
+from tistream_changefeed.dispatch.dispatchers import Dispatcher, Dispatchers
+from tistream_changefeed.dispatch.partition_rule import PartitionRule
+from tistream_changefeed.dispatch.topic import collisions
+from tistream_changefeed.filters.column_selector import selector_of
+from tistream_changefeed.rows.handle_key import eligible, handle_columns
+
+NAMED_MAX = 20  # tables that one warning names
+PARTITIONS_DEFAULT = 3  # of a topic that is created
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """One table that the feed sends: its topic, its partition rule, and the names of its columns that are sent."""
+
+    database: str
+    table: str
+    topic: str
+    partition: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPlan:
+    """`topics`: the number of partitions of each topic that the feed writes to, the default one among them."""
+
+    tables: tuple[PlannedTable, ...]
+    topics: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[str, int] | None = None) -> FeedPlan:
+    """The plan of a feed. `existing`: the numbers of partitions of the topics that exist; None: it is unknown.
+
+    Raises InvalidRequest for what cannot work with these tables: an expression, an index or a column that a table
+    lacks, a selector without a key, a topic with too few partitions or one that may not be created.
+    """
+    chosen, routes, selectors = parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config)
+    base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
+    included = chosen.tables.chosen([one.name for one in base])
+    named = [one for one, kept in zip(base, included, strict=True) if kept and chosen.includes_name(one.name)]
+    sent = [one for one in named if chosen.without_key or eligible(one.table)]
+    found = dict(zip((one.name for one in sent), routes.every([one.name for one in sent]), strict=True))
+    planned: list[PlannedTable] = []
+    for version in sent:
+        for one in chosen.events:
+            if one.matcher.matches(*version.name):
+                one.check(version.table)
+        selector = selector_of(selectors, version)
+        columns = version.table.visible_columns if selector is None else selector.sent(version.table)
+        entry = found[version.name]
+        rule = PartitionRule() if entry is None else entry.rule
+        rule.hashed(version)
+        topic = routes.default_topic if entry is None else entry.topic.of(*version.name)
+        planned.append(PlannedTable(*version.name, topic, rule.by.value, tuple(column.name for column in columns)))
+    topics = {routes.default_topic: 0, **{one.topic: 0 for one in planned}}
+    counted = {topic: _partitions(config, topic, existing) for topic in topics}
+    warnings = _warnings(config, base, named, found, routes)
+    return FeedPlan(tuple(planned), counted, tuple(warnings))
+
+
+def _partitions(config: FeedConfig, topic: str, existing: Mapping[str, int] | None) -> int:
+    """The number of partitions of a topic that are written to. Raises InvalidRequest."""
+    wanted, there = config.kafka.partition_num, None if existing is None else existing.get(topic)
+    if there is None:
+        if existing is not None and not config.kafka.auto_create_topic:
+            raise refused(f"topic {topic!r} does not exist, and auto-create-topic is false: create the topic")
+        return wanted or PARTITIONS_DEFAULT
+    if wanted is not None and wanted > there:
+        raise refused(
+            f"topic {topic!r} has {there} partitions, and partition-num is {wanted}: lower it, or add partitions"
+        )
+    return wanted or there
+
+
+def _warnings(
+    config: FeedConfig,
+    base: Sequence[TableVersion],
+    named: Sequence[TableVersion],
+    found: Mapping[tuple[str, str], Dispatcher | None],
+    routes: Dispatchers,
+) -> list[str]:
+    out: list[str] = []
+    names = [one.name for one in base]
+    for rule in parts.feed_filter(config).tables.unused(names):
+        out.append(f"rule {rule!r} matches no table that exists now")
+    for number, entry in enumerate(routes.entries, 1):
+        if entry not in found.values():
+            out.append(f"sink.dispatchers[{number}] is the dispatcher of no table that exists now")
+    for number, one in enumerate(config.dispatchers, 1):
+        if not PartitionRule.known(one.partition):
+            out.append(
+                f"sink.dispatchers[{number}]: partition {one.partition!r} is unknown: as in TiCDC it means 'table'"
+            )
+    keyless = [one for one in named if not handle_columns(one.table)]
+    if keyless:
+        shown = _listed([".".join(one.name) for one in keyless])
+        if config.filter.force_replicate:
+            out.append(
+                f"tables without a primary key or a unique key that is NOT NULL have no key in messages: {shown}"
+            )
+        else:
+            out.append(
+                f"tables without a primary key or a unique key that is NOT NULL are not sent: {shown}; add a key, or"
+                " set force-replicate"
+            )
+    expressions = [(name, entry.topic) for name, entry in found.items() if entry is not None]
+    for topic, sharing in collisions(expressions).items():
+        out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")
+    if not named:
+        out.append("the rules include no table that exists now")
+    return out
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMED_MAX])
+    return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"

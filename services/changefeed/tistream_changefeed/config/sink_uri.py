@@ -1,0 +1,98 @@
+"""The sink URI of a feed: brokers, topic and options, without its secrets. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from tistream.errors import InvalidRequest
+from tistream_changefeed.config.keys import USED, option_key
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,240}")  # `-progress` is added to it, and a topic has at most 249 characters
+_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
+_SCHEMES = {"kafka": False, "kafka+ssl": True}
+NO_PEM = "{} names a file of a worker: write its PEM text, or ${{secret:NAME}}"
+_PLACEHOLDER = re.compile(r"\$\{secret:[A-Za-z0-9._-]{1,64}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkUri:
+    """A parsed sink URI. `values` are its options by key of the configuration. `shown` is the URI with a placeholder in
+    the place of each secret, and `secrets` has these by name."""
+
+    brokers: tuple[str, ...]
+    topic: str
+    tls: bool
+    values: dict[str, str]
+    shown: str
+    secrets: dict[str, str]
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value is `${secret:NAME}`."""
+    return _PLACEHOLDER.fullmatch(value) is not None
+
+
+def is_pem(value: str) -> bool:
+    """Whether a value is a PEM text or a placeholder."""
+    return value.startswith("-----BEGIN ") or is_placeholder(value)
+
+
+def placeholder(name: str) -> str:
+    """The text that stands for a secret."""
+    return f"${{secret:{name}}}"
+
+
+def parse_uri(uri: str) -> SinkUri:
+    """Parse `kafka://host:port,…/topic?protocol=…`. Raises InvalidRequest, which names the part, never a secret."""
+    scheme, found, rest = uri.partition("://")
+    if not found or scheme.lower() not in _SCHEMES:
+        raise refused("a sink is kafka://HOST:PORT,…/TOPIC?protocol=…; other sinks are not supported")
+    try:
+        parts = urlsplit(f"kafka://{rest}")
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise refused("it is no URI: an option is NAME=VALUE, and the brackets of an IPv6 address are closed") from None
+    user, at, hosts = parts.netloc.rpartition("@")
+    brokers = tuple(one for one in hosts.split(",") if one)
+    if not brokers or not all(_BROKER.fullmatch(one) for one in brokers):
+        raise refused("it names no brokers of the form HOST:PORT, separated by commas")
+    topic = unquote(parts.path.removeprefix("/"))
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise refused("the path is not a topic's name: 1 to 240 letters, digits, `.`, `_` and `-`")
+    if parts.fragment:
+        raise refused("it has a fragment: write `#` as %23")
+    names = [name for name, _ in options]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise refused(f"option {twice[:80]!r} is there twice")
+    if at:
+        name, _, password = user.partition(":")
+        options = [("sasl-user", unquote(name)), ("sasl-password", unquote(password)), *options]
+        if {"sasl-user", "sasl-password"} & set(names):
+            raise refused("it names a user before the brokers and as an option: leave one of them out")
+    return _without_secrets(scheme.lower(), brokers, topic, options)
+
+
+def _without_secrets(scheme: str, brokers: tuple[str, ...], topic: str, options: list[tuple[str, str]]) -> SinkUri:
+    values: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    shown: list[str] = []
+    for name, value in options:
+        key = USED.get(option_key(name))
+        if key is not None and key.pem and not is_pem(value):
+            raise refused(NO_PEM.format(name))
+        text = value
+        if key is not None and key.secret and not is_placeholder(value):
+            secrets[name] = value
+            text = placeholder(name)
+        values[option_key(name)] = text
+        shown.append(f"{quote(name)}={quote(text, safe='${}:/')}")
+    uri = f"{scheme}://{','.join(brokers)}/{topic}{'?' if shown else ''}{'&'.join(shown)}"
+    return SinkUri(brokers, topic, _SCHEMES[scheme], values, uri, secrets)
+
+
+def refused(reason: str) -> InvalidRequest:
+    """The error of a sink URI."""
+    return InvalidRequest(f"sink_uri: {reason}", {"parameter": "sink_uri"})

@@ -1,0 +1,1 @@
+"""What a feed leaves out: tables, kinds of events, rows by expressions, and columns. Pure."""

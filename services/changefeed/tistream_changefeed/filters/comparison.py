@@ -1,0 +1,187 @@
+"""Compares operands as MySQL does, whole columns at a time. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import InvalidRequest
+from tistream_changefeed.filters.collation import comparable, folded
+from tistream_changefeed.filters.operand import NULL, Operand, Sort, exact_number, moment, span
+
+Compare = Callable[[Any, Any], Any]
+
+EQUAL, UNEQUAL = "equal", "not_equal"
+_COMPARE: dict[str, Compare] = {
+    EQUAL: pc.equal,
+    UNEQUAL: pc.not_equal,
+    "less": pc.less,
+    "less_equal": pc.less_equal,
+    "greater": pc.greater,
+    "greater_equal": pc.greater_equal,
+}
+_NUMBERS = frozenset({Sort.BOOL, Sort.EXACT, Sort.DOUBLE})
+_INT64, _UINT64 = pa.int64(), pa.uint64()
+_INTEGER_DIGITS = 20
+LIKE_CHARS_MAX = 1_024
+
+
+def compare(how: str, left: Operand, right: Operand) -> Operand:
+    """A BOOL operand: `how` is a key of _COMPARE; NULL where either side is. Raises InvalidRequest for operands that
+    MySQL would compare by converting one of them in a way that is not supported."""
+    if Sort.NULL in (left.sort, right.sort):
+        return NULL
+    ordered = how not in (EQUAL, UNEQUAL)
+    a, b = _alike(left, right, ordered=ordered)
+    return Operand(Sort.BOOL, _COMPARE[how](a, b), f"{left.name} {how} {right.name}")
+
+
+def null_safe_equal(left: Operand, right: Operand) -> Operand:
+    """`<=>`: NULL equals NULL."""
+    both = pc.and_(is_null(left).values, is_null(right).values)
+    equal = compare(EQUAL, left, right).values
+    return Operand(Sort.BOOL, pc.or_(pc.fill_null(equal, False), both), f"{left.name} <=> {right.name}")
+
+
+def is_null(operand: Operand) -> Operand:
+    """Whether each value is NULL."""
+    return Operand(Sort.BOOL, pc.is_null(operand.values), f"{operand.name} IS NULL")
+
+
+def truth(operand: Operand) -> Any:
+    """A boolean array or scalar: whether each value is true, NULL where it is NULL. Raises InvalidRequest for texts and
+    dates."""
+    match operand.sort:
+        case Sort.BOOL | Sort.NULL:
+            return operand.values
+        case Sort.EXACT | Sort.DOUBLE:
+            return pc.not_equal(operand.values, pa.scalar(0).cast(operand.values.type))
+    raise InvalidRequest(f"{operand.name} is no condition: compare it with something")
+
+
+def like(operand: Operand, pattern: str, escape: str) -> Operand:
+    """`LIKE`, with a constant pattern. Raises InvalidRequest for what is no text."""
+    if operand.sort is Sort.NULL:
+        return NULL
+    if operand.sort not in (Sort.TEXT, Sort.ENUM):
+        raise InvalidRequest(f"{operand.name} is no text: LIKE needs one")
+    if len(pattern) > LIKE_CHARS_MAX:
+        raise InvalidRequest(f"a LIKE pattern has {len(pattern)} characters: at most {LIKE_CHARS_MAX} are accepted")
+    collation = operand.collation or "utf8mb4_bin"
+    regex: list[str] = []
+    escaped = False
+    for char in pattern:
+        if escaped or char not in {"%", "_", escape}:
+            shown = folded(pa.scalar(char, pa.large_string()), collation).as_py()
+            regex.append(re.escape(shown))
+            escaped = False
+        elif char == escape:
+            escaped = True
+        else:
+            regex.append(".*" if char == "%" else ".")
+    if escaped:
+        regex.append(re.escape(escape))
+    texts = folded(operand.values, collation)
+    found = pc.match_substring_regex(texts, f"(?s)^{''.join(regex)}$")
+    return Operand(Sort.BOOL, found, f"{operand.name} LIKE {pattern!r}")
+
+
+def numeric(operand: Operand) -> Operand:
+    """An operand as a number. Raises InvalidRequest for one that MySQL would read a number from."""
+    if operand.sort is Sort.BOOL:
+        return Operand(Sort.EXACT, operand.values.cast(_INT64), operand.name)
+    if operand.sort is Sort.ENUM:
+        return Operand(Sort.EXACT, operand.numbers, operand.name)
+    if operand.sort is Sort.TEXT and operand.constant:
+        exact = exact_number(operand.values.as_py())
+        if exact is not None:
+            return Operand(Sort.EXACT, exact, operand.name)
+    if operand.sort not in _NUMBERS:
+        raise InvalidRequest(f"{operand.name} is no number: compare it with a text or a column of its own type")
+    return operand
+
+
+def decimal(values: Any) -> Any:
+    """Exact values as decimal256."""
+    if pa.types.is_decimal(values.type):
+        return values
+    return values.cast(pa.decimal256(_INTEGER_DIGITS, 0))
+
+
+def double(values: Any) -> Any:
+    """Numbers as float64; integers are rounded."""
+    return values.cast(pa.float64(), safe=False)
+
+
+def _alike(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
+    """Both values in one type in which they compare."""
+    sorts = {left.sort, right.sort}
+    if Sort.OPAQUE in sorts:
+        name = left.name if left.sort is Sort.OPAQUE else right.name
+        raise InvalidRequest(f"{name} is JSON or a vector: it can be tested by IS NULL only")
+    if sorts & _NUMBERS:
+        return _numbers(numeric(left), numeric(right))
+    if Sort.MOMENT in sorts:
+        return _converted(left, right, Sort.MOMENT, moment)
+    if Sort.SPAN in sorts:
+        return _converted(left, right, Sort.SPAN, span)
+    if Sort.BINARY in sorts:
+        return _bytes(left), _bytes(right)
+    return _texts(left, right, ordered=ordered)
+
+
+def _numbers(left: Operand, right: Operand) -> tuple[Any, Any]:
+    if Sort.DOUBLE in (left.sort, right.sort):
+        return double(left.values), double(right.values)
+    for kind in (_INT64, _UINT64):
+        for one, other in ((left, right), (right, left)):
+            if one.values.type == kind and other.constant:
+                same = _integer(other.values, kind)
+                if same is not None:
+                    return (left.values, same) if one is left else (same, right.values)
+        if left.values.type == right.values.type == kind:
+            return left.values, right.values
+    return decimal(left.values), decimal(right.values)
+
+
+def _integer(constant: Any, kind: Any) -> Any:
+    """A constant as an integer of this type; None if it is NULL or does not fit."""
+    value = constant.as_py()
+    if value is None or value != int(value):
+        return None
+    low, high = (-(1 << 63), (1 << 63) - 1) if kind == _INT64 else (0, (1 << 64) - 1)
+    return pa.scalar(int(value), kind) if low <= value <= high else None
+
+
+def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str], Any]) -> tuple[Any, Any]:
+    """Dates or times of one sort; a constant text is converted."""
+
+    def one(operand: Operand, other: Operand) -> Any:
+        if operand.sort is sort:
+            return operand.values
+        if operand.sort is Sort.TEXT and operand.constant:
+            return convert(operand.values.as_py())
+        raise InvalidRequest(f"{operand.name} cannot be compared with {other.name}: their types differ")
+
+    return one(left, right), one(right, left)
+
+
+def _bytes(operand: Operand) -> Any:
+    if operand.sort in (Sort.BINARY, Sort.TEXT, Sort.ENUM):
+        return operand.values.cast(pa.large_binary())
+    raise InvalidRequest(f"{operand.name} cannot be compared with bytes")
+
+
+def _texts(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
+    collations = {operand.collation for operand in (left, right)} - {None}
+    if len(collations) > 1:
+        raise InvalidRequest(
+            f"{left.name} and {right.name} have different collations, {' and '.join(sorted(map(str, collations)))}:"
+            " they cannot be compared"
+        )
+    collation = next(iter(collations), None) or "utf8mb4_bin"
+    return comparable(left.values, collation, ordered=ordered), comparable(right.values, collation, ordered=ordered)

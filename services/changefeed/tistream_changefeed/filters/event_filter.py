@@ -1,0 +1,113 @@
+"""Event filters: which row events and ddl events of some tables a feed leaves out. Pure.
+
+Row filters see a change as it was committed, before a key update is split. So `ignore-event = ["delete"]` keeps the
+delete half of a key update, and update expressions see key updates. TiCDC filters after the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Bools, Int64s
+from tistream.decode.cells.kinds import arrow_type, kind_of
+from tistream.errors import InvalidRequest
+from tistream.rules.pattern import Pattern, compiled
+from tistream.rules.table_rules import TableRules
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb.table import Column, Table
+from tistream.schema.visible import fold
+from tistream_changefeed.filters.event_kinds import ignored_rows, ignores_ddl
+from tistream_changefeed.filters.expression import Expression
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import DELETE, INSERT, UPDATE, changed, kinds
+
+REGEX_CHARS_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """One `[[filter.event-filters]]`. A change that an expression finds true is left out; None: no expression."""
+
+    matcher: TableRules
+    ignored: frozenset[str] = frozenset()  # event_kinds.parse_kinds
+    sql: tuple[Pattern, ...] = ()
+    insert: Expression | None = None
+    update_old: Expression | None = None
+    update_new: Expression | None = None
+    delete: Expression | None = None
+    only_columns: tuple[str, ...] = ()  # an update that changes no others is left out
+
+    def check(self, table: Table) -> None:
+        """Raise InvalidRequest if the table lacks a column of an expression, or a type does not fit."""
+        for expression in (self.insert, self.update_old, self.update_new, self.delete):
+            if expression is not None:
+                expression.fits(table, lambda column: pa.array([], arrow_type(kind_of(column))))
+        known = {fold(column.name) for column in table.columns if column.public}
+        missing = [name for name in self.only_columns if fold(name) not in known]
+        if missing:
+            raise InvalidRequest(f"ignore-update-only-columns: table {table.name!r} has no column {missing[0]!r}")
+
+    def rows(self, batch: RowBatch) -> tuple[Bools, Bools]:
+        """For each change of a table that the matcher includes: whether it is left out, and whether it is an update of
+        a row that the sink never had, because both its insert and an update to it are ignored. Raises InvalidRequest
+        if the table lacks a column of an expression."""
+        kind = kinds(batch)
+        out = np.isin(kind, ignored_rows(self.ignored))
+        update = kind == UPDATE
+        for expression, chosen, old in (
+            (self.insert, kind == INSERT, False),
+            (self.update_old, update, True),
+            (self.update_new, update, False),
+            (self.delete, kind == DELETE, True),
+        ):
+            out |= _true_of(expression, batch, chosen & ~out, old=old)
+        if self.only_columns:
+            ignored = {fold(name) for name in self.only_columns}
+            others = [column for column in batch.columns if fold(column.name) not in ignored]
+            out |= update & ~changed(batch, others)
+        fresh = np.zeros(len(batch), dtype=bool)
+        if self.insert is not None and self.update_new is not None:
+            kept = update & ~out
+            fresh = _true_of(self.insert, batch, kept, old=True)
+            fresh &= _true_of(self.update_new, batch, fresh, old=True)
+        return out, fresh
+
+    def ignores(self, event: DdlEvent) -> bool:
+        """Whether a ddl event of a table that the matcher includes is left out."""
+        return ignores_ddl(self.ignored, event) or any(bool(one.matches([event.query])[0]) for one in self.sql)
+
+
+def parse_sql(texts: Sequence[str]) -> tuple[Pattern, ...]:
+    """The regular expressions of `ignore-sql`, which match any part of a statement. Raises InvalidRequest."""
+    for text in texts:
+        if len(text) > REGEX_CHARS_MAX:
+            raise InvalidRequest(
+                f"ignore-sql {text[:40]!r}… has {len(text)} characters: at most {REGEX_CHARS_MAX} are accepted"
+            )
+    return tuple(compiled(text, folded=False) for text in texts)
+
+
+def _true_of(expression: Expression | None, batch: RowBatch, chosen: Bools, *, old: bool) -> Bools:
+    """For each event, whether it is chosen and the expression is true of its old or its new row."""
+    out = np.zeros(len(batch), dtype=bool)
+    events = np.flatnonzero(chosen)
+    if expression is None or not len(events):
+        return out
+    columns = expression.columns(batch.version.table)
+    side, at = (batch.old, batch.old_at) if old else (batch.new, batch.new_at)
+    out[events] = expression.true_of(columns, _values(batch, columns, side, at[events]), len(events))
+    return out
+
+
+def _values(batch: RowBatch, columns: Sequence[Column], side: Sequence[pa.Array], at: Int64s) -> list[pa.Array]:
+    rows = pa.array(at)
+    return [side[batch.columns.index(column)].take(rows) for column in columns]
+
+
+def as_inserts(batch: RowBatch, fresh: Bools) -> RowBatch:
+    """The batch with these updates as inserts."""
+    return replace(batch, old_at=np.where(fresh, -1, batch.old_at)) if fresh.any() else batch

@@ -1,0 +1,74 @@
+"""All that a feed leaves out, in the order in which it is decided. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tistream.rules.table_rules import TableRules
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import SYSTEM_SCHEMAS, Name, TableVersion, fold
+from tistream_changefeed.filters.event_filter import EventFilter, as_inserts
+from tistream_changefeed.rows.handle_key import eligible
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.window import Window, taken
+
+UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFilter:
+    """The filter of one feed. `without_key`: tables without a handle key are replicated too (`force-replicate`)."""
+
+    tables: TableRules
+    events: tuple[EventFilter, ...] = ()
+    start_ts: frozenset[int] = frozenset()  # transactions that are left out
+    without_key: bool = False
+    _filters: dict[Name, tuple[EventFilter, ...]] = field(default_factory=dict, compare=False)  # cache
+
+    def includes(self, version: TableVersion) -> bool:
+        """Whether rows of the table are sent. It decides by the table's name and keys alone."""
+        return (self.without_key or eligible(version.table)) and self.includes_name(version.name)
+
+    def includes_name(self, name: Name) -> bool:
+        """Whether the rules include a table of this name."""
+        return fold(name[0]) not in UNSENT_SCHEMAS and self.tables.matches(*name)
+
+    def window(self, window: Window) -> Window:
+        """The events of a raw window (rows/window.py) that are sent. Raises InvalidRequest if a table lacks a column
+        that an expression names."""
+        rows = [self.rows(batch) for batch in window.rows if self.includes(batch.version)]
+        ddls = tuple(ddl for ddl in window.ddls if self.sends(ddl.event))
+        return replace(window, rows=tuple(batch for batch in rows if len(batch)), ddls=ddls)
+
+    def rows(self, batch: RowBatch) -> RowBatch:
+        """The changes of a table that are sent. The table must be included."""
+        out = np.isin(batch.start_ts, list(self.start_ts)) if self.start_ts else np.zeros(len(batch), dtype=bool)
+        fresh = np.zeros(len(batch), dtype=bool)
+        for one in self._of(batch.version.name):
+            left_out, unknown = one.rows(batch)
+            out |= left_out
+            fresh |= unknown
+        batch = as_inserts(batch, fresh & ~out)
+        return taken(batch, np.flatnonzero(~out)) if out.any() else batch
+
+    def sends(self, event: DdlEvent) -> bool:
+        """Whether a ddl event is sent: the rules include a name that its table had before or after it, and not every
+        included name has a filter that ignores it. A DDL of a database is sent if the rules include any table that the
+        database may have."""
+        if event.start_ts in self.start_ts or fold(event.database) in UNSENT_SCHEMAS:
+            return False
+        if not event.table:
+            included = self.tables.matches_schema(event.database)
+            return included and not any(
+                one.ignores(event) for one in self.events if one.matcher.matches_schema(event.database)
+            )
+        named = [name for name in event.involved if name[1]] or [(event.database, event.table)]
+        names = [name for name in named if self.includes_name(name)]
+        return any(not any(one.ignores(event) for one in self._of(name)) for name in names)
+
+    def _of(self, name: Name) -> tuple[EventFilter, ...]:
+        if name not in self._filters:
+            self._filters[name] = tuple(one for one in self.events if one.matcher.matches(*name))
+        return self._filters[name]

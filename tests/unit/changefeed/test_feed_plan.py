@@ -1,0 +1,111 @@
+"""The plan of a feed: tables, topics, partitions, warnings; and what is refused at creation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from support.feed_batches import golden_windows
+from support.feed_tables import Key, column, version
+from tistream.errors import InvalidRequest
+from tistream.schema.tidb import table as t
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.config.parse import parse_feed, read_toml
+from tistream_changefeed.config.plan import FeedPlan, PlannedTable, plan
+
+ID = column("id", flag=t.FLAG_NOT_NULL)
+PRIMARY = Key("PRIMARY", ("id",), primary=True)
+ORDERS = version([ID, column("a"), column("note", t.VARCHAR)], [PRIMARY], database="shop", name="orders")
+USERS = version([ID], [PRIMARY], database="shop", name="users", table_id=101)
+LOG = version([column("a")], database="shop", name="log", table_id=102)
+OTHER = version([ID], [PRIMARY], database="other", name="t", table_id=103)
+TABLES = [USERS, ORDERS, LOG, OTHER]
+
+
+def planned(text: str, tables: Sequence[TableVersion] = TABLES, existing: Mapping[str, int] | None = None) -> FeedPlan:
+    return plan(parse_feed("kafka://h:1/events", read_toml(text)).config, tables, existing)
+
+
+def test_a_plan_names_tables_topics_partitions_and_columns() -> None:
+    found = planned(
+        """
+        [filter]
+        rules = ["shop.*", "!shop.log"]
+        [sink]
+        dispatchers = [{matcher = ["shop.orders"], topic = "{schema}.{table}", partition = "index-value"}]
+        column-selectors = [{matcher = ["shop.orders"], columns = ["*", "!note"]}]
+        """,
+        existing={"events": 7, "shop.orders": 2},
+    )
+    assert found.tables == (
+        PlannedTable("shop", "orders", "shop.orders", "index-value", ("id", "a")),
+        PlannedTable("shop", "users", "events", "table", ("id",)),
+    )
+    assert found.topics == {"events": 7, "shop.orders": 2}
+    assert found.warnings == ()
+
+
+def test_partitions_are_those_of_the_topic_or_of_the_setting() -> None:
+    setting = "[sink.kafka-config]\npartition-num = 5\n"
+    assert planned("").topics == {"events": 3}
+    assert planned(setting).topics == {"events": 5}
+    assert planned(setting, existing={"events": 16}).topics == {"events": 5}
+    with pytest.raises(InvalidRequest, match="'events' has 4 partitions, and partition-num is 5"):
+        planned(setting, existing={"events": 4})
+    with pytest.raises(InvalidRequest, match="'events' does not exist, and auto-create-topic is false"):
+        planned("[sink.kafka-config]\nauto-create-topic = false", existing={})
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("[filter]\nrules = ['shop.*', 'shpo.*']", "rule 'shpo.*' matches no table that exists now"),
+        ("", "are not sent: shop.log; add a key, or set force-replicate"),
+        ("force-replicate = true", "have no key in messages: shop.log"),
+        ("[filter]\nrules = ['nope.*']", "the rules include no table that exists now"),
+        ("[sink]\ndispatchers = [{matcher = ['x.y']}]", "sink.dispatchers[1] is the dispatcher of no table"),
+        ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'random'}]", "'random' is unknown: as in TiCDC"),
+        ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'ts'}, {matcher = ['*.*']}]", "sink.dispatchers[2]"),
+    ],
+)
+def test_a_plan_warns_of_what_is_likely_a_mistake(text: str, warning: str) -> None:
+    assert any(warning in one for one in planned(text).warnings), planned(text).warnings
+
+
+def test_a_plan_names_tables_that_share_a_topic() -> None:
+    tables = [version([ID], [PRIMARY], database=name, name="x") for name in ("ä", "ö")]
+    text = "[sink]\ndispatchers = [{matcher = ['*.*'], topic = '{schema}_{table}'}]"
+    assert planned(text, tables).warnings == ("topic '__x' is that of several tables: ä.x, ö.x",)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "[[filter.event-filters]]\nmatcher = ['shop.*']\nignore-insert-value-expr = 'a = 1'",
+            "'users' has no column 'a'",
+        ),
+        ("[[filter.event-filters]]\nmatcher = ['shop.orders']\nignore-insert-value-expr = \"a = 'x'\"", "is no number"),
+        ("[[filter.event-filters]]\nmatcher = ['shop.users']\nignore-update-only-columns = ['x']", "has no column 'x'"),
+        ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'index-value', index = 'i'}]", "no unique index 'i'"),
+        ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'columns', columns = ['note']}]", "no column 'note'"),
+        ("[sink]\ncolumn-selectors = [{matcher = ['shop.*'], columns = ['a']}]", "leave"),
+    ],
+)
+def test_what_a_table_cannot_do_is_refused_at_creation(text: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        planned(text)
+
+
+def test_system_tables_views_and_tables_that_no_rule_matches_are_not_planned() -> None:
+    system = version([ID], [PRIMARY], database="tidb_cdc", name="syncpoint_v1")
+    assert [one.table for one in planned("[filter]\nrules = ['*.*', '!shop.*']", [*TABLES, system]).tables] == ["t"]
+
+
+def test_every_recorded_table_can_be_planned() -> None:
+    tables = {one.version.folded: one.version for window in golden_windows() for one in window.rows}
+    text = "[sink]\ndispatchers = [{matcher = ['*.*'], topic = '{schema}_{table}', partition = 'index-value'}]"
+    found = planned(text, list(tables.values()))
+    assert 0 < len(found.tables) < len(tables)
+    assert len(found.topics) == len(found.tables) + 1

@@ -29,6 +29,7 @@ from tistream.decode.kernels.text_io import (
     put_int,
     put_quoted,
     put_raw,
+    put_short,
     put_single,
     put_uint,
 )
@@ -132,7 +133,8 @@ def render(
     negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing at all
     (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines that the
     flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte, a comma.
-    `line_bytes` is an upper bound of a line's length without its byte strings.
+    `line_bytes` is an upper bound of a line's length without its byte strings, and has
+    room for a word behind the line. Words behind `texts` are readable.
     """
     at = 0
     out_offsets[0] = 0
@@ -193,7 +195,7 @@ def _put_group(
             text += 1
             if shown[column] != 0 and not carray(pointer(shown[column]), (line + 1,), np.uint8)[line]:
                 continue
-            at = put_raw(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
+            at = put_short(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
             comma = 0
         else:
             at = _put_text(out, at, texts, text_ends, text)
@@ -257,7 +259,7 @@ def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, 
 
 @inline
 def _put_text(out: U8, at: int, texts: U8, text_ends: I64, text: int) -> int:
-    return put_raw(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
+    return put_short(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
 
 
 @inline
@@ -325,7 +327,7 @@ def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, pri
     if form in (_QUOTED, _BASE64):
         out[at] = _QUOTE
         if form == _QUOTED:
-            at = put_raw(out, at + 1, data, first, last)
+            at = put_short(out, at + 1, data, first, last)
         else:
             at = put_base64(out, at + 1, data, first, last)
         out[at] = _QUOTE

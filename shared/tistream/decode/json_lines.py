@@ -83,9 +83,9 @@ class LineWriter:
         column = 0
         for number, group in enumerate(groups):
             end = column + len(group.parts)
-            itself = group.places is None
-            facts = (len(texts), column, end, group.brackets, group.silent, itself, group.optional, group.sparse)
-            self._groups[number] = facts
+            last = len(texts) + len(group.parts) * (2 if group.sparse else 1) + 1
+            flags = (group.brackets, group.silent, group.places is None, group.optional, group.sparse)
+            self._groups[number] = (len(texts), column, end, *flags, last)
             if group.places is not None:
                 self._places[number] = group.places
             texts.append(group.lead.encode())

@@ -29,6 +29,7 @@ from tistream.decode.kernels.text_io import (
     put_int,
     put_quoted,
     put_raw,
+    put_short,
     put_single,
     put_uint,
 )
@@ -83,8 +84,8 @@ _EXPANSION = np.array([_EXPANSIONS.get(form, 0) for form in Form], np.int64)
 _LONG_NUMBERS = frozenset({Form.SINGLE_TEXT, Form.DOUBLE_TEXT})
 
 # Columns of the kernel's array `groups`, which has one row per group.
-FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF, OPTIONAL, SPARSE = range(8)
-GROUP_FACTS = 8
+FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF, OPTIONAL, SPARSE, LAST_TEXT = range(9)
+GROUP_FACTS = 9
 
 _INT, _INT_TEXT, _UINT_TEXT = int(Form.INT), int(Form.INT_TEXT), int(Form.UINT_TEXT)
 _SINGLE, _DOUBLE = int(Form.SINGLE), int(Form.DOUBLE)
@@ -103,8 +104,9 @@ def room_of(form: Form) -> int:
     return (PLAIN_CHARS if form in _LONG_NUMBERS else max(INT_CHARS, FLOAT_CHARS)) + 4
 
 
+# One function: helpers that take this many arrays and return early cost numba more than what they do.
 @kernel
-def render(
+def render(  # noqa: PLR0912
     first: int,
     last: int,
     groups: I64,
@@ -132,7 +134,8 @@ def render(
     negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing at all
     (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines that the
     flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte, a comma.
-    `line_bytes` is an upper bound of a line's length without its byte strings.
+    `line_bytes` is an upper bound of a line's length without its byte strings, and has
+    room for a word behind the line. Words behind `texts` are readable.
     """
     at = 0
     out_offsets[0] = 0
@@ -143,100 +146,47 @@ def render(
             row = line if groups[group, ITSELF] else places[group, line]
             if row < 0 and groups[group, OPTIONAL]:
                 continue
-            at = _put_group(
-                groups[group], line, row, forms, values, value_bytes, offsets, rows, nulls, null_starts,
-                texts, text_ends, shown, printable, line_bytes, out, at,
-            )  # fmt: skip
-            if at < 0:
-                return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
+            text = groups[group, FIRST_TEXT]
+            at = _put_text(out, at, texts, text_ends, text)
+            if row < 0:
+                if not groups[group, SILENT]:
+                    at = put_raw(out, at, _NULL, 0, 4)
+                at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
+                continue
+            if groups[group, BRACKETS]:
+                out[at] = 0x7B
+                at += 1
+            comma = groups[group, SPARSE]  # bytes of the next head that are left out
+            for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
+                text += 1
+                if groups[group, SPARSE]:
+                    text += 1
+                    if shown[column] != 0 and not carray(pointer(shown[column]), (last,), np.uint8)[line]:
+                        continue
+                    at = put_short(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
+                    comma = 0
+                else:
+                    at = _put_text(out, at, texts, text_ends, text)
+                if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
+                    at = put_raw(out, at, _NULL, 0, 4)
+                elif _EXPANSION[forms[column]] == 0:
+                    at = _put_number(out, at, forms[column], values[column], row)
+                else:
+                    bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
+                    size = bounds[row + 1] - bounds[row]
+                    if line_bytes + size * _EXPANSION[forms[column]] > len(out) - at:
+                        return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
+                    data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
+                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1], printable)
+                if groups[group, SPARSE]:
+                    at = _put_text(out, at, texts, text_ends, text)
+            if groups[group, BRACKETS]:
+                out[at] = 0x7D
+                at += 1
+            at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
         at = _put_text(out, at, texts, text_ends, len(text_ends) - 1)
         out_offsets[line - first + 1] = at
     return last, 0
-
-
-@inline
-def _put_group(
-    facts: I64,
-    line: int,
-    row: int,
-    forms: I64,
-    values: I64,
-    value_bytes: I64,
-    offsets: I64,
-    rows: I64,
-    nulls: I64,
-    null_starts: I64,
-    texts: U8,
-    text_ends: I64,
-    shown: I64,
-    printable: U8,
-    line_bytes: int,
-    out: U8,
-    at: int,
-) -> int:
-    """Write a group of one line. Return the position after it, or -1 if the buffer may be too small for a value."""
-    text = facts[FIRST_TEXT]
-    sparse = facts[SPARSE] != 0
-    last_text = text + (facts[END_COLUMN] - facts[FIRST_COLUMN]) * (2 if sparse else 1) + 1
-    at = _put_text(out, at, texts, text_ends, text)
-    if row < 0:
-        if not facts[SILENT]:
-            at = put_raw(out, at, _NULL, 0, 4)
-        return _put_text(out, at, texts, text_ends, last_text)
-    if facts[BRACKETS]:
-        out[at] = 0x7B
-        at += 1
-    comma = 1  # bytes of the next head that are left out
-    for column in range(facts[FIRST_COLUMN], facts[END_COLUMN]):
-        text += 1
-        if sparse:
-            text += 1
-            if shown[column] != 0 and not carray(pointer(shown[column]), (line + 1,), np.uint8)[line]:
-                continue
-            at = put_raw(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
-            comma = 0
-        else:
-            at = _put_text(out, at, texts, text_ends, text)
-        at = _put_value(
-            column, row, forms, values, value_bytes, offsets, rows, nulls, null_starts, printable, line_bytes, out, at
-        )
-        if at < 0:
-            return -1
-        if sparse:
-            at = _put_text(out, at, texts, text_ends, text)
-    if facts[BRACKETS]:
-        out[at] = 0x7D
-        at += 1
-    return _put_text(out, at, texts, text_ends, last_text)
-
-
-@inline
-def _put_value(
-    column: int,
-    row: int,
-    forms: I64,
-    values: I64,
-    value_bytes: I64,
-    offsets: I64,
-    rows: I64,
-    nulls: I64,
-    null_starts: I64,
-    printable: U8,
-    line_bytes: int,
-    out: U8,
-    at: int,
-) -> int:
-    """Write one value, or `null`. Return the position after it, or -1 if the buffer may be too small for it."""
-    if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
-        return put_raw(out, at, _NULL, 0, 4)
-    form = forms[column]
-    if _EXPANSION[form] == 0:
-        return _put_number(out, at, form, values[column], row)
-    bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
-    if line_bytes + (bounds[row + 1] - bounds[row]) * _EXPANSION[form] > len(out) - at:
-        return -1
-    data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
-    return _put_bytes(out, at, form, data, bounds[row], bounds[row + 1], printable)
 
 
 @inline
@@ -257,7 +207,7 @@ def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, 
 
 @inline
 def _put_text(out: U8, at: int, texts: U8, text_ends: I64, text: int) -> int:
-    return put_raw(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
+    return put_short(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
 
 
 @inline
@@ -325,7 +275,7 @@ def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, pri
     if form in (_QUOTED, _BASE64):
         out[at] = _QUOTE
         if form == _QUOTED:
-            at = put_raw(out, at + 1, data, first, last)
+            at = put_short(out, at + 1, data, first, last)
         else:
             at = put_base64(out, at + 1, data, first, last)
         out[at] = _QUOTE

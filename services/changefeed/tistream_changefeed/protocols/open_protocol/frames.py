@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from tistream.arrays import Int64s
 from tistream.decode.kernels.arrow_buffers import I64, U8, binary_array, flat_bytes
-from tistream.decode.kernels.jit import kernel
-from tistream.decode.kernels.memory import copy_bytes
+from tistream.decode.kernels.jit import i64, inline, kernel
+from tistream.decode.kernels.memory import copy_bytes, poke64
 from tistream_changefeed.protocols.limits import RECORD_BYTES
 from tistream_changefeed.protocols.messages import Messages
 
@@ -101,15 +101,21 @@ def _put_frames(data: U8, offsets: I64, order: I64, starts: I64, head: int, out:
     at = 0
     out_offsets[0] = 0
     for message in range(len(starts) - 1):
-        for index in range(head):
-            out[at + index] = 1 if index == head - 1 else 0
-        at += head
+        if head:
+            poke64(out, at, _big_endian(i64(1)))
+            at += head
         for place in range(starts[message], starts[message + 1]):
             first = offsets[order[place]]
             size = offsets[order[place] + 1] - first
-            for index in range(_WORD):
-                out[at + index] = (size >> (8 * (_WORD - 1 - index))) & 0xFF
+            poke64(out, at, _big_endian(size))
             at += _WORD
             copy_bytes(out, at, data, first, size)
             at += size
         out_offsets[message + 1] = at
+
+
+@inline
+def _big_endian(value: int) -> int:
+    """The word whose bytes are those of a number below 2^31, in the opposite order."""
+    low = ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
+    return low << 32

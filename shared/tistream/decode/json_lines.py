@@ -12,7 +12,6 @@ from tistream.decode.kernels.arrow_buffers import I64, U8, Bools, binary_array
 from tistream.decode.kernels.column_views import ColumnViews
 from tistream.decode.kernels.go_text import printable
 from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, render, room_of
-from tistream.decode.kernels.text_io import WORD
 
 _OBJECT_BYTES = 4  # brackets, or `null`
 _NUMBER_BYTES = 12  # of a usual number
@@ -95,10 +94,10 @@ class LineWriter:
             texts.append(group.end.encode())
             column = end
         texts.append(tail.encode())
-        self._texts = np.frombuffer(b"".join(texts) + bytes(WORD), np.uint8)
+        self._texts = np.frombuffer(b"".join(texts) or b"\0", np.uint8)
         self._text_ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         room = sum(room_of(part.form) for part in parts)
-        self._line_bytes = len(self._texts) + WORD + room + _OBJECT_BYTES * len(groups)
+        self._line_bytes = len(self._texts) + room + _OBJECT_BYTES * len(groups)
         self._estimate = self._line_bytes + count * (len(self._texts) + _NUMBER_BYTES * len(parts))
         self._estimate += sum(int(part.array.nbytes) for part in parts)
 

@@ -13,7 +13,7 @@ import numpy as np
 from tistream.decode.kernels.arrow_buffers import U8
 from tistream.decode.kernels.jit import i64, inline, u64
 from tistream.decode.kernels.memory import peek64
-from tistream.decode.kernels.text_io import WORD, clean_until, put_raw, put_short
+from tistream.decode.kernels.text_io import WORD, clean_until, put_raw
 
 QUOTED_BYTES_MAX = 5  # the byte 0xFF becomes \\xff
 JSON_BYTES_MAX = 6  # < becomes \u003c
@@ -70,7 +70,7 @@ def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> 
     """Write UTF-8 bytes as the inside of a JSON string."""
     while first < last:
         clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
-        at = put_short(out, at, data, first, clean)
+        at = put_raw(out, at, data, first, clean)
         first = clean + 1
         if clean == last:
             break

@@ -29,7 +29,6 @@ from tistream.decode.kernels.text_io import (
     put_int,
     put_quoted,
     put_raw,
-    put_short,
     put_single,
     put_uint,
 )
@@ -90,8 +89,8 @@ GROUP_FACTS = 9
 _INT, _INT_TEXT, _UINT_TEXT = int(Form.INT), int(Form.INT_TEXT), int(Form.UINT_TEXT)
 _SINGLE, _DOUBLE = int(Form.SINGLE), int(Form.DOUBLE)
 _ESCAPED, _QUOTED, _RAW, _BASE64 = int(Form.ESCAPED), int(Form.QUOTED), int(Form.RAW), int(Form.BASE64)
-_GO_SINGLE, _GO_DOUBLE = int(Form.GO_SINGLE), int(Form.GO_DOUBLE)
-_SINGLE_TEXT, _DOUBLE_TEXT = int(Form.SINGLE_TEXT), int(Form.DOUBLE_TEXT)
+_GO_SINGLE, _SINGLE_TEXT = int(Form.GO_SINGLE), int(Form.SINGLE_TEXT)
+_GO_DOUBLE = int(Form.GO_DOUBLE)
 _GO_ESCAPED, _HTML_CODED = int(Form.GO_ESCAPED), int(Form.HTML_CODED)
 _GO_QUOTED, _LATIN1 = int(Form.GO_QUOTED), int(Form.LATIN1)
 _GO_DOCUMENT, _HTML_DOCUMENT = int(Form.GO_DOCUMENT), int(Form.HTML_DOCUMENT)
@@ -134,8 +133,7 @@ def render(  # noqa: PLR0912
     negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing at all
     (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines that the
     flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte, a comma.
-    `line_bytes` is an upper bound of a line's length without its byte strings, and has
-    room for a word behind the line. Words behind `texts` are readable.
+    `line_bytes` is an upper bound of a line's length without its byte strings.
     """
     at = 0
     out_offsets[0] = 0
@@ -156,14 +154,15 @@ def render(  # noqa: PLR0912
             if groups[group, BRACKETS]:
                 out[at] = 0x7B
                 at += 1
-            comma = groups[group, SPARSE]  # bytes of the next head that are left out
+            sparse = groups[group, SPARSE]
+            comma = sparse  # bytes of the next head that are left out
             for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
                 text += 1
-                if groups[group, SPARSE]:
+                if sparse:
                     text += 1
                     if shown[column] != 0 and not carray(pointer(shown[column]), (last,), np.uint8)[line]:
                         continue
-                    at = put_short(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
+                    at = put_raw(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
                     comma = 0
                 else:
                     at = _put_text(out, at, texts, text_ends, text)
@@ -178,7 +177,7 @@ def render(  # noqa: PLR0912
                         return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
                     data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
                     at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1], printable)
-                if groups[group, SPARSE]:
+                if sparse:
                     at = _put_text(out, at, texts, text_ends, text)
             if groups[group, BRACKETS]:
                 out[at] = 0x7D
@@ -207,7 +206,7 @@ def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, 
 
 @inline
 def _put_text(out: U8, at: int, texts: U8, text_ends: I64, text: int) -> int:
-    return put_short(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
+    return put_raw(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
 
 
 @inline
@@ -219,11 +218,11 @@ def is_valid(address: int, bit: int) -> bool:
 
 @inline
 def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
-    if form in (_SINGLE, _GO_SINGLE, _SINGLE_TEXT):
-        return _put_single(out, at, form, i64(carray(pointer(address), (row + 1,), np.uint32)[row]))
+    if form > _UINT_TEXT:
+        if form in (_SINGLE, _GO_SINGLE, _SINGLE_TEXT):
+            return _put_single(out, at, form, i64(carray(pointer(address), (row + 1,), np.uint32)[row]))
+        return _put_double(out, at, form, carray(pointer(address), (row + 1,), np.int64)[row])
     value = carray(pointer(address), (row + 1,), np.int64)[row]
-    if form in (_DOUBLE, _GO_DOUBLE, _DOUBLE_TEXT):
-        return _put_double(out, at, form, value)
     quoted = form in (_INT_TEXT, _UINT_TEXT)
     if quoted:
         out[at] = _QUOTE
@@ -275,7 +274,7 @@ def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, pri
     if form in (_QUOTED, _BASE64):
         out[at] = _QUOTE
         if form == _QUOTED:
-            at = put_short(out, at + 1, data, first, last)
+            at = put_raw(out, at + 1, data, first, last)
         else:
             at = put_base64(out, at + 1, data, first, last)
         out[at] = _QUOTE

@@ -11,7 +11,7 @@ import numpy as np
 
 from tistream.decode.kernels.arrow_buffers import U8
 from tistream.decode.kernels.jit import i64, inline, u64
-from tistream.decode.kernels.memory import copy_bytes, copy_words, peek64, poke16, poke64, trailing_zeros
+from tistream.decode.kernels.memory import copy_bytes, peek64, poke16, poke64, trailing_zeros
 from tistream.decode.kernels.shortest import double_digits, single_digits
 
 INT_CHARS = 20  # -9223372036854775808
@@ -24,7 +24,6 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 WORD = 8
-SHORT_BYTES_MAX = 64
 _EIGHT_DIGITS = u64(100_000_000)
 _ZEROS = u64(0x3030303030303030)
 _LAST_DIGIT = u64(1 << 56)  # the last of eight digits, which is written even if it is zero
@@ -214,17 +213,6 @@ def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
     """Write bytes unchanged."""
     copy_bytes(out, at, data, first, last - first)
     return at + last - first
-
-
-@inline
-def put_short(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write bytes unchanged, as fast as can be for short strings. WORD bytes behind them may be overwritten."""
-    size = last - first
-    if size <= SHORT_BYTES_MAX and last + WORD <= len(data):
-        copy_words(out, at, data, first, size)
-    else:
-        copy_bytes(out, at, data, first, size)
-    return at + size
 
 
 @inline

@@ -283,10 +283,8 @@ class MetaClient:
 
     def beat_feeds(self, beat: WorkerBeat) -> FeedAssignments:
         """Report the shards of changefeeds that this worker holds; the answer lists those that it is to hold."""
-        path = "/upcall/v1/changefeeds/beats"
-        return self._of_any(
-            lambda url: self._http.send("POST", url + path, beat, FeedAssignments, deadline_s=BEAT_DEADLINE_S)
-        )
+        send = partial(self._http.send, "POST", deadline_s=BEAT_DEADLINE_S)
+        return self._of_any(lambda url: send(f"{url}/upcall/v1/changefeeds/beats", beat, FeedAssignments))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

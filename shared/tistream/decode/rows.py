@@ -36,7 +36,7 @@ class Decoded:
     errors: dict[int, str]
 
 
-def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any) -> Decoded:
+def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any, *, numbered: bool = False) -> Decoded:
     """Decode row values of any version of the row format.
 
     Args:
@@ -45,6 +45,7 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any)
         keys: raw record keys (`t{id}_r{handle}`), a binary array.
         values: row values, a binary array of the same length. A null value stands for no row, and gives null in every
             column.
+        numbered: decode ENUM and SET to their numbers (uint64), not to the names of their elements.
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys for {len(values)} values")
@@ -56,7 +57,7 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any)
     blame: dict[int, tuple[int, str | None]] = {}
     _take_errors(located.row_errors, blame, None)
     for column in columns:
-        arrays.append(_decode_column(table, column, located, keys))
+        arrays.append(_decode_column(table, column, located, keys, numbered=numbered))
         _take_errors(located.errors, blame, column.name)
     fields = [pa.field(str(place), array.type) for place, array in enumerate(arrays)]
     if blame:
@@ -146,9 +147,9 @@ def _locate_handle(
     return locate_handle(keys.data, keys.offsets, flags, columns, scratch, used, base, start, length, errors)
 
 
-def _decode_column(table: Table, column: Column, located: _Located, keys: Any) -> Any:
+def _decode_column(table: Table, column: Column, located: _Located, keys: Any, *, numbered: bool) -> Any:
     cells = located.cells[column.id]
-    kind = kind_of(column)
+    kind = kind_of(column, numbered=numbered)
     if table.pk_is_handle and column in table.handle_columns:
         return _int_handle_column(kind, cells, keys)
     array = decode_cells(column, kind, cells)
@@ -156,7 +157,7 @@ def _decode_column(table: Table, column: Column, located: _Located, keys: Any) -
     if not absent.any():
         return array
     try:
-        default = origin_default(column)
+        default = origin_default(column, numbered=numbered)
         filling = pa.scalar(default, arrow_type(kind))
     except (ValueError, pa.ArrowInvalid, OverflowError):
         located.errors[absent] = BAD_DEFAULT

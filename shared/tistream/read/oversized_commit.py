@@ -19,7 +19,7 @@ from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import NOTHING, Events
 from tistream.read.plan import GroupRef, Piece, Run
-from tistream.read.row_events import Barrier, Shapes, render
+from tistream.read.row_events import Barrier, Rendered, Shapes, render
 from tistream.read.source_contract import Batch, Source
 
 
@@ -51,6 +51,8 @@ class OversizedCommit:
         budget: int,
         taken: Sequence[GroupRows],
         start: Position,
+        *,
+        numbered: bool = False,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -60,6 +62,7 @@ class OversizedCommit:
         self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
         self._start = start
         self._budget = budget
+        self._numbered = numbered
         self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # cuts of pieces, by transaction and lowest key
 
     def batches(self) -> Iterator[Batch]:
@@ -75,7 +78,7 @@ class OversizedCommit:
         yield Batch(NOTHING, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
         try:
             for piece in self._held(pieces):
-                found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).sets)
+                found = Events.ordered(self._rendered(piece, piece.op).sets)
                 yield Batch(found.after(self._start) if self._inside else found, None)
         except NotFoundYet as error:  # A part has been sent, so it is too late to plan again
             raise Unavailable(str(error)) from error
@@ -115,10 +118,13 @@ class OversizedCommit:
         whole = [piece for piece in pieces if piece.op != plan.OP_DELETE]
         # Both sides of every row are decoded once, over the whole key range of the piece
         for piece in self._held(whole):
-            found = render(self._read(piece), self._shapes(piece)).barrier
+            found = self._rendered(piece, None).barrier
             if found:
                 return found
         return None
+
+    def _rendered(self, piece: Piece, op: int | None) -> Rendered:
+        return render(self._read(piece), self._shapes(piece), op, numbered=self._numbered)
 
     def _read(self, piece: Piece) -> pa.Table:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))

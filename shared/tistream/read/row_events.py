@@ -66,9 +66,9 @@ class Rendered:
     barrier: Barrier | None
 
 
-def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
+def render(rows: pa.Table, shapes: Shapes, op: int | None = None, *, numbered: bool = False) -> Rendered:
     """The events of committed rows (tistream.format.segment.SCHEMA, in any order). `op` restricts them to deletes or to
-    puts."""
+    puts. `numbered`: ENUM and SET are numbers, not names."""
     sets: list[Rows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
@@ -88,7 +88,7 @@ def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
                 for ts in (interval.low, interval.high)
             )
             if interval.version is not None and low < high:
-                part = _Part(rows.slice(low, high - low), interval.version, op)
+                part = _Part(rows.slice(low, high - low), interval.version, op, numbered=numbered)
                 sets.append(part.events(shapes))
                 barriers.extend(part.barriers)
     return Rendered(sets, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
@@ -102,10 +102,11 @@ def _nameless(row: pa.Table, physical_id: int) -> Barrier:
 class _Part:
     """Rows of one physical table in one of its versions."""
 
-    def __init__(self, rows: pa.Table, version: TableVersion, op: int | None) -> None:
+    def __init__(self, rows: pa.Table, version: TableVersion, op: int | None, *, numbered: bool) -> None:
         self.barriers: list[Barrier] = []
         self._version = version
         self._op = op
+        self._numbered = numbered
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
         valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
@@ -156,7 +157,7 @@ class _Part:
         values, raw = self._column[name], self._column["key"]
         if (validity(values) & ~rows).any():
             values = pc.if_else(pa.array(rows), values, None)
-        decoded = decode_rows(table, columns, raw, values)
+        decoded = decode_rows(table, columns, raw, values, numbered=self._numbered)
         for bad, reason in decoded.errors.items():
             self._undecodable(bad, reason)
         arrays = [decoded.batch.column(at) for at in range(len(columns))]

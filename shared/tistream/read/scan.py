@@ -119,14 +119,18 @@ class _Weights:
 
 
 class Scan:
-    """Reads the events of one scope after `start` with commit_ts <= `high`."""
+    """Reads the events of one scope after `start` with commit_ts <= `high`. `numbered`: values of ENUM and SET are
+    numbers, not names."""
 
-    def __init__(self, source: Source, scope: Scope, start: Position, high: int, budget: Budget) -> None:
+    def __init__(
+        self, source: Source, scope: Scope, start: Position, high: int, budget: Budget, *, numbered: bool = False
+    ) -> None:
         self._source = source
         self._scope = scope
         self._start = start
         self._high = high
         self._budget = budget
+        self._numbered = numbered
         self._low = start.low_ts  # everything at or below it has been returned
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
@@ -155,7 +159,7 @@ class Scan:
         ids = self._source.physical_ids(self._scope, window)
         groups = plan.groups_in(self._source.segments(window), window, ids)
         while self._low < end:
-            key = (self._scope, self._low, end, self._rows, self._budget)
+            key = (self._scope, self._low, end, self._rows, self._budget, self._numbered)
             step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
             if step.crowd is not None:
                 yield from self._crowd(step.crowd)
@@ -235,11 +239,13 @@ class Scan:
             yield self._rest(self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1)))
         self._low = commit_ts - 1
         taken.tables.clear()  # they are read again, piece by piece
-        yield from OversizedCommit(self._source, self._scope, commit_ts, taken.most, taken.parts, self._start).batches()
+        yield from OversizedCommit(
+            self._source, self._scope, commit_ts, taken.most, taken.parts, self._start, numbered=self._numbered
+        ).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
         ids = pc.unique(rows.column("table_id")).to_pylist()
-        rendered = render(rows, self._source.shapes(self._scope, ids, window))
+        rendered = render(rows, self._source.shapes(self._scope, ids, window), numbered=self._numbered)
         ddl = self._source.ddl_events(self._scope, window)
         found = Events.ordered([*rendered.sets, ddl])
         barrier = rendered.barrier

@@ -14,6 +14,7 @@ from tistream.decode.cells.decimal_cells import FRACTION_MAX, TEXT_MAX, decode_d
 from tistream.decode.cells.json_cells import EXPANSION, SLACK, decode_json, decode_vectors
 from tistream.decode.cells.kinds import Kind, date_only, fsp_of
 from tistream.decode.cells.number_cells import decode_doubles, decode_integers
+from tistream.decode.cells.reasons import BAD_SET
 from tistream.decode.cells.string_cells import count_not_utf8, elements_length, gather_bytes, is_ascii, put_elements
 from tistream.decode.cells.time_cells import DATETIME_CHARS, DURATION_CHARS, put_durations, put_times
 from tistream.decode.kernels.arrow_buffers import I64, U8, Bools, binary_array, flat_bytes, number_array
@@ -131,6 +132,21 @@ def _elements(column: Column, cells: Cells, *, is_set: bool) -> Any:
     return binary_array(out[: offsets[-1]], offsets, valid, text=True)
 
 
+def _enum_numbers(column: Column, cells: Cells) -> Any:
+    numbers, present = integer_bits(cells, unsigned=True)
+    known = (numbers > 0) & (numbers <= len(column.elems))
+    return number_array(np.where(known, numbers, 0).view(np.uint64), present)
+
+
+def _set_numbers(column: Column, cells: Cells) -> Any:
+    bits, present = integer_bits(cells, unsigned=True)
+    if len(column.elems) < _SET_MAX:
+        bad = present & ((bits < 0) | (bits >> len(column.elems) != 0))
+        cells.errors[bad] = BAD_SET  # as for the names: a row is decodable or not, in whatever form it is wanted
+        present &= ~bad
+    return number_array(bits.view(np.uint64), present)
+
+
 def _enums(column: Column, cells: Cells) -> Any:
     return _elements(column, cells, is_set=False)
 
@@ -200,4 +216,6 @@ _DECODERS: dict[Kind, Callable[[Column, Cells], Any]] = {
     Kind.JSON: _documents,
     Kind.VECTOR: _vectors,
     Kind.NOTHING: _nothing,
+    Kind.ENUM_NUMBER: _enum_numbers,
+    Kind.SET_NUMBER: _set_numbers,
 }

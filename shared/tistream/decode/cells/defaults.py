@@ -26,9 +26,10 @@ _BIT_BYTES = 8
 _MAGNITUDES = {Kind.INT: 19, Kind.UINT: 20, Kind.DECIMAL: PRECISION_MAX}  # digits before the point
 
 
-def origin_default(column: Column) -> Default:
-    """The default as the column's Arrow value; None for NULL. Raises ValueError if it does not fit the type."""
-    kind = kind_of(column)
+def origin_default(column: Column, *, numbered: bool = False) -> Default:
+    """The default as the column's Arrow value (`numbered`: of ENUM and SET as a number); None for NULL. Raises
+    ValueError if it does not fit the type."""
+    kind = kind_of(column, numbered=numbered)
     if column.tp == t.BIT and column.origin_default_bit is not None:
         return _bits(column.origin_default_bit)
     if column.origin_default is None:
@@ -50,6 +51,8 @@ def _zero(column: Column, kind: Kind) -> Default:
         return 0  # also for YEAR and BIT
     if kind is Kind.ENUM:
         return column.elems[0] if column.elems else ""
+    if kind is Kind.ENUM_NUMBER:
+        return 1 if column.elems else 0
     text = _ZEROS.get(kind, "")
     return None if text is None else _parse(column, kind, text)
 
@@ -148,6 +151,18 @@ def _elements(text: str, column: Column) -> str:
     return ",".join(name for name in column.elems if name in names)
 
 
+def _element_number(text: str, column: Column) -> int:
+    """The number of the element, from 1; 0 for a text that is none."""
+    name = _element(text, column)
+    return column.elems.index(name) + 1 if name in column.elems else 0
+
+
+def _element_bits(text: str, column: Column) -> int:
+    """The bits of the elements."""
+    names = frozenset(_elements(text, column).split(",")) if text else frozenset()
+    return sum(1 << bit for bit, name in enumerate(column.elems) if name in names)
+
+
 def _spellings(column: Column) -> dict[str, str]:
     return {elem.casefold(): elem for elem in column.elems}
 
@@ -197,8 +212,11 @@ _PARSERS: dict[Kind, Callable[[str, Column], Default]] = {
     Kind.JSON: _document,
     Kind.VECTOR: _document,
     Kind.NOTHING: _same,
+    Kind.ENUM_NUMBER: _element_number,
+    Kind.SET_NUMBER: _element_bits,
 }
-_TEXTS = frozenset({Kind.ENUM, Kind.SET, Kind.TEXT, Kind.BINARY, Kind.JSON, Kind.VECTOR, Kind.NOTHING})
+_NAMES = frozenset({Kind.ENUM, Kind.SET, Kind.ENUM_NUMBER, Kind.SET_NUMBER})
+_TEXTS = _NAMES | {Kind.TEXT, Kind.BINARY, Kind.JSON, Kind.VECTOR, Kind.NOTHING}
 _ZEROS = {
     Kind.FLOAT: "0",
     Kind.DOUBLE: "0",

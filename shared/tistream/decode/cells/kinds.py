@@ -29,6 +29,8 @@ class Kind(IntEnum):
     JSON = 11
     VECTOR = 12
     NOTHING = 13  # type NULL: no value is ever stored
+    ENUM_NUMBER = 14  # the number of the element, from 1; 0 for a number that no element has
+    SET_NUMBER = 15  # the bits of the elements
 
 
 _BY_TYPE = {
@@ -65,12 +67,23 @@ _ARROW = {
     Kind.UINT: pa.uint64(),
     Kind.FLOAT: pa.float32(),
     Kind.DOUBLE: pa.float64(),
+    Kind.ENUM_NUMBER: pa.uint64(),
+    Kind.SET_NUMBER: pa.uint64(),
     Kind.BINARY: pa.large_binary(),
 }
 
 
-def kind_of(column: Column) -> Kind:
-    """The column's kind. Values of unknown types are returned as bytes."""
+_NUMBERED = {Kind.ENUM: Kind.ENUM_NUMBER, Kind.SET: Kind.SET_NUMBER}
+
+
+def kind_of(column: Column, *, numbered: bool = False) -> Kind:
+    """The column's kind. Values of unknown types are returned as bytes, those of ENUM and SET as names or, `numbered`,
+    as numbers."""
+    kind = _kind_of(column)
+    return _NUMBERED.get(kind, kind) if numbered else kind
+
+
+def _kind_of(column: Column) -> Kind:
     if column.array:
         return Kind.JSON  # the hidden column of a multi-valued index
     if column.tp in t.INTEGERS:

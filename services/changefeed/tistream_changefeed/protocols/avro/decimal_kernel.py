@@ -1,4 +1,4 @@
-"""Converts decimals from text to the bytes of Avro's logical type: the unscaled number, big endian, two's complement."""
+"""Converts decimals to the bytes of Avro's logical type: the unscaled number, big endian, in two's complement."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tistream_changefeed.protocols.avro.decimal_kernel import unscaled_bytes
 from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.avro.record_kernel import VARINT_BYTES, Null, Wire, put_records, string_bytes
 from tistream_changefeed.protocols.avro.schema import null_first, record_schema
-from tistream_changefeed.protocols.column_bytes import bit_bytes
+from tistream_changefeed.protocols.columns.bits import bit_bytes
 from tistream_changefeed.protocols.key_rows import key_rows
 from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.table_facts import ColumnFacts, table_facts
@@ -123,9 +123,7 @@ class AvroEncoder:
 
     def _records(self, batch: RowBatch, prepared: _Columns, fields: Sequence[_Field], places: Int64s) -> Any:
         views = ColumnViews([field.array for field in fields])
-        wires, unions, itself = (
-            np.array([(f.wire, f.union, f.itself) for f in fields], np.int64).reshape(-1, 3).T.copy()
-        )
+        facts = np.array([(f.wire, f.union, f.itself) for f in fields], np.int64).reshape(-1, 3).T.copy()
         count = len(places)
         room = count * (len(prepared.head) + len(fields) * _FIELD_BYTES)
         room += string_bytes(places, itself, wires, views.offsets, views.rows)

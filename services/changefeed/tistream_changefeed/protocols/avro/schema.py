@@ -38,6 +38,13 @@ _TIDB_TYPES = {
     t.YEAR: "YEAR",
     t.VECTOR: "TiDBVECTORFloat32",
 }
+_PRIMITIVES = {
+    **dict.fromkeys((t.TINY, t.SHORT, t.INT24, t.LONG, t.YEAR), "int"),
+    t.LONGLONG: "long",
+    t.FLOAT: "float",
+    t.DOUBLE: "double",
+    t.BIT: "bytes",
+}
 _EXTENSION = (
     '{"default":"","name":"_tidb_op","type":"string"}',
     '{"default":0,"name":"_tidb_commit_ts","type":"long"}',
@@ -80,8 +87,8 @@ def _check_names(facts: TableFacts, columns: Sequence[ColumnFacts]) -> None:
         other = seen.setdefault(name, one.column.name)
         if other != one.column.name:
             raise InvalidRequest(
-                f"table {facts.database}.{facts.table.name}: the columns {other!r} and {one.column.name!r} have the same "
-                f"Avro name {name!r}. Leave one out by a column selector, rename it, or use another protocol."
+                f"table {facts.database}.{facts.table.name}: the columns {other!r} and {one.column.name!r} have one "
+                f"Avro name, {name!r}. Leave one out by a column selector, rename it, or use another protocol."
             )
 
 
@@ -119,22 +126,14 @@ def _type(column: ColumnFacts, options: AvroOptions) -> str:
 
 def _primitive(column: ColumnFacts, options: AvroOptions) -> str:
     one = column.column
-    match one.tp:
-        case t.TINY | t.SHORT | t.INT24 | t.YEAR:
-            return "int"
-        case t.LONG:
-            return "long" if one.unsigned else "int"
-        case t.LONGLONG:
-            return "string" if one.unsigned and options.unsigned_as_text else "long"
-        case t.FLOAT:
-            return "float"
-        case t.DOUBLE:
-            return "double"
-        case t.BIT:
-            return "bytes"
-        case t.DECIMAL:
-            return "bytes" if options.precise else "string"
-    return "bytes" if is_bytes(column) else "string"
+    kind = _PRIMITIVES.get(one.tp)
+    if one.unsigned and one.tp == t.LONG:
+        kind = "long"
+    elif one.unsigned and one.tp == t.LONGLONG and options.unsigned_as_text:
+        kind = "string"
+    elif is_bytes(column) or _is_decimal(column, options):
+        kind = "bytes"
+    return kind or "string"
 
 
 def _tidb_type(column: ColumnFacts) -> str:
@@ -156,21 +155,17 @@ def _default(column: ColumnFacts, options: AvroOptions) -> str | None:
 
 
 def _default_json(column: ColumnFacts, value: Any, options: AvroOptions) -> str:
-    one = column.column
-    if isinstance(value, bytes):
-        return f'"{base64.b64encode(value).decode()}"'
+    if isinstance(value, bytes) or is_bytes(column):
+        return f'"{base64.b64encode(value if isinstance(value, bytes) else str(value).encode()).decode()}"'
     if isinstance(value, bool | int | float):
         return number(value)
     text = str(value)
-    if one.tp == t.LONGLONG and one.unsigned and options.unsigned_as_text:
-        return html_quoted(text)
-    if one.tp in t.INTEGERS or one.tp == t.YEAR:
-        whole = int(text)
-        return str(whole - (1 << 64) if whole >= 1 << 63 else whole)  # a `long` that wraps, as values do
-    if one.tp == t.FLOAT:
-        return number(float(struct.unpack("f", struct.pack("f", float(text)))[0]))
-    if one.tp == t.DOUBLE:
-        return number(float(text))
-    if is_bytes(column):
-        return f'"{base64.b64encode(text.encode()).decode()}"'
+    match _primitive(column, options):
+        case "int" | "long":
+            whole = int(text)
+            return str(whole - (1 << 64) if whole >= 1 << 63 else whole)  # a long that wraps, as values do
+        case "float":
+            return number(float(struct.unpack("f", struct.pack("f", float(text)))[0]))
+        case "double":
+            return number(float(text))
     return html_quoted(text)

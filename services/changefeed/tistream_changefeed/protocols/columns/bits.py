@@ -1,4 +1,4 @@
-"""Columns in the binary forms that several protocols send: bits as bytes."""
+"""Values of BIT columns as bytes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,136 @@
+"""Splits updates of keys into a delete and an insert, and sorts a window as a sink writes it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tistream.arrays import Bools, Int64s
+from tistream.decode.row_compare import same_rows
+from tistream.read.events import ascend
+from tistream.schema.tidb.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.rows.handle_key import handle_columns, unique_columns
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.window import PlacedDdl, Window, taken
+
+DELETE, UPDATE, INSERT, SPLIT_INSERT = range(4)
+"""Kinds of row events in the order in which a transaction's events of one table are sent."""
+
+Splitting = Callable[[TableVersion], Sequence[Column]]
+"""The columns of a table whose change splits an update."""
+
+
+def never(_: TableVersion) -> Sequence[Column]:
+    """Split no update (`output-raw-change-event`)."""
+    return ()
+
+
+def by_handle(version: TableVersion) -> Sequence[Column]:
+    """Split updates that change the handle key."""
+    return handle_columns(version.table)
+
+
+def by_unique_index(version: TableVersion) -> Sequence[Column]:
+    """Split updates that change a column of any unique index, as TiCDC does."""
+    return unique_columns(version.table)
+
+
+def kinds(batch: RowBatch) -> Int64s:
+    """DELETE, UPDATE or INSERT for each event of a batch."""
+    return np.where(batch.new_at < 0, DELETE, np.where(batch.old_at < 0, INSERT, UPDATE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinded:
+    batch: RowBatch
+    kind: Int64s
+
+
+def split(window: Window, splitting: Splitting) -> Window:
+    """The events of a window with its key updates split, in the order (commit_ts, rows before ddl events, start_ts,
+    table id, kind, raw key). Places count from 0 without gaps.
+
+    An update is split if a column that `splitting` names for its table differs between the old row and the new one.
+    Its delete stands with the other deletes of its (table, transaction), and its insert behind everything else there.
+    """
+    parts = [_split(batch, splitting(batch.version)) for batch in window.rows]
+    return _in_order([part for part in parts if len(part.kind)], window.ddls)
+
+
+def _split(batch: RowBatch, columns: Sequence[Column]) -> _Kinded:
+    kind = kinds(batch)
+    moved = np.flatnonzero(changed(batch, columns))
+    if not len(moved):
+        return _Kinded(batch, kind)
+    stays = np.ones(len(batch), dtype=bool)
+    stays[moved] = False
+    rest = np.flatnonzero(stays)
+    out = taken(batch, np.concatenate([rest, moved, moved]))
+    absent = np.full(len(moved), -1)
+    new_at = np.concatenate([batch.new_at[rest], absent, batch.new_at[moved]])
+    old_at = np.concatenate([batch.old_at[rest], batch.old_at[moved], absent])
+    halves = np.repeat([DELETE, SPLIT_INSERT], len(moved))
+    return _Kinded(replace(out, new_at=new_at, old_at=old_at), np.concatenate([kind[rest], halves]))
+
+
+def changed(batch: RowBatch, columns: Sequence[Column]) -> Bools:
+    """For each event, whether it is an update that changes any of these columns. NULL and NULL are equal; texts are
+    compared by their bytes."""
+    out = np.zeros(len(batch), dtype=bool)
+    update = np.flatnonzero((batch.new_at >= 0) & (batch.old_at >= 0))
+    places = [place for place, column in enumerate(batch.columns) if column in columns]
+    if len(update) and places:
+        new_at, old_at = batch.new_at[update], batch.old_at[update]
+        new, old = [batch.new[place] for place in places], [batch.old[place] for place in places]
+        if not np.array_equal(new_at, old_at):
+            new, old = [one.take(pa.array(new_at)) for one in new], [one.take(pa.array(old_at)) for one in old]
+            new_at = np.arange(len(update))
+        out[update] = ~same_rows(new, old, new_at)
+    return out
+
+
+def _in_order(parts: Sequence[_Kinded], ddls: Sequence[PlacedDdl]) -> Window:
+    """Give every event its place."""
+    if not parts:
+        return Window((), tuple(PlacedDdl(place, ddl.event) for place, ddl in enumerate(ddls)))
+    commit_ts = np.concatenate([part.batch.commit_ts for part in parts])
+    order = _order(parts, commit_ts)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    ddl_ts = np.array([ddl.event.commit_ts for ddl in ddls], np.int64)
+    place = rank + np.searchsorted(ddl_ts, commit_ts, side="left")  # ddl events below a row's commit_ts precede it
+    rows_before = np.searchsorted(commit_ts[order], ddl_ts, side="right")
+    out: list[RowBatch] = []
+    begin = 0
+    for part in parts:
+        end = begin + len(part.kind)
+        out.append(_sorted(part.batch, place[begin:end]))
+        begin = end
+    placed = (PlacedDdl(int(rows_before[at]) + at, ddl.event) for at, ddl in enumerate(ddls))
+    return Window(tuple(out), tuple(placed))
+
+
+def _sorted(batch: RowBatch, place: Int64s) -> RowBatch:
+    """A batch whose events have these places, in their order."""
+    batch = replace(batch, at=place)
+    return batch if ascend([place]) else taken(batch, np.argsort(place))
+
+
+def _order(parts: Sequence[_Kinded], commit_ts: Int64s) -> Int64s:
+    """The indexes of all events of the parts, in the order in which they are sent."""
+    start_ts = np.concatenate([part.batch.start_ts for part in parts])
+    table = np.concatenate([np.full(len(part.kind), part.batch.version.head.id) for part in parts])
+    kind = np.concatenate([part.kind for part in parts])
+    before = np.concatenate([part.batch.at for part in parts])
+    if not (kind == SPLIT_INSERT).any():  # the events of one kind are in key order already
+        return np.lexsort((before, kind, table, start_ts, commit_ts))
+    raw = pa.concat_arrays([part.batch.raw.cast(pa.large_binary()) for part in parts])
+    frame = pl.DataFrame(
+        {"commit_ts": commit_ts, "start_ts": start_ts, "table": table, "kind": kind, "raw": pl.from_arrow(raw)}
+    )
+    return frame.select(pl.arg_sort_by(frame.columns).cast(pl.Int64)).to_series().to_numpy()

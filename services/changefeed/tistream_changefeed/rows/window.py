@@ -1,0 +1,109 @@
+"""Row events of some tables and ddl events, in one common order. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Int64s
+from tistream.decode.cells.kinds import arrow_type, kind_of
+from tistream.decode.keys import table_ids
+from tistream.read.events import Ddls, Events, Image, Rows
+from tistream.schema.ddl_event import DdlEvent
+from tistream_changefeed.rows.handle_key import handle_columns
+from tistream_changefeed.rows.row_batch import RowBatch
+
+_PUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDdl:
+    """A ddl event and its place among all events of the window. All rows with a commit_ts <= its own precede it."""
+
+    at: int
+    event: DdlEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """All events of a range of commit_ts. The places `at` of rows and ddl events ascend in the order in which a sink
+    writes them, and are distinct; there may be gaps."""
+
+    rows: tuple[RowBatch, ...]
+    ddls: tuple[PlacedDdl, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.rows)) + len(self.ddls)
+
+
+def raw_changes(events: Events) -> Window:
+    """The changes of rows as they were committed, one event for each.
+
+    Events show an update that changes their `key` as a delete and a put of one row; both together are one update here.
+    Places are those of `events`, so that the order is not yet that of a sink (split.py).
+    """
+    rows: list[RowBatch] = []
+    ddls: list[PlacedDdl] = []
+    for number, one in enumerate(events.sets):
+        place = np.flatnonzero(events.source == number)
+        if not len(place):
+            continue
+        if isinstance(one, Ddls):
+            ddls += [PlacedDdl(int(at), one.events[int(events.at[at])]) for at in place]
+        else:
+            rows.append(_batch(one, events.at[place], place))
+    return Window(tuple(rows), tuple(sorted(ddls, key=lambda ddl: ddl.at)))
+
+
+def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:
+    """The raw changes of the events `at` of these rows, which stand at these places."""
+    table = rows.version.table
+    old_at = rows.old_at[at]
+    put, alone = rows.op[at] == _PUT, old_at < 0
+    halves = put & alone & np.isin(rows.new_at[at], old_at[~put])  # puts whose row is deleted too
+    old_at = np.where(halves, rows.new_at[at], old_at)  # both sides of a row have one index
+    kept = put | ~np.isin(old_at, old_at[halves])
+    at, old_at, place = at[kept], old_at[kept], place[kept]
+    taken = pa.array(at)
+    raw = rows.raw.take(taken)
+    return RowBatch(
+        version=rows.version,
+        physical_id=int(table_ids(raw[:1])[0]),
+        columns=table.visible_columns,
+        handle=handle_columns(table),
+        new=_columns(rows, rows.new),
+        old=_columns(rows, rows.old),
+        new_at=rows.new_at[at],
+        old_at=old_at,
+        commit_ts=rows.commit_ts[at],
+        start_ts=rows.start_ts[at],
+        schema_version=rows.schema_version[at],
+        raw=raw,
+        at=place,
+    )
+
+
+def _columns(rows: Rows, image: Image | None) -> list[pa.Array]:
+    """The arrays of an image; empty ones of the same types if no event shows the image."""
+    if image is not None:
+        return list(image.columns)
+    other = rows.new or rows.old
+    if other is not None:
+        return [array.slice(0, 0) for array in other.columns]
+    return [pa.array([], arrow_type(kind_of(column))) for column in rows.version.table.visible_columns]
+
+
+def taken(batch: RowBatch, chosen: Int64s) -> RowBatch:
+    """The events of a batch at these indexes."""
+    return replace(
+        batch,
+        new_at=batch.new_at[chosen],
+        old_at=batch.old_at[chosen],
+        commit_ts=batch.commit_ts[chosen],
+        start_ts=batch.start_ts[chosen],
+        schema_version=batch.schema_version[chosen],
+        raw=batch.raw.take(pa.array(chosen)),
+        at=batch.at[chosen],
+    )

@@ -29,7 +29,7 @@ _SINGLE_EXPONENT = 0xFF << 23
 
 
 class Form(IntEnum):
-    """The form of a column's values. Quotes are those of the dialect; ESCAPED and HTML_ESCAPED are JSON in every one."""
+    """The form of a column's values. Quotes are those of the dialect. ESCAPED and HTML_ESCAPED are JSON in all."""
 
     INT = 0  # int64 as a number
     UINT = 1  # uint64 as a number

@@ -23,6 +23,7 @@ from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.avro.record_kernel import VARINT_BYTES, Null, Wire, put_records, string_bytes
 from tistream_changefeed.protocols.avro.schema import null_first, record_schema
 from tistream_changefeed.protocols.columns.bits import bit_bytes
+from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.protocols.key_rows import key_rows
 from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.table_facts import ColumnFacts, table_facts
@@ -119,11 +120,14 @@ class AvroEncoder:
             return Wire.BYTES, unscaled_bytes(array, max(column.decimal, 0))
         if column.tp == t.LONGLONG and column.unsigned and self._options.unsigned_as_text:
             return Wire.BYTES, pc.cast(array, pa.large_string())
+        if column.tp == t.JSON:
+            return Wire.BYTES, spaced(array)
         return (Wire.LONG if pa.types.is_integer(array.type) else Wire.BYTES), array
 
     def _records(self, batch: RowBatch, prepared: _Columns, fields: Sequence[_Field], places: Int64s) -> Any:
         views = ColumnViews([field.array for field in fields])
-        facts = np.array([(f.wire, f.union, f.itself) for f in fields], np.int64).reshape(-1, 3).T.copy()
+        found = np.array([(field.wire, field.union, field.itself) for field in fields], np.int64).reshape(-1, 3)
+        wires, unions, itself = found.T.copy()
         count = len(places)
         room = count * (len(prepared.head) + len(fields) * _FIELD_BYTES)
         room += string_bytes(places, itself, wires, views.offsets, views.rows)
@@ -136,8 +140,8 @@ class AvroEncoder:
         )  # fmt: skip
         if bad >= 0:
             raise InvariantBroken(
-                f"table {'.'.join(batch.version.name)}: the row of commit_ts {batch.commit_ts[bad]} is null in a column "
-                "that is NOT NULL, which its Avro schema has no form for. Skip the event by name to go on without it."
+                f"table {'.'.join(batch.version.name)}: the row of commit_ts {batch.commit_ts[bad]} is null in a "
+                "column that is NOT NULL, and its Avro schema has no null. Skip the event by name to go on without it."
             )
         valid = places >= 0
         return binary_array(out[: offsets[-1]], offsets, None if valid.all() else valid, text=False)

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column, Index, Table
 from tistream.schema.visible import TableVersion
+from tistream_changefeed.rows.handle_key import handle_columns
 
 FLAG_BINARY = 128
 FLAG_ZEROFILL = 64
@@ -101,12 +102,9 @@ class TableFacts:
         return tuple(index for index in self.table.indexes if index.public)
 
     @property
-    def primary_key(self) -> tuple[Column, ...]:
-        """The columns of the primary key, clustered or not, in the order of the index; empty without one."""
-        if self.table.pk_is_handle:
-            return self.table.handle_columns
-        primary = next((index for index in self.indexes if index.primary), None)
-        return () if primary is None else tuple(self.table.columns[part.offset] for part in primary.columns)
+    def key(self) -> tuple[Column, ...]:
+        """What TiCDC calls the primary key in schemas: the handle key."""
+        return handle_columns(self.table)
 
 
 def table_facts(version: TableVersion) -> TableFacts:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tistream.arrays import Int64s
 from tistream.decode.kernels.arrow_buffers import binary_array
 from tistream.decode.kernels.column_views import ColumnViews
-from tistream.errors import InvariantBroken
+from tistream.errors import CannotEncode
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import FLAG_PRIMARY, Column
@@ -25,7 +25,7 @@ from tistream_changefeed.protocols.avro.schema import null_first, record_schema
 from tistream_changefeed.protocols.columns.bits import bit_bytes
 from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.protocols.key_rows import key_rows
-from tistream_changefeed.protocols.messages import Message, Messages
+from tistream_changefeed.protocols.messages import Message, Messages, TableChange
 from tistream_changefeed.protocols.table_facts import ColumnFacts, table_facts
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -84,7 +84,7 @@ class AvroEncoder:
             fields += _extension(batch)
         return Messages(keys, self._records(batch, prepared, fields, batch.new_at))
 
-    def ddl(self, event: DdlEvent) -> Message | None:  # noqa: ARG002  # the protocol has no message of it
+    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002  # the protocol has no message of it
         """None: the registry's schemas say what changed."""
         return None
 
@@ -118,10 +118,8 @@ class AvroEncoder:
             return Wire.BYTES, bit_bytes(column, array, little_endian=False)
         if column.tp == t.DECIMAL and self._options.precise:
             return Wire.BYTES, unscaled_bytes(array, max(column.decimal, 0))
-        if column.tp == t.LONGLONG and column.unsigned and self._options.unsigned_as_text:
-            return Wire.BYTES, pc.cast(array, pa.large_string())
-        if column.tp == t.JSON:
-            return Wire.BYTES, spaced(array)
+        if column.tp == t.JSON or (column.tp == t.LONGLONG and column.unsigned and self._options.unsigned_as_text):
+            return Wire.BYTES, spaced(array) if column.tp == t.JSON else pc.cast(array, pa.large_string())
         return (Wire.LONG if pa.types.is_integer(array.type) else Wire.BYTES), array
 
     def _records(self, batch: RowBatch, prepared: _Columns, fields: Sequence[_Field], places: Int64s) -> Any:
@@ -139,7 +137,7 @@ class AvroEncoder:
             views.null_starts, head, out, offsets,
         )  # fmt: skip
         if bad >= 0:
-            raise InvariantBroken(
+            raise CannotEncode(
                 f"table {'.'.join(batch.version.name)}: the row of commit_ts {batch.commit_ts[bad]} is null in a "
                 "column that is NOT NULL, and its Avro schema has no null. Skip the event by name to go on without it."
             )

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tistream.errors import InvalidRequest
+from tistream.errors import CannotEncode
 from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.go_json import html_quoted, number
@@ -55,7 +55,7 @@ _EXTENSION = (
 def record_schema(facts: TableFacts, columns: Sequence[ColumnFacts], options: AvroOptions, *, extended: bool) -> str:
     """The schema of a record with these columns. `extended`: fields of the TiDB extension follow, as in values.
 
-    Raises InvalidRequest if two columns have one Avro name.
+    Raises CannotEncode if two columns have one Avro name.
     """
     _check_names(facts, columns)
     fields = [_field(column, options) for column in columns]
@@ -86,7 +86,7 @@ def _check_names(facts: TableFacts, columns: Sequence[ColumnFacts]) -> None:
         name = safe_name(one.column.name)
         other = seen.setdefault(name, one.column.name)
         if other != one.column.name:
-            raise InvalidRequest(
+            raise CannotEncode(
                 f"table {facts.database}.{facts.table.name}: the columns {other!r} and {one.column.name!r} have one "
                 f"Avro name, {name!r}. Leave one out by a column selector, rename it, or use another protocol."
             )

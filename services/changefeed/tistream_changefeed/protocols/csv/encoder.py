@@ -17,12 +17,11 @@ from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.columns.float_texts import Notation, float_texts
 from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.protocols.csv.options import CsvOptions
-from tistream_changefeed.protocols.messages import Message, Messages
+from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.op_texts import ABSENT, DELETE, INSERT, UPDATE, chosen, ops_of
 from tistream_changefeed.rows.row_batch import RowBatch
 
-_INSERT, _DELETE, _UPDATE = range(3)
 _FORMS = {Kind.INT: Form.INT, Kind.UINT: Form.UINT, Kind.FLOAT: Form.RAW, Kind.DOUBLE: Form.RAW}
-_ABSENT = -1
 
 
 class CsvEncoder:
@@ -37,21 +36,20 @@ class CsvEncoder:
 
     def rows(self, batch: RowBatch) -> Messages:
         """Encode each event as its line or lines, with the terminator."""
-        inserted, deleted = batch.old_at < 0, batch.new_at < 0
-        kinds = np.where(inserted, _INSERT, np.where(deleted, _DELETE, _UPDATE)).astype(np.int64)
-        two_lines = kinds == _UPDATE if self._options.output_old_value else np.zeros(len(batch), np.bool_)
-        first = np.where(two_lines, _DELETE, kinds)
+        kinds = ops_of(batch)
+        two_lines = kinds == UPDATE if self._options.output_old_value else np.zeros(len(batch), np.bool_)
+        first = np.where(two_lines, DELETE, kinds)
         groups = self._heads(batch, first, kinds)
         old, new = self._parts(batch.columns, batch.old), self._parts(batch.columns, batch.new)
-        groups.append(Group("", old, np.where(deleted | two_lines, batch.old_at, _ABSENT), silent=True))
+        groups.append(Group("", old, np.where((kinds == DELETE) | two_lines, batch.old_at, ABSENT), silent=True))
         if two_lines.any():
-            second = np.where(two_lines, _INSERT, _ABSENT)
-            groups.append(_chosen([self._options.terminator], np.where(two_lines, 0, _ABSENT)))
+            second = np.where(two_lines, INSERT, ABSENT)
+            groups.append(chosen([self._options.terminator], np.where(two_lines, 0, ABSENT)))
             groups += self._heads(batch, second, kinds)
         groups.append(Group("", new, batch.new_at, silent=True))
         return Messages(None, LineWriter(len(batch), groups, self._options.terminator, self._dialect).lines(text=False))
 
-    def ddl(self, event: DdlEvent) -> Message | None:  # noqa: ARG002  # schema files say what changed
+    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002  # schema files say what changed
         """None: the protocol has no such message."""
         return None
 
@@ -65,13 +63,13 @@ class CsvEncoder:
         cut = self._options.delimiter
         database, table = batch.version.name
         texts = [cut.join(map(self._delimited, (op, table, database))) for op in ("I", "D", "U")]
-        groups = [_chosen(texts, ops)]
-        events = np.where(ops >= 0, np.arange(len(batch)), _ABSENT)
+        groups = [chosen(texts, ops)]
+        events = np.where(ops >= 0, np.arange(len(batch)), ABSENT)
         if self._options.include_commit_ts:
             groups.append(Group("", [Part(cut, Form.INT, pa.array(batch.commit_ts))], events, silent=True))
         if self._options.output_old_value:
-            updated = np.where(ops >= 0, kinds == _UPDATE, _ABSENT)
-            groups.append(_chosen([f"{cut}false", f"{cut}true"], updated.astype(np.int64)))
+            updated = np.where(ops >= 0, kinds == UPDATE, ABSENT)
+            groups.append(chosen([f"{cut}false", f"{cut}true"], updated.astype(np.int64)))
         return groups
 
     def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
@@ -96,8 +94,3 @@ class CsvEncoder:
             return quote + text.replace(quote, quote + quote) + quote
         escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         return escaped.replace(self._options.delimiter, "".join("\\" + char for char in self._options.delimiter))
-
-
-def _chosen(texts: Sequence[str], places: Int64s) -> Group:
-    """One of some constant texts in each line; none for a negative place."""
-    return Group("", [Part("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)

@@ -1,4 +1,4 @@
-"""Renders lines of JSON or CSV from constant texts and the values of columns (docs/api.md)."""
+"""Renders lines of JSON from constant texts and the values of columns (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -8,27 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tistream.decode.kernels.arrow_buffers import I64, U8, binary_array
+from tistream.decode.kernels.arrow_buffers import I64, U8
 from tistream.decode.kernels.column_views import ColumnViews
 from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, render
 from tistream.decode.kernels.text_io import FLOAT_CHARS, INT_CHARS
 
 _VALUE_BYTES = max(INT_CHARS, FLOAT_CHARS) + 4  # a number, `null`, or the quotes of a byte string
-_PIECE_BYTES = 1 << 20
 _OBJECT_BYTES = 4  # brackets, or `null`
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What differs between JSON and kinds of CSV. `quote` is one ASCII character or empty, `delimiter` matters only
-    without quotes."""
-
-    null: str = "null"
-    quote: str = '"'
-    delimiter: str = ""
-
-
-_JSON = Dialect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,7 @@ class Written:
 class LineWriter:
     """Renders `count` lines. Each line consists of the groups, in order, and the text `tail`."""
 
-    def __init__(self, count: int, groups: Sequence[Group], tail: str, dialect: Dialect = _JSON) -> None:
+    def __init__(self, count: int, groups: Sequence[Group], tail: str) -> None:
         parts = [part for group in groups for part in group.parts]
         self.count = count
         self._views = ColumnViews([part.array for part in parts])
@@ -86,15 +72,7 @@ class LineWriter:
         texts.append(tail.encode())
         self._texts = np.frombuffer(b"".join(texts) or b"\0", np.uint8)
         self._text_ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-        self._null_text = np.frombuffer(dialect.null.encode() or b"\0", np.uint8)[: len(dialect.null.encode())]
-        self._quote = ord(dialect.quote) if dialect.quote else 0
-        self._delimiter = np.frombuffer(dialect.delimiter.encode() or b"\0", np.uint8)[
-            : len(dialect.delimiter.encode())
-        ]
-        values = max(_VALUE_BYTES, len(self._null_text) + INT_CHARS)
-        self._line_bytes = (
-            len(self._texts) + values * len(parts) + max(_OBJECT_BYTES, len(self._null_text)) * len(groups)
-        )
+        self._line_bytes = len(self._texts) + _VALUE_BYTES * len(parts) + _OBJECT_BYTES * len(groups)
 
     def write(self, out_bytes: int) -> Iterator[Written]:
         """Yield all lines in order, in pieces of about `out_bytes` and at least one line. A piece is valid only until
@@ -111,14 +89,6 @@ class LineWriter:
                 line, _ = self._render(line, line + 1, into, offsets)
                 assert line > before, f"line {before} takes more than {len(into)} bytes"
             yield Written(into[: offsets[line - before]], offsets[: line - before + 1])
-
-    def lines(self, *, text: bool) -> Any:
-        """All lines as one array: large_string (`text`, if they are UTF-8) or large_binary."""
-        data, offsets = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)]
-        for written in self.write(_PIECE_BYTES):
-            offsets.append(written.offsets[1:] + offsets[-1][-1])
-            data.append(written.data.copy())
-        return binary_array(np.concatenate(data), np.concatenate(offsets), None, text=text)
 
     def _render(self, line: int, end: int, out: U8, offsets: I64) -> tuple[int, int]:
         views = self._views
@@ -137,9 +107,6 @@ class LineWriter:
             self._texts,
             self._text_ends,
             self._line_bytes,
-            self._null_text,
-            self._quote,
-            self._delimiter,
             out,
             offsets,
         )

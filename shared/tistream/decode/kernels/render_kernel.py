@@ -1,4 +1,4 @@
-"""The kernel that renders lines of JSON or CSV from Arrow buffers. A line may combine rows of several tables."""
+"""The kernel that renders lines of JSON from Arrow buffers. A line may combine rows of several tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from tistream.decode.kernels.memory import carray, pointer
 from tistream.decode.kernels.text_io import (
     ESCAPED_BYTES_MAX,
     put_base64,
-    put_delimited,
     put_double,
-    put_hex,
-    put_html_quoted,
     put_int,
     put_quoted,
     put_raw,
@@ -29,7 +26,7 @@ _SINGLE_EXPONENT = 0xFF << 23
 
 
 class Form(IntEnum):
-    """The form of a column's values. Quotes are those of the dialect. ESCAPED and HTML_ESCAPED are JSON in all."""
+    """The JSON form of a column's values."""
 
     INT = 0  # int64 as a number
     UINT = 1  # uint64 as a number
@@ -41,19 +38,14 @@ class Form(IntEnum):
     QUOTED = 7  # text without characters to escape: digits and punctuation of numbers and times
     RAW = 8  # JSON text
     BASE64 = 9
-    HTML_ESCAPED = 10  # text, with the escapes of Go's encoding/json
-    DELIMITED = 11  # text of CSV: quotes doubled or, without quotes, with escapes
-    HEX = 12
 
 
 # Columns of the kernel's array `groups`, which has one row per group.
 FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF = range(6)
 GROUP_FACTS = 6
 
-(
-    _INT, _UINT, _INT_TEXT, _UINT_TEXT, _SINGLE, _DOUBLE, _ESCAPED, _QUOTED, _RAW, _BASE64, _HTML_ESCAPED, _DELIMITED,
-    _HEX,
-) = (int(form) for form in Form)  # fmt: skip
+_INT, _UINT, _INT_TEXT, _UINT_TEXT, _SINGLE, _DOUBLE, _ESCAPED, _QUOTED, _RAW, _BASE64 = (int(form) for form in Form)
+_NULL = np.frombuffer(b"null", np.uint8)
 
 
 @kernel
@@ -72,9 +64,6 @@ def render(
     texts: U8,
     text_ends: I64,
     line_bytes: int,
-    null_text: U8,
-    quote: int,
-    delimiter: U8,
     out: U8,
     out_offsets: I64,
 ) -> tuple[int, int]:
@@ -83,8 +72,7 @@ def render(
 
     A line consists of its groups in order and the last text. Group g begins with its first text. Its columns follow,
     each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`). For a negative place the group
-    is the null text, or empty (SILENT). `line_bytes` is an upper bound of a line's length without its byte strings.
-    `quote`: the character around texts; 0: none.
+    is `null`, or empty (SILENT). `line_bytes` is an upper bound of a line's length without its byte strings.
     """
     at = 0
     out_offsets[0] = 0
@@ -97,7 +85,7 @@ def render(
             row = line if groups[group, ITSELF] else places[group, line]
             if row < 0:
                 if not groups[group, SILENT]:
-                    at = put_raw(out, at, null_text, 0, len(null_text))
+                    at = put_raw(out, at, _NULL, 0, 4)
                 continue
             if groups[group, BRACKETS]:
                 out[at] = 0x7B
@@ -106,16 +94,16 @@ def render(
                 text += 1
                 at = _put_text(out, at, texts, text_ends, text)
                 if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
-                    at = put_raw(out, at, null_text, 0, len(null_text))
+                    at = put_raw(out, at, _NULL, 0, 4)
                 elif forms[column] <= _DOUBLE:
-                    at = _put_number(out, at, forms[column], values[column], row, null_text)
+                    at = _put_number(out, at, forms[column], values[column], row)
                 else:
                     bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
                     size = bounds[row + 1] - bounds[row]
-                    if line_bytes + size * _growth(forms[column]) > len(out) - at:
+                    if line_bytes + size * (ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2) > len(out) - at:
                         return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
                     data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
-                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1], quote, delimiter)
+                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1])
             if groups[group, BRACKETS]:
                 out[at] = 0x7D
                 at += 1
@@ -135,14 +123,8 @@ def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, 
                 if forms[column] >= _ESCAPED:
                     bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
                     size = bounds[row + 1] - bounds[row]
-                    total += size * _growth(forms[column])
+                    total += size * (ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2)
     return total
-
-
-@inline
-def _growth(form: int) -> int:
-    """The most bytes of text for each byte of a byte string."""
-    return ESCAPED_BYTES_MAX if form in (_ESCAPED, _HTML_ESCAPED) else 2
 
 
 @inline
@@ -158,16 +140,16 @@ def is_valid(address: int, bit: int) -> bool:
 
 
 @inline
-def _put_number(out: U8, at: int, form: int, address: int, row: int, null_text: U8) -> int:
+def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
     if form == _SINGLE:
         bits = i64(carray(pointer(address), (row + 1,), np.uint32)[row])
         if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
-            return put_raw(out, at, null_text, 0, len(null_text))
+            return put_raw(out, at, _NULL, 0, 4)
         return put_single(out, at, bits)
     value = carray(pointer(address), (row + 1,), np.int64)[row]
     if form == _DOUBLE:
         if (value & _DOUBLE_EXPONENT) == _DOUBLE_EXPONENT:
-            return put_raw(out, at, null_text, 0, len(null_text))
+            return put_raw(out, at, _NULL, 0, 4)
         return put_double(out, at, value, False)
     quoted = form in (_INT_TEXT, _UINT_TEXT)
     if quoted:
@@ -184,25 +166,15 @@ def _put_number(out: U8, at: int, form: int, address: int, row: int, null_text: 
 
 
 @inline
-def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, quote: int, delimiter: U8) -> int:
+def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int) -> int:
     if form == _ESCAPED:
         return put_quoted(out, at, data, first, last)
     if form == _RAW:
         return put_raw(out, at, data, first, last)
-    if form == _HTML_ESCAPED:
-        return put_html_quoted(out, at, data, first, last)
-    if form == _DELIMITED:
-        return put_delimited(out, at, data, first, last, quote, delimiter)
-    if quote:
-        out[at] = quote
-        at += 1
+    out[at] = _QUOTE
     if form == _QUOTED:
-        at = put_raw(out, at, data, first, last)
-    elif form == _HEX:
-        at = put_hex(out, at, data, first, last)
+        at = put_raw(out, at + 1, data, first, last)
     else:
-        at = put_base64(out, at, data, first, last)
-    if quote:
-        out[at] = quote
-        at += 1
-    return at
+        at = put_base64(out, at + 1, data, first, last)
+    out[at] = _QUOTE
+    return at + 1

@@ -40,18 +40,7 @@ def _escapes() -> U8:
     return out
 
 
-def _html_escapes() -> U8:
-    """For each byte: 0 = it is written as it is, unless a sequence of UTF-8 that begins with it has an escape."""
-    out = _escapes()
-    for byte in b"<>&":
-        out[byte] = 1
-    out[_LINE_SEPARATOR[0]] = 1
-    return out
-
-
-_LINE_SEPARATOR = (0xE2, 0x80)  # the first bytes of U+2028 and U+2029
 _ESCAPES = _escapes()
-_HTML_ESCAPES = _html_escapes()
 ESCAPED_BYTES_MAX = 6  # \u001f
 
 
@@ -253,97 +242,12 @@ def _put_escape(out: U8, at: int, byte: np.uint8) -> int:
     if escape != 1:
         out[at + 1] = escape
         return at + 2
-    return _put_code(out, at, byte)
-
-
-@inline
-def _put_code(out: U8, at: int, byte: np.uint8) -> int:
-    out[at] = _BACKSLASH
     out[at + 1] = 0x75  # u
     out[at + 2] = _ZERO
     out[at + 3] = _ZERO
     out[at + 4] = _HEX[byte >> 4]
     out[at + 5] = _HEX[byte & 15]
     return at + 6
-
-
-@inline
-def put_html_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write UTF-8 bytes as a JSON string with the escapes of Go's encoding/json: those of `put_quoted`, and of `<`,
-    `>`, `&`, U+2028 and U+2029."""
-    out[at] = _QUOTE
-    at += 1
-    while first < last:
-        byte = data[first]
-        if _HTML_ESCAPES[byte] == 0:
-            out[at] = byte
-            at += 1
-        elif byte != _LINE_SEPARATOR[0]:
-            at = _put_escape(out, at, byte) if _ESCAPES[byte] else _put_code(out, at, byte)
-        elif last - first > 2 and data[first + 1] == _LINE_SEPARATOR[1] and (data[first + 2] & 0xFE) == 0xA8:
-            for digit in b"\\u202":
-                out[at] = digit
-                at += 1
-            out[at] = 0x38 + (data[first + 2] & 1)
-            at += 1
-            first += 2
-        else:
-            out[at] = byte
-            at += 1
-        first += 1
-    out[at] = _QUOTE
-    return at + 1
-
-
-@inline
-def put_delimited(out: U8, at: int, data: U8, first: int, last: int, quote: int, delimiter: U8) -> int:
-    """Write a text of CSV. With a quote character the text is inside of quotes, and quotes in it are doubled. Without
-    one (0), line ends, backslashes and delimiters have a backslash before them."""
-    if quote:
-        out[at] = quote
-        at += 1
-        for place in range(first, last):
-            byte = data[place]
-            out[at] = byte
-            at += 1
-            if byte == quote:
-                out[at] = byte
-                at += 1
-        out[at] = quote
-        return at + 1
-    escaped = i64(0)  # bytes of a delimiter that are still to be escaped
-    for place in range(first, last):
-        byte = data[place]
-        if escaped == 0 and _starts_with(data, place, last, delimiter):
-            escaped = len(delimiter)
-        if escaped > 0 or byte in (0x0A, 0x0D, _BACKSLASH):
-            out[at] = _BACKSLASH
-            at += 1
-        if escaped > 0:
-            escaped -= 1
-        out[at] = 0x6E if byte == 0x0A else 0x72 if byte == 0x0D else byte
-        at += 1
-    return at
-
-
-@inline
-def _starts_with(data: U8, place: int, last: int, prefix: U8) -> bool:
-    if len(prefix) == 0 or len(prefix) > last - place:
-        return False
-    same = True
-    for index in range(len(prefix)):
-        same = same and data[place + index] == prefix[index]
-    return same
-
-
-@inline
-def put_hex(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write bytes as lower-case hexadecimal digits."""
-    for place in range(first, last):
-        out[at] = _HEX[data[place] >> 4]
-        out[at + 1] = _HEX[data[place] & 15]
-        at += 2
-    return at
 
 
 @inline

@@ -122,8 +122,8 @@ class SimpleEncoder:
         if column.tp == t.TIMESTAMP:
             return Form.RAW
         if column.tp in t.TEXTS:
-            return Form.BASE64 if column.flag & FLAG_BINARY or column.binary else Form.HTML_ESCAPED
-        return _FORMS.get(kind_of(column, numbered=True), Form.HTML_ESCAPED)
+            return Form.BASE64 if column.flag & FLAG_BINARY or column.binary else Form.HTML_CODED
+        return _FORMS.get(kind_of(column, numbered=True), Form.HTML_CODED)
 
     def _shown(self, column: Column, array: Any) -> Any:
         if column.tp != t.TIMESTAMP:

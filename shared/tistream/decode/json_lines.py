@@ -8,30 +8,41 @@ from typing import Any
 
 import numpy as np
 
-from tistream.decode.kernels.arrow_buffers import I64, U8
+from tistream.decode.kernels.arrow_buffers import I64, U8, Bools, binary_array
 from tistream.decode.kernels.column_views import ColumnViews
-from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, render
-from tistream.decode.kernels.text_io import FLOAT_CHARS, INT_CHARS
+from tistream.decode.kernels.go_text import printable
+from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, render, room_of
+from tistream.decode.kernels.text_io import WORD
 
-_VALUE_BYTES = max(INT_CHARS, FLOAT_CHARS) + 4  # a number, `null`, or the quotes of a byte string
 _OBJECT_BYTES = 4  # brackets, or `null`
+_NUMBER_BYTES = 12  # of a usual number
+_PIECE_BYTES_MIN, _PIECE_BYTES_MAX = 1 << 16, 1 << 27
+_NO_CHARACTERS = np.zeros(1, np.uint8)
+_NO_CHARACTERS.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One column of a Group: the constant text before each value, the JSON form of the values, and the values."""
+    """One column of a Group: the constant text before each value, the JSON form of the values, and the values.
+
+    In a sparse group there is a text after each value too, and `shown` has the lines that have the column (None: all).
+    """
 
     head: str
     form: Form
     array: Any  # its Arrow type must match the form
+    tail: str = ""
+    shown: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A fragment of every line: `lead`, then the values of one row in all `parts`.
+    """A fragment of every line: `lead`, then the values of one row in all `parts`, then `end`.
 
-    `places[line]` is the index of that row; if `places` is None, line i has row i. If the index is negative, the
-    fragment is `null`, or empty with `silent`. `brackets` encloses the values in `{}`.
+    `places[line]` is the index of that row; if `places` is None, line i has row i. If the index is negative, `null`
+    stands for the values, or nothing with `silent`; with `optional` the line has no such fragment at all. `brackets`
+    encloses the values in `{}`. In a `sparse` group lines need not have all parts; each head begins with a comma, which
+    is left out before the first part that a line has.
     """
 
     lead: str
@@ -39,6 +50,9 @@ class Group:
     places: I64 | None = None
     brackets: bool = False
     silent: bool = False
+    optional: bool = False
+    sparse: bool = False
+    end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +73,44 @@ class LineWriter:
         self._forms = np.array([int(part.form) for part in parts], np.int64)
         self._groups = np.zeros((len(groups), GROUP_FACTS), np.int64)
         self._places = np.zeros((len(groups), count if any(g.places is not None for g in groups) else 0), np.int64)
+        self._shown = np.zeros(len(parts), np.int64)
+        self._masks = [None if part.shown is None else np.ascontiguousarray(part.shown) for part in parts]
+        for place, mask in enumerate(self._masks):
+            if mask is not None:
+                self._shown[place] = mask.ctypes.data
+        self._printable = printable() if any(part.form is Form.GO_QUOTED for part in parts) else _NO_CHARACTERS
         texts: list[bytes] = []
         column = 0
         for number, group in enumerate(groups):
             end = column + len(group.parts)
-            facts = (len(texts), column, end, group.brackets, group.silent, group.places is None)
-            self._groups[number] = facts
+            last = len(texts) + len(group.parts) * (2 if group.sparse else 1) + 1
+            flags = (group.brackets, group.silent, group.places is None, group.optional, group.sparse)
+            self._groups[number] = (len(texts), column, end, *flags, last)
             if group.places is not None:
                 self._places[number] = group.places
-            texts += [group.lead.encode(), *(part.head.encode() for part in group.parts)]
+            texts.append(group.lead.encode())
+            for part in group.parts:
+                assert group.sparse or not part.tail, "only the parts of a sparse group have a tail"
+                texts += [part.head.encode(), part.tail.encode()] if group.sparse else [part.head.encode()]
+            texts.append(group.end.encode())
             column = end
         texts.append(tail.encode())
-        self._texts = np.frombuffer(b"".join(texts) or b"\0", np.uint8)
+        self._texts = np.frombuffer(b"".join(texts) + bytes(WORD), np.uint8)
         self._text_ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-        self._line_bytes = len(self._texts) + _VALUE_BYTES * len(parts) + _OBJECT_BYTES * len(groups)
+        room = sum(room_of(part.form) for part in parts)
+        self._line_bytes = len(self._texts) + WORD + room + _OBJECT_BYTES * len(groups)
+        self._estimate = self._line_bytes + count * (len(self._texts) + _NUMBER_BYTES * len(parts))
+        self._estimate += sum(int(part.array.nbytes) for part in parts)
+
+    def lines(self, *, text: bool = False) -> Any:
+        """All lines as a large_binary array, or as large_string (`text`)."""
+        data, offsets = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)]
+        for written in self.write(min(max(self._estimate, _PIECE_BYTES_MIN), _PIECE_BYTES_MAX)):
+            if len(written.offsets) == self.count + 1:
+                return binary_array(written.data, written.offsets, None, text=text)
+            offsets.append(written.offsets[1:] + offsets[-1][-1])
+            data.append(written.data.copy())
+        return binary_array(np.concatenate(data), np.concatenate(offsets), None, text=text)
 
     def write(self, out_bytes: int) -> Iterator[Written]:
         """Yield all lines in order, in pieces of about `out_bytes` and at least one line. A piece is valid only until
@@ -106,6 +144,8 @@ class LineWriter:
             views.null_starts,
             self._texts,
             self._text_ends,
+            self._shown,
+            self._printable,
             self._line_bytes,
             out,
             offsets,

@@ -6,11 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tistream.decode.cells.kinds import Kind, kind_of
 from tistream.decode.json_lines import Group, LineWriter, Part
-from tistream.decode.kernels.arrow_buffers import binary_array
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
@@ -31,7 +28,6 @@ _FORMS = {
     Kind.VECTOR: Form.RAW,
     Kind.NOTHING: Form.QUOTED,
 }
-_PIECE_BYTES = 1 << 20
 
 
 def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
@@ -47,11 +43,7 @@ def render_objects(columns: Sequence[Column], batch: Any) -> Any:
     """Render each row as a JSON object, such as `{"id":"1","name":"x"}`. Returns a large_string array. `batch` is a
     batch of `rows.decode_rows`, with one field for each column, in order."""
     group = Group("", object_parts(columns, batch.columns), brackets=True)
-    data, offsets = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)]
-    for written in LineWriter(batch.num_rows, [group], "").write(_PIECE_BYTES):
-        offsets.append(written.offsets[1:] + offsets[-1][-1])
-        data.append(written.data.copy())
-    return binary_array(np.concatenate(data), np.concatenate(offsets), None, text=True)
+    return LineWriter(batch.num_rows, [group], "").lines(text=True)
 
 
 def quoted(text: str) -> str:

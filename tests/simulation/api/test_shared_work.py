@@ -48,9 +48,9 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows that were rendered, batch by batch."""
     counts: list[int] = []
 
-    def counting(rows, shapes, op=None):  # type: ignore[no-untyped-def]
+    def counting(rows, shapes, op=None, *, numbered=False):  # type: ignore[no-untyped-def]
         counts.append(len(rows))
-        return row_events.render(rows, shapes, op)
+        return row_events.render(rows, shapes, op, numbered=numbered)
 
     monkeypatch.setattr(scan, "render", counting)
     return counts
@@ -125,6 +125,21 @@ def test_a_history_that_is_read_anew_is_asked_anew(rendered: list[int]) -> None:
     for _ in range(2):
         pulled(source, world, Position(world.snapshot_ts), Budget())
         assert sum(rendered) == 4 * once
+
+
+def test_scans_that_want_numbers_of_enums_share_nothing_with_those_that_want_names() -> None:
+    world = golden_world("everything", ticks=1)
+    source, start = source_of(world, GroupCache(world.objects, 256 << 20)), Position(world.snapshot_ts)
+    for numbered in (False, True, False, True):
+        scan = Scan(source, Scope(world.tenant), start, world.end_ts, Budget(), numbered=numbered)
+        sets = [one for batch in scan.batches() for one in batch.events.sets if isinstance(one, Rows) and one.new]
+        found = {
+            str(array.type)
+            for rows in sets
+            for column, array in zip(rows.version.table.visible_columns, rows.new.columns, strict=True)  # type: ignore[union-attr]
+            if column.elems
+        }
+        assert found == {"uint64" if numbered else "large_string"}
 
 
 def test_few_rows_count_for_all_that_they_keep_in_memory() -> None:

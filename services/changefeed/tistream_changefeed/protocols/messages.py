@@ -13,14 +13,23 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A file that must be in the claim-check storage before the messages that name it are sent."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Messages:
     """The message of each event of a RowBatch, in its order. Both arrays are large_binary of the batch's length.
 
-    `keys` None: every message has a null key. A null value is a tombstone.
+    `keys` None: every message has a null key. A null value is a tombstone. `claims` are the files that messages name.
     """
 
     keys: pa.Array | None
     values: pa.Array
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,13 @@ class Encoder(Protocol):
 
     numbered: bool
 
+    @property
+    def numbered(self) -> bool:
+        """Whether rows must be decoded with the numbers of ENUM and SET, not their names."""
+
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event of the batch as a message of its own. A protocol that batches frames them later."""
+        """Encode each event of the batch as a message of its own. A protocol that batches frames them later. Raises
+        MessageTooLarge."""
 
     def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:
         """Encode a DDL; None: the protocol has no message for it. A DDL over several tables is encoded table by table,

@@ -134,3 +134,11 @@ def copy_bytes(out: U8, at: int, data: U8, first: int, size: int) -> None:
         _check(out, at, size)
         _check(data, first, size)
     _copy(out.ctypes.data + at, data.ctypes.data + first, size)
+
+
+@inline
+def copy_words(out: U8, at: int, data: U8, first: int, size: int) -> None:
+    """Copy a short string in words of 8 bytes, which is faster than a call of `memcpy`. Up to 7 bytes behind the string
+    are read and written too."""
+    for place in range(0, size, 8):
+        poke64(out, at + place, peek64(data, first + place))

@@ -7,15 +7,29 @@ from enum import IntEnum
 import numpy as np
 
 from tistream.decode.kernels.arrow_buffers import I64, U8
+from tistream.decode.kernels.go_floats import PLAIN_CHARS, put_go_double, put_go_single
+from tistream.decode.kernels.go_text import (
+    JSON_BYTES_MAX,
+    QUOTED_BYTES_MAX,
+    VECTOR_BYTES_MAX,
+    put_escaped,
+    put_go_quoted,
+    put_json_document,
+    put_latin1,
+    put_vector,
+)
 from tistream.decode.kernels.jit import i64, inline, kernel, u64
 from tistream.decode.kernels.memory import carray, pointer
 from tistream.decode.kernels.text_io import (
     ESCAPED_BYTES_MAX,
+    FLOAT_CHARS,
+    INT_CHARS,
     put_base64,
     put_double,
     put_int,
     put_quoted,
     put_raw,
+    put_short,
     put_single,
     put_uint,
 )
@@ -38,18 +52,61 @@ class Form(IntEnum):
     QUOTED = 7  # text without characters to escape: digits and punctuation of numbers and times
     RAW = 8  # JSON text
     BASE64 = 9
+    # As JSON writers of Go programs print them:
+    GO_SINGLE = 10  # with an exponent below 1e-6 and from 1e21
+    GO_DOUBLE = 11
+    SINGLE_TEXT = 12  # quoted, never with an exponent
+    DOUBLE_TEXT = 13
+    GO_ESCAPED = 14  # text, with Go's escapes
+    HTML_CODED = 15  # and with `<`, `>`, `&`, U+2028 and U+2029 escaped
+    GO_QUOTED = 16  # bytes in Go's quoting, escaped again
+    LATIN1 = 17  # bytes as the characters U+0000 to U+00FF; HTML escapes
+    GO_DOCUMENT = 18  # JSON text as a string, with blanks as TiDB shows them
+    HTML_DOCUMENT = 19
+    PLAIN_VECTOR = 20  # the text of a vector as a string, without exponents
 
+
+# Bytes of text for each byte of the value; no entry: the value is a number.
+_EXPANSIONS = {
+    Form.ESCAPED: ESCAPED_BYTES_MAX,
+    Form.QUOTED: 2,
+    Form.RAW: 2,
+    Form.BASE64: 2,
+    Form.GO_ESCAPED: JSON_BYTES_MAX,
+    Form.HTML_CODED: JSON_BYTES_MAX,
+    Form.GO_QUOTED: QUOTED_BYTES_MAX,
+    Form.LATIN1: JSON_BYTES_MAX,
+    Form.GO_DOCUMENT: JSON_BYTES_MAX,
+    Form.HTML_DOCUMENT: JSON_BYTES_MAX,
+    Form.PLAIN_VECTOR: VECTOR_BYTES_MAX,
+}
+_EXPANSION = np.array([_EXPANSIONS.get(form, 0) for form in Form], np.int64)
+_LONG_NUMBERS = frozenset({Form.SINGLE_TEXT, Form.DOUBLE_TEXT})
 
 # Columns of the kernel's array `groups`, which has one row per group.
-FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF = range(6)
-GROUP_FACTS = 6
+FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF, OPTIONAL, SPARSE, LAST_TEXT = range(9)
+GROUP_FACTS = 9
 
-_INT, _UINT, _INT_TEXT, _UINT_TEXT, _SINGLE, _DOUBLE, _ESCAPED, _QUOTED, _RAW, _BASE64 = (int(form) for form in Form)
+_INT, _INT_TEXT, _UINT_TEXT = int(Form.INT), int(Form.INT_TEXT), int(Form.UINT_TEXT)
+_SINGLE, _DOUBLE = int(Form.SINGLE), int(Form.DOUBLE)
+_ESCAPED, _QUOTED, _RAW, _BASE64 = int(Form.ESCAPED), int(Form.QUOTED), int(Form.RAW), int(Form.BASE64)
+_GO_SINGLE, _GO_DOUBLE = int(Form.GO_SINGLE), int(Form.GO_DOUBLE)
+_SINGLE_TEXT, _DOUBLE_TEXT = int(Form.SINGLE_TEXT), int(Form.DOUBLE_TEXT)
+_GO_ESCAPED, _HTML_CODED = int(Form.GO_ESCAPED), int(Form.HTML_CODED)
+_GO_QUOTED, _LATIN1 = int(Form.GO_QUOTED), int(Form.LATIN1)
+_GO_DOCUMENT, _HTML_DOCUMENT = int(Form.GO_DOCUMENT), int(Form.HTML_DOCUMENT)
+_PLAIN_VECTOR = int(Form.PLAIN_VECTOR)
 _NULL = np.frombuffer(b"null", np.uint8)
 
 
+def room_of(form: Form) -> int:
+    """An upper bound of the bytes of a value in this form, without those that grow with its size."""
+    return (PLAIN_CHARS if form in _LONG_NUMBERS else max(INT_CHARS, FLOAT_CHARS)) + 4
+
+
+# One function: helpers that take this many arrays and return early cost numba more than what they do.
 @kernel
-def render(
+def render(  # noqa: PLR0912
     first: int,
     last: int,
     groups: I64,
@@ -63,6 +120,8 @@ def render(
     null_starts: I64,
     texts: U8,
     text_ends: I64,
+    shown: I64,
+    printable: U8,
     line_bytes: int,
     out: U8,
     out_offsets: I64,
@@ -71,8 +130,12 @@ def render(
     needs), or (last, 0).
 
     A line consists of its groups in order and the last text. Group g begins with its first text. Its columns follow,
-    each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`). For a negative place the group
-    is `null`, or empty (SILENT). `line_bytes` is an upper bound of a line's length without its byte strings.
+    each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`), and then its last text. For a
+    negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing at all
+    (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines that the
+    flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte, a comma.
+    `line_bytes` is an upper bound of a line's length without its byte strings, and has
+    room for a word behind the line. Words behind `texts` are readable.
     """
     at = 0
     out_offsets[0] = 0
@@ -80,33 +143,47 @@ def render(
         if line_bytes > len(out) - at:
             return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
         for group in range(len(groups)):
+            row = line if groups[group, ITSELF] else places[group, line]
+            if row < 0 and groups[group, OPTIONAL]:
+                continue
             text = groups[group, FIRST_TEXT]
             at = _put_text(out, at, texts, text_ends, text)
-            row = line if groups[group, ITSELF] else places[group, line]
             if row < 0:
                 if not groups[group, SILENT]:
                     at = put_raw(out, at, _NULL, 0, 4)
+                at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
                 continue
             if groups[group, BRACKETS]:
                 out[at] = 0x7B
                 at += 1
+            comma = groups[group, SPARSE]  # bytes of the next head that are left out
             for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
                 text += 1
-                at = _put_text(out, at, texts, text_ends, text)
+                if groups[group, SPARSE]:
+                    text += 1
+                    if shown[column] != 0 and not carray(pointer(shown[column]), (last,), np.uint8)[line]:
+                        continue
+                    at = put_short(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
+                    comma = 0
+                else:
+                    at = _put_text(out, at, texts, text_ends, text)
                 if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
                     at = put_raw(out, at, _NULL, 0, 4)
-                elif forms[column] <= _DOUBLE:
+                elif _EXPANSION[forms[column]] == 0:
                     at = _put_number(out, at, forms[column], values[column], row)
                 else:
                     bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
                     size = bounds[row + 1] - bounds[row]
-                    if line_bytes + size * (ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2) > len(out) - at:
+                    if line_bytes + size * _EXPANSION[forms[column]] > len(out) - at:
                         return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
                     data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
-                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1])
+                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1], printable)
+                if groups[group, SPARSE]:
+                    at = _put_text(out, at, texts, text_ends, text)
             if groups[group, BRACKETS]:
                 out[at] = 0x7D
                 at += 1
+            at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
         at = _put_text(out, at, texts, text_ends, len(text_ends) - 1)
         out_offsets[line - first + 1] = at
     return last, 0
@@ -120,16 +197,17 @@ def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, 
         row = line if groups[group, ITSELF] else places[group, line]
         if row >= 0:
             for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
-                if forms[column] >= _ESCAPED:
+                expansion = _EXPANSION[forms[column]]
+                if expansion > 0:
                     bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
                     size = bounds[row + 1] - bounds[row]
-                    total += size * (ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2)
+                    total += size * expansion
     return total
 
 
 @inline
 def _put_text(out: U8, at: int, texts: U8, text_ends: I64, text: int) -> int:
-    return put_raw(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
+    return put_short(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
 
 
 @inline
@@ -141,16 +219,11 @@ def is_valid(address: int, bit: int) -> bool:
 
 @inline
 def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
-    if form == _SINGLE:
-        bits = i64(carray(pointer(address), (row + 1,), np.uint32)[row])
-        if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
-            return put_raw(out, at, _NULL, 0, 4)
-        return put_single(out, at, bits)
+    if form in (_SINGLE, _GO_SINGLE, _SINGLE_TEXT):
+        return _put_single(out, at, form, i64(carray(pointer(address), (row + 1,), np.uint32)[row]))
     value = carray(pointer(address), (row + 1,), np.int64)[row]
-    if form == _DOUBLE:
-        if (value & _DOUBLE_EXPONENT) == _DOUBLE_EXPONENT:
-            return put_raw(out, at, _NULL, 0, 4)
-        return put_double(out, at, value, False)
+    if form in (_DOUBLE, _GO_DOUBLE, _DOUBLE_TEXT):
+        return _put_double(out, at, form, value)
     quoted = form in (_INT_TEXT, _UINT_TEXT)
     if quoted:
         out[at] = _QUOTE
@@ -166,15 +239,58 @@ def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
 
 
 @inline
-def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int) -> int:
+def _put_single(out: U8, at: int, form: int, bits: int) -> int:
+    if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
+        return put_raw(out, at, _NULL, 0, 4)
+    if form == _SINGLE:
+        return put_single(out, at, bits)
+    if form == _GO_SINGLE:
+        return put_go_single(out, at, bits, False)
+    out[at] = _QUOTE
+    at = put_go_single(out, at + 1, bits, True)
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def _put_double(out: U8, at: int, form: int, bits: int) -> int:
+    if (bits & _DOUBLE_EXPONENT) == _DOUBLE_EXPONENT:
+        return put_raw(out, at, _NULL, 0, 4)
+    if form == _DOUBLE:
+        return put_double(out, at, bits, False)
+    if form == _GO_DOUBLE:
+        return put_go_double(out, at, bits, False)
+    out[at] = _QUOTE
+    at = put_go_double(out, at + 1, bits, True)
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, printable: U8) -> int:
     if form == _ESCAPED:
         return put_quoted(out, at, data, first, last)
     if form == _RAW:
         return put_raw(out, at, data, first, last)
-    out[at] = _QUOTE
-    if form == _QUOTED:
-        at = put_raw(out, at + 1, data, first, last)
-    else:
-        at = put_base64(out, at + 1, data, first, last)
-    out[at] = _QUOTE
-    return at + 1
+    if form in (_QUOTED, _BASE64):
+        out[at] = _QUOTE
+        if form == _QUOTED:
+            at = put_short(out, at + 1, data, first, last)
+        else:
+            at = put_base64(out, at + 1, data, first, last)
+        out[at] = _QUOTE
+        return at + 1
+    return _put_go(out, at, form, data, first, last, printable)
+
+
+@inline
+def _put_go(out: U8, at: int, form: int, data: U8, first: int, last: int, printable: U8) -> int:
+    if form in (_GO_ESCAPED, _HTML_CODED):
+        return put_escaped(out, at, data, first, last, form == _HTML_CODED)
+    if form == _GO_QUOTED:
+        return put_go_quoted(out, at, data, first, last, printable)
+    if form == _LATIN1:
+        return put_latin1(out, at, data, first, last)
+    if form == _PLAIN_VECTOR:
+        return put_vector(out, at, data, first, last)
+    return put_json_document(out, at, data, first, last, form == _HTML_DOCUMENT)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tistream.decode.kernels.arrow_buffers import U8
 from tistream.decode.kernels.jit import i64, inline, u64
-from tistream.decode.kernels.memory import copy_bytes, peek64, poke16, poke64, trailing_zeros
+from tistream.decode.kernels.memory import copy_bytes, copy_words, peek64, poke16, poke64, trailing_zeros
 from tistream.decode.kernels.shortest import double_digits, single_digits
 
 INT_CHARS = 20  # -9223372036854775808
@@ -24,6 +24,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 WORD = 8
+SHORT_BYTES_MAX = 64
 _EIGHT_DIGITS = u64(100_000_000)
 _ZEROS = u64(0x3030303030303030)
 _LAST_DIGIT = u64(1 << 56)  # the last of eight digits, which is written even if it is zero
@@ -143,14 +144,31 @@ def put_single(out: U8, at: int, bits: int) -> int:
 def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> int:
     if digits == 0:
         exponent = 0
+    count = count_digits(digits)
+    whole = count + exponent
+    if whole > _PLAIN_MAX or whole < 1 - _PLAIN_MAX:
+        at = put_mantissa(out, at, digits, count)
+        out[at] = 0x65  # e
+        return put_int(out, at + 1, whole - 1)
+    return put_plain(out, at, digits, count, exponent, point)
+
+
+@inline
+def count_digits(digits: int) -> int:
+    """The number of decimal digits, from 1 to 18."""
     count = 1
     bound = i64(10)
     while count < 18 and digits >= bound:
         count += 1
         bound *= 10
+    return count
+
+
+@inline
+def put_plain(out: U8, at: int, digits: int, count: int, exponent: int, point: bool) -> int:
+    """Write digits * 10^exponent without an exponent. `count` is the number of digits. With `point`, whole numbers get
+    `.0`."""
     whole = count + exponent  # digits before the point
-    if whole > _PLAIN_MAX or whole < 1 - _PLAIN_MAX:
-        return _put_scientific(out, at, digits, count, whole - 1)
     if exponent >= 0:
         at = put_uint(out, at, u64(digits))
         for _ in range(exponent):
@@ -178,7 +196,8 @@ def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> i
 
 
 @inline
-def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> int:
+def put_mantissa(out: U8, at: int, digits: int, count: int) -> int:
+    """Write the digits with a point after the first one, if there are more."""
     scale = i64(1)
     for _ in range(count - 1):
         scale *= 10
@@ -187,8 +206,7 @@ def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> in
     if count > 1:
         out[at] = _POINT
         at = put_padded(out, at + 1, digits % scale, count - 1)
-    out[at] = 0x65  # e
-    return put_int(out, at + 1, power)
+    return at
 
 
 @inline
@@ -199,12 +217,23 @@ def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 
 @inline
+def put_short(out: U8, at: int, data: U8, first: int, last: int) -> int:
+    """Write bytes unchanged, as fast as can be for short strings. WORD bytes behind them may be overwritten."""
+    size = last - first
+    if size <= SHORT_BYTES_MAX and last + WORD <= len(data):
+        copy_words(out, at, data, first, size)
+    else:
+        copy_bytes(out, at, data, first, size)
+    return at + size
+
+
+@inline
 def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
     """Write UTF-8 bytes as a JSON string: 2 bytes, and at most ESCAPED_BYTES_MAX for each byte."""
     out[at] = _QUOTE
     at += 1
     while first < last:
-        clean = _clean_until(data, first, last)
+        clean = clean_until(data, first, last)
         copy_bytes(out, at, data, first, clean - first)
         at += clean - first
         if clean < last:
@@ -215,7 +244,7 @@ def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 
 @inline
-def _clean_until(data: U8, first: int, last: int) -> int:
+def clean_until(data: U8, first: int, last: int) -> int:
     """The position of the first byte that needs an escape, or `last`. Tests eight bytes at a time for bytes below 0x20,
     `"` and a backslash.
 

@@ -108,3 +108,11 @@ def action_name(action: int, *, undone: bool = False) -> str:
     its visible changes (design.md 5)."""
     name = ACTIONS.get(action, "none")
     return f"rollback of {name}" if undone else name
+
+
+def action_number(name: str) -> int | None:
+    """The action type with this string; None for `none` and for the rollback of an action."""
+    return _NUMBERS.get(name)
+
+
+_NUMBERS = {name: number for number, name in ACTIONS.items()}

@@ -1,0 +1,229 @@
+"""The encoder of canal-json. Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.arrays import Bools, Int64s
+from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.kernels.render_kernel import Form
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb.actions import action_number
+from tistream.schema.tidb.table import Column
+from tistream_changefeed.protocols.canal_json import types
+from tistream_changefeed.protocols.canal_json.ddl_types import ddl_type
+from tistream_changefeed.protocols.go_strings import html_quoted
+from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, within
+from tistream_changefeed.protocols.members import all_parts, changed_parts, check_numbered, places_of
+from tistream_changefeed.protocols.messages import Message, Messages
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import DELETE, UPDATE, kinds
+
+_PHYSICAL_SHIFT = 18  # bits of a TSO below its milliseconds
+_OPS = pa.array(["DELETE", "UPDATE", "INSERT"], pa.large_string())  # by kind of event
+_WATERMARK = "TIDB_WATERMARK"
+FLAG_PRIMARY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CanalOptions:
+    """Options of the protocol, by TiCDC's names with underscores. `content_compatible` names types with their lengths,
+    and sends the changed old values only. `faults`: send what TiCDC falsifies as it does (`compatible = "ticdc"`).
+
+    A message that is larger than `limit` can be reduced only with `enable_tidb_extension`.
+    """
+
+    enable_tidb_extension: bool = False
+    content_compatible: bool = False
+    only_output_updated_columns: bool = False
+    delete_only_output_handle_key_columns: bool = False
+    output_row_key: bool = False
+    faults: bool = False
+    limit: Limit = field(default_factory=Limit)
+
+    def __post_init__(self) -> None:
+        if not self.limit.refuses and not self.enable_tidb_extension:
+            raise ValueError("canal-json reduces large messages only with enable-tidb-extension = true")
+
+
+class CanalJson:
+    """Encodes events for canal-json. `ts`, which is the time of encoding in TiCDC, is the commit's time, so that a
+    repeat of an event has the same bytes."""
+
+    numbered = True
+
+    def __init__(self, options: CanalOptions) -> None:
+        self._options = options
+
+    def rows(self, batch: RowBatch) -> Messages:
+        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET are names."""
+        check_numbered(batch)
+        whole = Messages(None, self._values(batch, batch.columns, "", None))
+        return within(batch, whole, self._options.limit, RECORD_BYTES, self._reduced, _claimed)
+
+    def ddl(self, event: DdlEvent) -> Message | None:
+        """Encode a DDL, worded as the user wrote it, for partition 0. None for the rollback of one: no statement says
+        it, and rows carry their columns."""
+        number = action_number(event.action)
+        if number is None:
+            return None
+        names = f'"database":{html_quoted(event.database)},"table":{html_quoted(event.table)}'
+        value = _single(names, ddl_type(number), event.commit_ts, event.query, is_ddl=True)
+        extension = f',"_tidb":{{"commitTs":{event.commit_ts}}}' if self._options.enable_tidb_extension else ""
+        return Message(None, f"{value}{extension}}}".encode(), every_partition=False)
+
+    def resolved(self, ts: int) -> Message | None:
+        """Encode a resolved ts; None without the extension."""
+        if not self._options.enable_tidb_extension:
+            return None
+        value = _single('"database":"","table":""', _WATERMARK, ts, "", is_ddl=False)
+        return Message(None, f'{value},"_tidb":{{"watermarkTs":{ts}}}}}'.encode())
+
+    def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
+        """Messages with the handle key alone, and where the whole ones are."""
+        if locations is None:
+            return Messages(None, self._values(batch, batch.handle, ',"onlyHandleKey":true', None))
+        return Messages(None, self._values(batch, batch.handle, ',"claimCheckLocation":', locations))
+
+    def _values(
+        self, batch: RowBatch, columns: Sequence[Column], mark: str, locations: Sequence[str] | None
+    ) -> pa.Array:
+        options = self._options
+        kind = kinds(batch)
+        lines = np.arange(len(batch))
+        shape = _Shape(batch, options)
+        trimmed = [column for column in columns if column in batch.handle]
+        trims = options.delete_only_output_handle_key_columns and bool(trimmed)
+        deleted = kind == DELETE
+        old_only = np.where(deleted, batch.old_at, -1)
+        groups = [Group(shape.lead(), [Part("", Form.RAW, _OPS)], kind)]
+        if trims:
+            groups += [
+                *shape.types(columns, np.where(deleted, -1, lines)),
+                *shape.types(trimmed, np.where(deleted, lines, -1)),
+            ]
+        else:
+            groups += shape.types(columns, None)
+        groups += [
+            *shape.old(columns, kind == UPDATE),
+            shape.row(',"data":[{', batch.new, columns, np.where(deleted, -1, batch.new_at)),
+            shape.row(',"data":[{', batch.old, trimmed if trims else columns, old_only),
+        ]
+        if options.enable_tidb_extension:
+            groups.append(Group(',"_tidb":{', _extension(batch, mark, locations, options.output_row_key), end="}"))
+        return LineWriter(len(batch), groups, "}").lines()
+
+
+class _Shape:
+    """The JSON fragments of the rows of one batch."""
+
+    def __init__(self, batch: RowBatch, options: CanalOptions) -> None:
+        self._batch, self._options = batch, options
+        self._deleted = batch.new_at < 0
+
+    def lead(self) -> str:
+        """The text up to the op."""
+        version = self._batch.version
+        database, table = version.name
+        keys = ",".join(html_quoted(one.name) for one in self._batch.columns if one.flag & FLAG_PRIMARY)
+        names = f'"database":{html_quoted(database)},"table":{html_quoted(table)}'
+        return f'{{"id":0,{names},"pkNames":[{keys}],"isDdl":false,"type":"'
+
+    def types(self, columns: Sequence[Column], places: Int64s | None) -> list[Group]:
+        """The times and the types of these columns, of the lines whose place is not negative (None: all)."""
+        batch, options = self._batch, self._options
+        ms = pa.array(batch.commit_ts >> _PHYSICAL_SHIFT)
+        parts = [Part('","es":', Form.INT, ms), Part(',"ts":', Form.INT, ms)]
+        told = ',"sql":"","sqlType":'
+        for number, place in enumerate(places_of(batch, columns)):
+            column = batch.columns[place]
+            told += f"{',' if number else '{'}{html_quoted(column.name)}:"
+            varying = self._varying(place, column)
+            if varying is None:
+                told += str(types.sql_type(column, faults=options.faults))
+            else:
+                parts.append(Part(told, Form.INT, pa.array(varying)))
+                told = ""
+        names = ",".join(
+            f"{html_quoted(batch.columns[place].name)}:"
+            f"{html_quoted(types.mysql_type(batch.columns[place], full=options.content_compatible))}"
+            for place in places_of(batch, columns)
+        )
+        told += "}" if columns else "null"
+        return [Group("", parts, places, optional=places is not None, end=f'{told},"mysqlType":{{{names}}}')]
+
+    def old(self, columns: Sequence[Column], updates: Bools) -> list[Group]:
+        """The member `old`."""
+        nothing = ',"old":null'
+        if not updates.any():
+            return [Group(nothing, ())]
+        places = np.where(updates, self._batch.old_at, -1)
+        if self._options.only_output_updated_columns or self._options.content_compatible:
+            parts = changed_parts(self._batch, columns, _head, self._form)
+            shown = Group(',"old":[{', parts, places, optional=True, sparse=True, end="}]")
+        else:
+            shown = self.row(',"old":[{', self._batch.old, columns, places)
+        return [Group(nothing, (), np.where(updates, -1, 0), optional=True), shown]
+
+    def row(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> Group:
+        """These columns of the rows at `places`, in brackets."""
+        return Group(lead, all_parts(self._batch, arrays, columns, _head, self._form), places, optional=True, end="}]")
+
+    def _form(self, column: Column) -> Form:
+        return types.form_of(column, faults=self._options.faults)
+
+    def _varying(self, place: int, column: Column) -> Int64s | None:
+        """The java.sql.Types of each event's value of an unsigned column; None if all have the same."""
+        wider = types.wider(column)
+        if wider is None:
+            return None
+        batch, (bound, large) = self._batch, wider
+        above = np.zeros(len(batch), np.bool_)
+        for array, at, mine in (
+            (batch.new[place], batch.new_at, ~self._deleted),
+            (batch.old[place], batch.old_at, self._deleted),
+        ):
+            over = pc.fill_null(pc.greater(array, pa.scalar(bound, array.type)), False)
+            if len(array) and pc.any(over).as_py():
+                above[mine] = over.to_numpy(zero_copy_only=False)[at[mine]]
+        if not above.any():
+            return None
+        return np.where(above, large, types.sql_type(column, faults=self._options.faults))
+
+
+def _head(column: Column) -> str:
+    return f"{html_quoted(column.name)}:"
+
+
+def _extension(batch: RowBatch, mark: str, locations: Sequence[str] | None, row_key: bool) -> list[Part]:
+    """The members of `_tidb`. Only the last of them may be followed by a constant text, so `mark` stands before what
+    follows it."""
+    parts = [Part('"commitTs":', Form.INT, pa.array(batch.commit_ts))]
+    if locations is not None:
+        parts.append(Part(mark, Form.HTML_CODED, pa.array(locations, pa.large_string())))
+    elif mark:
+        parts.append(Part(mark, Form.RAW, pa.array([""] * len(batch), pa.large_string())))
+    if row_key:
+        parts.append(Part(',"rowkey":', Form.BASE64, batch.raw))
+    return parts
+
+
+def _single(names: str, kind: str, ts: int, sql: str, *, is_ddl: bool) -> str:
+    """A message that is not a row, without its last bracket."""
+    ms = ts >> _PHYSICAL_SHIFT
+    flag = "true" if is_ddl else "false"
+    return (
+        f'{{"id":0,{names},"pkNames":null,"isDdl":{flag},"type":"{kind}","es":{ms},"ts":{ms},"sql":{html_quoted(sql)},'
+        '"sqlType":null,"mysqlType":null,"data":null,"old":null'
+    )
+
+
+def _claimed(_: bytes | None, value: bytes) -> bytes:
+    """The content of a claim-check file: the whole message in base64; a null key is empty."""
+    return f'{{"key":"","value":"{base64.b64encode(value).decode()}"}}'.encode()

@@ -1,0 +1,120 @@
+"""Messages that are larger than a topic takes: refused, reduced to the handle key, or kept in a file. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Int64s
+from tistream.decode.kernels.arrow_buffers import flat_bytes
+from tistream.errors import FatalError
+from tistream_changefeed.protocols.messages import Claim, Messages
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import kinds
+from tistream_changefeed.rows.window import taken
+
+RECORD_BYTES = 36  # that a record adds to its key and value, by TiCDC's account
+
+
+class MessageTooLarge(FatalError):
+    """A row event does not fit into a message. `skip` names the event by commit_ts, table and key."""
+
+    code = "message-too-large"
+
+    def __init__(self, batch: RowBatch, at: int, size: int, bytes_max: int, *, reduced: bool) -> None:
+        database, table = batch.version.name
+        self.commit_ts, self.table, self.key = int(batch.commit_ts[at]), f"{database}.{table}", batch.raw[at].as_py()
+        what = "its message with the handle key alone" if reduced else "its message"
+        way = "" if reduced else ", or set large-message-handle-option to handle-key-only or claim-check"
+        super().__init__(
+            f"table {self.table}, commit_ts {self.commit_ts}, key {self.key.hex()}: {what} has {size} bytes, and "
+            f"max-message-bytes is {bytes_max}. Raise max-message-bytes and the topic's max.message.bytes{way}, or "
+            "skip the event by name"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """Large messages are kept in files `{location}/{name}`. A name is a digest of `salt` (the tenant and the feed) and
+    of the event, so that a repeat of the event names the same file."""
+
+    location: str
+    salt: bytes
+
+    def names(self, batch: RowBatch) -> list[str]:
+        """The name of the file of each event."""
+        stamps = zip(batch.commit_ts.tolist(), batch.start_ts.tolist(), kinds(batch).tolist(), strict=True)
+        return [
+            hashlib.sha256(b"%b\0%d/%d/%d/%d/%b" % (self.salt, batch.physical_id, *stamp, raw)).hexdigest() + ".json"
+            for stamp, raw in zip(stamps, batch.raw.to_pylist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The largest message, and what becomes of a larger one: it is refused, or only its handle key is sent
+    (`handle_key_only`, `claim_check`)."""
+
+    bytes_max: int = 10 << 20
+    handle_key_only: bool = False
+    claim_check: ClaimCheck | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a larger message is an error."""
+        return not self.handle_key_only and self.claim_check is None
+
+
+Reduced = Callable[[RowBatch, Sequence[str] | None], Messages]
+"""Encodes events with their handle keys alone; with the locations of their files, if there are such."""
+Content = Callable[[bytes | None, bytes], bytes]
+"""The content of a file, from the key and the value of a message."""
+
+
+def within(
+    batch: RowBatch, messages: Messages, limit: Limit, overhead: int, reduced: Reduced, content: Content
+) -> Messages:
+    """The messages, with those replaced that are too large by `limit`. `overhead`: bytes that each message takes in
+    addition to its key and value. Raises MessageTooLarge."""
+    sizes = _sizes(messages) + overhead
+    large = np.flatnonzero(sizes > limit.bytes_max)
+    if not len(large):
+        return messages
+    if limit.refuses or not batch.handle:
+        raise MessageTooLarge(batch, int(large[0]), int(sizes[large[0]]), limit.bytes_max, reduced=False)
+    part = taken(batch, large)
+    claims: tuple[Claim, ...] = ()
+    locations: list[str] | None = None
+    if limit.claim_check is not None:
+        names = limit.claim_check.names(part)
+        locations = [f"{limit.claim_check.location}/{name}" for name in names]
+        claims = tuple(
+            Claim(name, content(_bytes(messages.keys, at), messages.values[at].as_py()))
+            for name, at in zip(names, large.tolist(), strict=True)
+        )
+    small = reduced(part, locations)
+    left = _sizes(small) + overhead
+    if (left > limit.bytes_max).any():
+        at = int(np.argmax(left > limit.bytes_max))
+        raise MessageTooLarge(part, at, int(left[at]), limit.bytes_max, reduced=True)
+    places = np.arange(len(batch))
+    places[large] = len(batch) + np.arange(len(large))
+    keys = None if messages.keys is None else _replaced(messages.keys, small.keys, places)
+    return replace(messages, keys=keys, values=_replaced(messages.values, small.values, places), claims=claims)
+
+
+def _sizes(messages: Messages) -> Int64s:
+    sizes = flat_bytes(messages.values).lengths
+    return sizes if messages.keys is None else sizes + flat_bytes(messages.keys).lengths
+
+
+def _bytes(array: pa.Array | None, at: int) -> bytes | None:
+    return None if array is None else array[at].as_py()
+
+
+def _replaced(array: pa.Array, others: pa.Array, places: Int64s) -> pa.Array:
+    return pa.concat_arrays([array, others]).take(pa.array(places))

@@ -1,0 +1,337 @@
+"""Writes strings as the JSON writers of Go programs do. Each function returns the position after the text.
+
+Go's writers escape control characters as `\\u0008`, also those for which JSON has a letter (but `\\n`, `\\r`, `\\t`).
+With `html`, they also escape `<`, `>`, `&`, U+2028 and U+2029. Callers ensure that the buffer has enough room.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from tistream.decode.kernels.arrow_buffers import U8
+from tistream.decode.kernels.jit import i64, inline, u64
+from tistream.decode.kernels.memory import peek64
+from tistream.decode.kernels.text_io import WORD, clean_until, put_raw, put_short
+
+QUOTED_BYTES_MAX = 5  # the byte 0xFF becomes \\xff
+JSON_BYTES_MAX = 6  # < becomes \u003c
+VECTOR_BYTES_MAX = 10  # 1e38 has 39 digits
+_QUOTE, _BACKSLASH, _ZERO, _U, _X = 0x22, 0x5C, 0x30, 0x75, 0x78
+_BLANK, _COMMA, _COLON, _POINT, _MINUS, _E = 0x20, 0x2C, 0x3A, 0x2E, 0x2D, 0x65
+_DELETE, _ASCII = 0x7F, 0x80
+_ONES, _TOPS = u64(0x0101010101010101), u64(0x8080808080808080)
+_BAD = -1  # no character
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def _escapes(html: bytes) -> U8:
+    """For each byte: 0 = no escape, 1 = \\u00XX, 2 = may begin U+2028 or U+2029, else the letter after a backslash."""
+    out = np.zeros(256, np.uint8)
+    out[:0x20] = 1
+    for byte in html:
+        out[byte] = 1
+    for raw, letter in zip(b'"\\\n\r\t', b'"\\nrt', strict=True):
+        out[raw] = letter
+    out[0xE2] = 2 if html else 0
+    return out
+
+
+_PLAIN, _HTML = _escapes(b""), _escapes(b"<>&")
+_LETTERS = np.zeros(256, np.uint8)  # of Go's own quoting
+for _raw, _letter in zip(b'\a\b\f\n\r\t\v"\\', b'abfnrtv"\\', strict=True):
+    _LETTERS[_raw] = _letter
+
+
+@functools.cache
+def printable() -> U8:
+    """A bitmap of the code points that Go's `strconv.Quote` does not escape: letters, marks, numbers, punctuation,
+    symbols and the blank. It has the Unicode version of Python, which may know more characters than TiCDC's Go."""
+    flags = np.zeros(0x110000, np.bool_)
+    assigned = [*range(0x40000), *range(0xE0000, 0xF0000)]  # the other planes are unassigned or private
+    flags[assigned] = [chr(code).isprintable() for code in assigned]
+    bits = np.packbits(flags, bitorder="little")
+    bits.flags.writeable = False
+    return bits
+
+
+@inline
+def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
+    """Write UTF-8 bytes as a JSON string: 2 bytes, and at most 6 for each byte."""
+    out[at] = _QUOTE
+    at = put_inner(out, at + 1, data, first, last, html)
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
+    """Write UTF-8 bytes as the inside of a JSON string."""
+    while first < last:
+        clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
+        at = put_short(out, at, data, first, clean)
+        first = clean + 1
+        if clean == last:
+            break
+        escape = _HTML[data[clean]] if html else _PLAIN[data[clean]]
+        if escape == 2:
+            at = _put_hex(out, at, 0x2020 + i64(data[clean + 2] & 15), 4)
+            first = clean + 3
+        else:
+            at = _put_byte(out, at, data[clean], escape)
+    return at
+
+
+@inline
+def _html_clean_until(data: U8, first: int, last: int) -> int:
+    """The position of the first byte that begins something to escape, or `last`. Tests eight bytes at a time, as
+    `clean_until` does, if all of them are ASCII. `<` and `>` differ in one bit, which is set."""
+    while True:
+        while last - first >= WORD:
+            word = u64(peek64(data, first))
+            quotes = word ^ (_ONES * u64(_QUOTE))
+            slashes = word ^ (_ONES * u64(_BACKSLASH))
+            angles = (word | (_ONES * u64(2))) ^ (_ONES * u64(0x3E))
+            ands = word ^ (_ONES * u64(0x26))
+            hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (slashes - _ONES) | (angles - _ONES) | (ands - _ONES)
+            if (hits | word) & _TOPS:
+                break
+            first += WORD
+        stop = min(first + WORD, last)
+        while first < stop:
+            escape = _HTML[data[first]]
+            if escape == 1 or escape > 2 or (escape == 2 and _separator(data, first, last)):
+                return first
+            first += 1
+        if first == last:
+            return first
+
+
+@inline
+def _separator(data: U8, first: int, last: int) -> bool:
+    """Whether the byte 0xE2 at `first` begins U+2028 or U+2029."""
+    return bool(last - first >= 3 and data[first + 1] == 0x80 and (data[first + 2] & 0xFE) == 0xA8)
+
+
+@inline
+def _put_byte(out: U8, at: int, byte: np.uint8, escape: np.uint8) -> int:
+    if escape == 1:
+        return _put_hex(out, at, i64(byte), 4)
+    out[at] = _BACKSLASH
+    out[at + 1] = escape
+    return at + 2
+
+
+@inline
+def _put_hex(out: U8, at: int, code: int, digits: int) -> int:
+    """Write `\\u` (4 digits), `\\x` (2) or `\\U` (8), and the digits."""
+    out[at] = _BACKSLASH
+    out[at + 1] = _X if digits == 2 else _U if digits == 4 else 0x55
+    for index in range(digits):
+        out[at + 2 + index] = _HEX[(code >> (4 * (digits - 1 - index))) & 15]
+    return at + 2 + digits
+
+
+@inline
+def put_latin1(out: U8, at: int, data: U8, first: int, last: int) -> int:
+    """Write bytes as a JSON string of the characters U+0000 to U+00FF, with HTML escapes."""
+    out[at] = _QUOTE
+    at += 1
+    for index in range(first, last):
+        byte = data[index]
+        if byte >= _ASCII:
+            out[at] = 0xC0 | (byte >> 6)
+            out[at + 1] = 0x80 | (byte & 0x3F)
+            at += 2
+            continue
+        escape = _HTML[byte]
+        if escape == 0:
+            out[at] = byte
+            at += 1
+        else:
+            at = _put_byte(out, at, byte, escape)
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def put_go_quoted(out: U8, at: int, data: U8, first: int, last: int, shown: U8) -> int:
+    """Write bytes as a JSON string that contains Go's quoting of them (`strconv.Quote` without the outer quotes), so
+    that its backslashes and quotes are escaped again. `shown` is `printable()`."""
+    out[at] = _QUOTE
+    at += 1
+    while first < last:
+        byte = data[first]
+        if byte < _ASCII:
+            at = _put_quoted_byte(out, at, byte)
+            first += 1
+            continue
+        code, size = _character(data, first, last)
+        if code == _BAD:
+            out[at] = _BACKSLASH
+            at = _put_hex(out, at + 1, i64(byte), 2)
+        elif (shown[code >> 3] >> (code & 7)) & 1:
+            at = put_raw(out, at, data, first, first + size)
+        else:
+            out[at] = _BACKSLASH
+            at = _put_hex(out, at + 1, code, 4 if code < 0x10000 else 8)
+        first += size
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def _put_quoted_byte(out: U8, at: int, byte: np.uint8) -> int:
+    letter = _LETTERS[byte]
+    if letter != 0:
+        out[at] = _BACKSLASH
+        out[at + 1] = _BACKSLASH
+        at += 2
+        if letter in (_QUOTE, _BACKSLASH):  # the letter needs a backslash in JSON
+            out[at] = _BACKSLASH
+            at += 1
+        out[at] = letter
+        return at + 1
+    if byte < _BLANK or byte == _DELETE:
+        out[at] = _BACKSLASH
+        return _put_hex(out, at + 1, i64(byte), 2)
+    out[at] = byte
+    return at + 1
+
+
+@inline
+def _character(data: U8, first: int, last: int) -> tuple[int, int]:
+    """(code point, bytes) of the UTF-8 character at `first`; (_BAD, 1) if the byte begins none."""
+    lead = i64(data[first])
+    size = 2 if 0xC2 <= lead <= 0xDF else 3 if 0xE0 <= lead <= 0xEF else 4 if 0xF0 <= lead <= 0xF4 else 1
+    if size == 1 or last - first < size:
+        return i64(_BAD), i64(1)
+    code = lead & (0xFF >> (size + 1))
+    for index in range(1, size):
+        byte = i64(data[first + index])
+        if (byte & 0xC0) != 0x80:
+            return i64(_BAD), i64(1)
+        code = (code << 6) | (byte & 0x3F)
+    if size == 3 and (code < 0x800 or 0xD800 <= code <= 0xDFFF):
+        return i64(_BAD), i64(1)
+    if size == 4 and not 0x10000 <= code <= 0x10FFFF:
+        return i64(_BAD), i64(1)
+    return code, i64(size)
+
+
+@inline
+def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
+    """Write JSON text as a JSON string, in the form that TiDB shows: with a blank after each colon and comma, and with
+    Go's escapes in its strings."""
+    escapes = _HTML if html else _PLAIN
+    out[at] = _QUOTE
+    at += 1
+    inside = False
+    while first < last:
+        byte = data[first]
+        if inside and byte == _BACKSLASH:
+            at = _put_inner_escape(out, at, data[first + 1])
+            first += 2
+            continue
+        if byte == _QUOTE:
+            inside = not inside
+        if byte == 0xE2 and _separator(data, first, last):
+            out[at] = _BACKSLASH
+            at = _put_hex(out, at + 1, 0x2020 + i64(data[first + 2] & 15), 4)
+            first += 3
+            continue
+        escape = escapes[byte]
+        if escape in (0, 2):
+            out[at] = byte
+            at += 1
+            if not inside and byte in (_COMMA, _COLON):
+                out[at] = _BLANK
+                at += 1
+        else:
+            at = _put_byte(out, at, byte, escape)
+        first += 1
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
+    """Write the escape of a string in the document: a backslash and its letter. The digits of \\uXXXX follow."""
+    out[at] = _BACKSLASH
+    out[at + 1] = _BACKSLASH
+    at += 2
+    if letter in (0x62, 0x66):  # \b and \f, which Go writes with digits
+        out[at] = _U
+        out[at + 1] = _ZERO
+        out[at + 2] = _ZERO
+        out[at + 3] = _ZERO
+        out[at + 4] = 0x38 if letter == 0x62 else 0x63
+        return at + 5
+    if letter in (_QUOTE, _BACKSLASH):
+        out[at] = _BACKSLASH
+        at += 1
+    out[at] = letter
+    return at + 1
+
+
+@inline
+def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
+    """Write the text of a vector as a JSON string, with numbers that have an exponent written out (`1e20`)."""
+    out[at] = _QUOTE
+    at += 1
+    while first < last:
+        end = first
+        letter = i64(-1)
+        while end < last and data[end] != _COMMA:
+            if data[end] == _E:
+                letter = end
+            end += 1
+        if letter < 0:
+            at = put_raw(out, at, data, first, end)
+        else:
+            if data[first] == 0x5B:  # [
+                out[at] = data[first]
+                at += 1
+                first += 1
+            stop = end - 1 if data[end - 1] == 0x5D else end  # ]
+            at = _put_written_out(out, at, data, first, letter, stop)
+            if stop < end:
+                out[at] = data[stop]
+                at += 1
+        if end < last:
+            out[at] = _COMMA
+            at += 1
+        first = end + 1
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def _put_written_out(out: U8, at: int, data: U8, first: int, letter: int, last: int) -> int:
+    """Write a number with an exponent, whose `e` is at `letter`, without the exponent."""
+    power = i64(0)
+    negative = data[letter + 1] == _MINUS
+    for place in range(letter + 2 if negative else letter + 1, last):
+        power = power * 10 + i64(data[place]) - _ZERO
+    if data[first] == _MINUS:
+        out[at] = _MINUS
+        at += 1
+        first += 1
+    digits = letter - first - (1 if letter - first > 1 else 0)  # there is a point after the first of several
+    if negative:
+        out[at] = _ZERO
+        out[at + 1] = _POINT
+        at += 2
+        for _ in range(power - 1):
+            out[at] = _ZERO
+            at += 1
+    for place in range(first, letter):
+        if data[place] != _POINT:
+            out[at] = data[place]
+            at += 1
+    if not negative:  # the exponent is 15 or more, and a float32 has at most nine digits
+        for _ in range(power + 1 - digits):
+            out[at] = _ZERO
+            at += 1
+    return at

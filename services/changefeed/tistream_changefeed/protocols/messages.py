@@ -50,12 +50,7 @@ class TableChange:
 
 
 class Encoder(Protocol):
-    """One protocol with its options.
-
-    `numbered`: the protocol wants ENUM and SET as numbers, so its batches must be read so; else as names.
-    """
-
-    numbered: bool
+    """One protocol with its options."""
 
     @property
     def numbered(self) -> bool:

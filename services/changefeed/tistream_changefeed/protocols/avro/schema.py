@@ -14,7 +14,8 @@ from typing import Any
 from tistream.errors import CannotEncode
 from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.avro.options import AvroOptions
-from tistream_changefeed.protocols.go_json import html_quoted, number
+from tistream_changefeed.protocols.go_numbers import number
+from tistream_changefeed.protocols.go_strings import html_quoted
 from tistream_changefeed.protocols.names import allowed, safe_name
 from tistream_changefeed.protocols.table_facts import FLAG_BINARY, ColumnFacts, TableFacts
 

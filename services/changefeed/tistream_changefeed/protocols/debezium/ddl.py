@@ -8,8 +8,8 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.debezium.field_schema import NOW
 from tistream_changefeed.protocols.debezium.options import DebeziumOptions
-from tistream_changefeed.protocols.debezium.source import INT64, SOURCE_SCHEMA, STRING, source_of
-from tistream_changefeed.protocols.go_json import quoted
+from tistream_changefeed.protocols.debezium.source import INT64, SOURCE_SCHEMA, STRING, physical_ms, source_of
+from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.messages import TableChange
 from tistream_changefeed.protocols.table_facts import (
     FLAG_AUTO_INCREMENT,
@@ -66,7 +66,7 @@ _WITH_CHARSET = frozenset(
 _PLAIN_NAMES = frozenset({t.YEAR, t.BIT, t.VARCHAR, t.STRING, t.DECIMAL})  # without length and sign
 
 
-def payload(event: DdlEvent, change: TableChange | None, options: DebeziumOptions, now_ms: int) -> str | None:
+def payload(event: DdlEvent, change: TableChange | None, options: DebeziumOptions) -> str | None:
     """The payload as JSON; None for a kind of DDL that TiCDC has no message for."""
     kind = _kind(event.action)
     if kind is None:
@@ -74,8 +74,8 @@ def payload(event: DdlEvent, change: TableChange | None, options: DebeziumOption
     source = source_of(options.cluster, event.database, event.table, event.commit_ts)
     changes = _change(event, change, kind) if event.table and event.action != _WITHOUT_TABLE else ""
     return (
-        f'{{{source},"ts_ms":{now_ms},"databaseName":{quoted(event.database)},"schemaName":null,'
-        f'"ddl":{quoted(event.query)},"tableChanges":[{changes}]}}'
+        f'{{{source},"ts_ms":{physical_ms(event.commit_ts)},"databaseName":{go_quoted(event.database)},"schemaName":null,'
+        f'"ddl":{go_quoted(event.query)},"tableChanges":[{changes}]}}'
     )
 
 
@@ -92,7 +92,7 @@ def _change(event: DdlEvent, change: TableChange | None, kind: str) -> str:
     names = f'"{event.database}"."{event.table}"'
     if event.action in _RENAMED and before is not None:
         names = f'"{before.name[0]}"."{before.name[1]}",{names}'
-    head = f'{{"type":"{kind}","id":{quoted(names)},"table":'
+    head = f'{{"type":"{kind}","id":{go_quoted(names)},"table":'
     shown = after or before
     if event.action == "drop table" or shown is None:
         return f"{head}null}}"
@@ -100,10 +100,10 @@ def _change(event: DdlEvent, change: TableChange | None, kind: str) -> str:
 
 
 def _table(facts: TableFacts) -> str:
-    keys = ",".join(quoted(column.name) for column in facts.key)
+    keys = ",".join(go_quoted(column.name) for column in facts.key)
     columns = ",".join(_column(column, place) for place, column in enumerate(facts.columns, 1))
     return (
-        f'{{"defaultCharsetName":{quoted(facts.charset)},"primaryKeyColumnNames":[{keys}],"columns":[{columns}],'
+        f'{{"defaultCharsetName":{go_quoted(facts.charset)},"primaryKeyColumnNames":[{keys}],"columns":[{columns}],'
         '"comment":null}'
     )
 
@@ -114,15 +114,15 @@ def _column(column: ColumnFacts, place: int) -> str:
     automatic = bool(one.flag & FLAG_AUTO_INCREMENT) or (
         bool(one.flag & FLAG_ON_UPDATE_NOW) and jdbc == _TIMESTAMP_WITH_ZONE
     )
-    elements = "[" + ",".join(quoted(f"'{name}'") for name in one.elems) + "]" if one.elems else "null"
+    elements = "[" + ",".join(go_quoted(f"'{name}'") for name in one.elems) + "]" if one.elems else "null"
     charset = one.charset if one.charset != "binary" and one.tp in _WITH_CHARSET else ""
     name, expression = _names(column)
     generated = "true" if automatic else "false"
     return (
-        f'{{"name":{quoted(one.name)},"jdbcType":{jdbc},"nativeType":null,'
-        f'"comment":{quoted(column.comment) if column.comment else "null"},'
+        f'{{"name":{go_quoted(one.name)},"jdbcType":{jdbc},"nativeType":null,'
+        f'"comment":{go_quoted(column.comment) if column.comment else "null"},'
         f'"defaultValueExpression":{_default(column)},"enumValues":{elements},"typeName":"{name}",'
-        f'"typeExpression":"{expression}","charsetName":{quoted(charset) if charset else "null"},'
+        f'"typeExpression":"{expression}","charsetName":{go_quoted(charset) if charset else "null"},'
         f'"length":{_length(column)},"scale":{_scale(column)},"position":{place},'
         f'"optional":{"false" if one.not_null else "true"},"autoIncremented":{generated},"generated":{generated}}}'
     )
@@ -142,10 +142,10 @@ def _default(column: ColumnFacts) -> str:
     if value is None:
         return "null"
     if isinstance(value, bytes):
-        return quoted(_bit_text(value, column.column.flen))
+        return go_quoted(_bit_text(value, column.column.flen))
     if not isinstance(value, str):
-        return quoted(str(value))
-    return quoted("1970-01-01 00:00:00" if value.upper() == NOW else value)
+        return go_quoted(str(value))
+    return go_quoted("1970-01-01 00:00:00" if value.upper() == NOW else value)
 
 
 def _bit_text(value: bytes, width: int) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tistream.clock import Clock
 from tistream.decode.json_lines import Group, LineWriter, Part
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
@@ -23,7 +22,7 @@ from tistream_changefeed.protocols.debezium.source import (
     source_texts,
 )
 from tistream_changefeed.protocols.debezium.values import value_parts
-from tistream_changefeed.protocols.go_json import quoted
+from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.key_rows import key_rows
 from tistream_changefeed.protocols.messages import Message, Messages, TableChange
 from tistream_changefeed.protocols.names import safe_name
@@ -44,14 +43,15 @@ class _Fields:
 
 
 class DebeziumEncoder:
-    """Debezium JSON, with or without schemas. A table without a handle key has the key `{}`."""
+    """Debezium JSON, with or without schemas. A table without a handle key has the key `{}`.
+
+    `ts_ms` beside `source` is the commit's time too, so that a repeat after a crash writes equal bytes.
+    """
 
     numbered = False  # ENUM and SET are names
 
-    def __init__(self, options: DebeziumOptions, clock: Clock) -> None:
-        """`clock` gives `ts_ms`, the time at which a message was built."""
+    def __init__(self, options: DebeziumOptions) -> None:
         self._options = options
-        self._clock = clock
         self._versions = VersionCache(self._fields)
 
     def rows(self, batch: RowBatch) -> Messages:
@@ -62,10 +62,10 @@ class DebeziumEncoder:
 
     def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:
         """Encode a DDL, whose table was changed as `change` says. None for a kind that TiCDC has no message for."""
-        found = ddl.payload(event, change, self._options, self._clock.now_ms())
+        found = ddl.payload(event, change, self._options)
         if found is None:
             return None
-        key = f'{{"payload":{{"databaseName":{quoted(event.database)}}}'
+        key = f'{{"payload":{{"databaseName":{go_quoted(event.database)}}}'
         value = f'{{"payload":{found}'
         if not self._options.debezium_disable_schema:
             key += f',"schema":{ddl.KEY_SCHEMA}'
@@ -78,7 +78,7 @@ class DebeziumEncoder:
             return None
         source = source_of(self._options.cluster, "", "", ts)
         key = '{"payload":{}'
-        value = f'{{"payload":{{{source},"ts_ms":{self._clock.now_ms()},"transaction":null,"op":"m"}}'
+        value = f'{{"payload":{{{source},"ts_ms":{physical_ms(ts)},"transaction":null,"op":"m"}}'
         if not self._options.debezium_disable_schema:
             name = f"{safe_name(self._options.cluster)}.watermark"
             key += f',"schema":{{"type":"struct","name":"{name}.Key","optional":false,"fields":[]}}'
@@ -111,13 +111,14 @@ class DebeziumEncoder:
         kinds = ops_of(batch)
         updated = kinds == UPDATE
         head, middle, end = source_texts(options.cluster, *batch.version.name)
-        built = f'{end},"ts_ms":{self._clock.now_ms()},"transaction":null,"op":'
+        commit_ms = pa.array(physical_ms(batch.commit_ts))
         before = '"u","before":' if options.output_old_value else '"u","after":'
         ops = ['"c","before":null,"after":', '"d","after":null,"before":', before]
         groups = [
-            Group(f'{{"payload":{{{head}', [Part("", Form.INT, pa.array(physical_ms_of(batch)))]),
+            Group(f'{{"payload":{{{head}', [Part("", Form.INT, commit_ms)]),
             Group(middle, [Part("", Form.INT, pa.array(batch.commit_ts))]),
-            Group(built, chosen(ops, kinds).parts, kinds),
+            Group(f'{end},"ts_ms":', [Part("", Form.INT, commit_ms)]),
+            Group(',"transaction":null,"op":', chosen(ops, kinds).parts, kinds),
         ]
         old_at = batch.old_at if options.output_old_value else np.where(updated, ABSENT, batch.old_at)
         if len(batch.old) and (old_at >= 0).any():
@@ -140,8 +141,3 @@ class DebeziumEncoder:
             f'{{"type":"struct","optional":false,"name":"{name}.Envelope","version":1,'
             f'"fields":[{sides},{ENVELOPE_END}]}}'
         )
-
-
-def physical_ms_of(batch: RowBatch) -> np.ndarray:
-    """The commit times of events, in milliseconds since 1970."""
-    return np.asarray(physical_ms(batch.commit_ts))

@@ -12,7 +12,8 @@ import pyarrow as pa
 from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.columns.bits import bits_width
 from tistream_changefeed.protocols.columns.epochs import DAY, MICROSECOND, MILLISECOND, microseconds, since_epoch
-from tistream_changefeed.protocols.go_json import number, quoted
+from tistream_changefeed.protocols.go_numbers import number
+from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.names import allowed
 from tistream_changefeed.protocols.table_facts import ColumnFacts
 
@@ -57,8 +58,8 @@ def field_schema(column: ColumnFacts, *, tidb_type: bool) -> str:
     if one.tp == t.BIT and bits_width(one) > 1:
         members.append(f'"parameters":{{"length":"{bits_width(one)}"}}')
     elif one.tp in (t.ENUM, t.SET):
-        members.append(f'"parameters":{{"allowed":{quoted(allowed(one.elems, escaped=one.tp == t.ENUM))}}}')
-    members.append(f'"field":{quoted(one.name)}')
+        members.append(f'"parameters":{{"allowed":{go_quoted(allowed(one.elems, escaped=one.tp == t.ENUM))}}}')
+    members.append(f'"field":{go_quoted(one.name)}')
     default = None if column.default is None else default_json(column)
     if default is not None:
         members.append(f'"default":{default}')
@@ -104,7 +105,7 @@ def default_json(column: ColumnFacts) -> str | None:  # noqa: PLR0911  # one for
         if bits_width(one) == 1:
             return "true" if bits else "false"
         size = -(-bits_width(one) // 8)
-        return quoted(base64.b64encode((bits % (1 << (8 * size))).to_bytes(size, "little")).decode())
+        return go_quoted(base64.b64encode((bits % (1 << (8 * size))).to_bytes(size, "little")).decode())
     if one.tp in _NUMBERS:
         return _number_json(column, value)
     text = value if isinstance(value, str) else str(value)
@@ -119,7 +120,7 @@ def default_json(column: ColumnFacts) -> str | None:  # noqa: PLR0911  # one for
     if one.tp == t.DURATION:
         found = _DURATION.fullmatch(text)
         return str(microseconds(pa.array([text], pa.large_string()))[0].as_py()) if found else None
-    return quoted(text)
+    return go_quoted(text)
 
 
 def _number_json(column: ColumnFacts, value: Any) -> str | None:
@@ -139,10 +140,10 @@ def _epoch_json(text: str, unit: int, *, not_null: bool) -> str | None:
 
 def _timestamp_json(text: str, decimal: int, *, not_null: bool) -> str | None:
     if not _DATETIME.fullmatch(text) or text.startswith("0000"):
-        return quoted(START) if not_null else None
+        return go_quoted(START) if not_null else None
     seconds, _, fraction = text.partition(".")
     digits = "." + fraction.ljust(6, "0")[:decimal] if decimal > 0 else ""
-    return quoted(f"{seconds.replace(' ', 'T')}{digits}Z")
+    return go_quoted(f"{seconds.replace(' ', 'T')}{digits}Z")
 
 
 def _semantic_name(column: ColumnFacts) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from tistream_changefeed.protocols.go_json import quoted
+from typing import TypeVar
+
+from tistream.arrays import Int64s
+from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.names import safe_name
+
+T = TypeVar("T", int, Int64s)
 
 _LOGICAL_BITS = 18  # of a TSO; the physical milliseconds are above
 STRING, INT64 = '"type":"string"', '"type":"int64"'
@@ -11,7 +16,7 @@ STRING, INT64 = '"type":"string"', '"type":"int64"'
 
 def field(kind: str, name: str, *, optional: bool = False, more: str = "") -> str:
     """The schema of a field: its type, whether it may be null, and its name last."""
-    return f'{{{kind},"optional":{"true" if optional else "false"}{more},"field":{quoted(name)}}}'
+    return f'{{{kind},"optional":{"true" if optional else "false"}{more},"field":{go_quoted(name)}}}'
 
 
 _SNAPSHOT = (
@@ -53,19 +58,19 @@ ENVELOPE_END = ",".join(
 )
 
 
-def physical_ms(ts: int) -> int:
-    """Milliseconds since 1970 of a TSO."""
+def physical_ms(ts: T) -> T:
+    """Milliseconds since 1970 of a TSO, or of each in an array."""
     return ts >> _LOGICAL_BITS
 
 
 def source_texts(cluster: str, database: str, table: str) -> tuple[str, str, str]:
     """The constant texts of `source` around its ts_ms and commit_ts."""
-    head = f'"source":{{"version":"2.4.0.Final","connector":"TiCDC","name":{quoted(cluster)},"ts_ms":'
+    head = f'"source":{{"version":"2.4.0.Final","connector":"TiCDC","name":{go_quoted(cluster)},"ts_ms":'
     middle = (
-        f',"snapshot":"false","db":{quoted(database)},"table":{quoted(table)},"server_id":0,"gtid":null,"file":"",'
+        f',"snapshot":"false","db":{go_quoted(database)},"table":{go_quoted(table)},"server_id":0,"gtid":null,"file":"",'
         '"pos":0,"row":0,"thread":0,"query":null,"commit_ts":'
     )
-    return head, middle, f',"cluster_id":{quoted(cluster)}}}'
+    return head, middle, f',"cluster_id":{go_quoted(cluster)}}}'
 
 
 def source_of(cluster: str, database: str, table: str, ts: int) -> str:

@@ -16,7 +16,7 @@ from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.columns.bits import bit_bytes, bits_width
 from tistream_changefeed.protocols.columns.epochs import DAY, MICROSECOND, MILLISECOND, microseconds, since_epoch, zoned
 from tistream_changefeed.protocols.debezium.field_schema import NOW, START, in_milliseconds
-from tistream_changefeed.protocols.go_json import quoted
+from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.table_facts import FLAG_BINARY, ColumnFacts
 
 _FORMS = {
@@ -32,7 +32,7 @@ _FORMS = {
 def value_parts(columns: Sequence[ColumnFacts], arrays: Sequence[Any], *, defaults: bool) -> list[Part]:
     """The members of the object of a row. `defaults`: a NULL is the column's default where it has one."""
     return [
-        Part(f"{',' if place else ''}{quoted(column.column.name)}:", *_formed(column, array, defaults=defaults))
+        Part(f"{',' if place else ''}{go_quoted(column.column.name)}:", *_formed(column, array, defaults=defaults))
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))
     ]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tistream.clock import Clock
 from tistream.decode.cells.kinds import Kind, kind_of
 from tistream.decode.json_lines import Group, LineWriter, Part
 from tistream.decode.kernels.render_kernel import Form
@@ -16,7 +15,8 @@ from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.protocols.columns.enclosed import enclosed
-from tistream_changefeed.protocols.go_json import html_quoted
+from tistream_changefeed.protocols.debezium.source import physical_ms
+from tistream_changefeed.protocols.go_strings import html_quoted
 from tistream_changefeed.protocols.messages import Message, Messages, TableChange
 from tistream_changefeed.protocols.op_texts import ABSENT, DELETE, INSERT, UPDATE, chosen, ops_of
 from tistream_changefeed.protocols.simple.table_schema import table_schema
@@ -54,14 +54,16 @@ _ALTERED = frozenset(
 
 
 class SimpleEncoder:
-    """Messages have null keys. A row names the version of its schema, which a DDL or a bootstrap message has told
-    before."""
+    """Messages have null keys.
+
+    A row names the version of its schema. The sink sends `bootstrap` of each table version before its first row.
+    `buildTs` is the commit's time, so that a repeat after a crash writes equal bytes.
+    """
 
     numbered = True
 
-    def __init__(self, clock: Clock, time_zone: str = "UTC") -> None:
-        """`clock` gives `buildTs`. `time_zone` is the name of the zone that TIMESTAMP values of batches are in."""
-        self._clock = clock
+    def __init__(self, time_zone: str = "UTC") -> None:
+        """`time_zone` is the name of the zone that TIMESTAMP values of batches are in."""
         self._time_zone = time_zone
         self._versions = VersionCache(lambda version: table_facts(version).update_ts)
 
@@ -74,11 +76,11 @@ class SimpleEncoder:
             f'"tableID":{batch.physical_id},"type":"'
         )
         types = {INSERT: "INSERT", DELETE: "DELETE", UPDATE: "UPDATE"}
-        built = f',"buildTs":{self._clock.now_ms()},"schemaVersion":{self._versions.of(batch.version)}'
         groups = [
             Group(head, chosen([types[op] for op in sorted(types)], kinds).parts, kinds),
             Group('","commitTs":', [Part("", Form.INT, pa.array(batch.commit_ts))]),
-            Group(built, []),
+            Group(',"buildTs":', [Part("", Form.INT, pa.array(physical_ms(batch.commit_ts)))]),
+            Group(f',"schemaVersion":{self._versions.of(batch.version)}', []),
         ]
         for name, arrays, places in (("data", batch.new, batch.new_at), ("old", batch.old, batch.old_at)):
             if (places >= 0).any():
@@ -93,19 +95,15 @@ class SimpleEncoder:
         if shown and change and event.action == "exchange partition" and change.before and change.after:
             schema += f',"preTableSchema":{table_schema(change.before)}'
         kind = _TYPES.get(event.action) or ("ALTER" if event.action in _ALTERED else "QUERY")
-        return self._message(kind, event.commit_ts, f'"sql":{html_quoted(event.query)},', schema)
+        return _message(kind, event.commit_ts, event.commit_ts, f'"sql":{html_quoted(event.query)},', schema)
 
     def resolved(self, ts: int) -> Message | None:
         """Encode a watermark."""
-        return self._message("WATERMARK", ts)
+        return _message("WATERMARK", ts, ts)
 
     def bootstrap(self, version: TableVersion) -> Message:
         """Encode the schema of a table. It is sent before the first row of the version, and again from time to time."""
-        return self._message("BOOTSTRAP", 0, schema=f',"tableSchema":{table_schema(version)}')
-
-    def _message(self, kind: str, ts: int, sql: str = "", schema: str = "") -> Message:
-        value = f'{{"version":1,"type":"{kind}",{sql}"commitTs":{ts},"buildTs":{self._clock.now_ms()}{schema}}}'
-        return Message(None, value.encode())
+        return _message("BOOTSTRAP", 0, self._versions.of(version), schema=f',"tableSchema":{table_schema(version)}')
 
     def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
         """The members of an object, by name: Go sorts them by bytes."""
@@ -130,3 +128,8 @@ class SimpleEncoder:
             return array
         head, tail = f'{{"location":{html_quoted(self._time_zone)},"value":"', '"}'
         return enclosed(array, head, tail)
+
+
+def _message(kind: str, ts: int, built: int, sql: str = "", schema: str = "") -> Message:
+    value = f'{{"version":1,"type":"{kind}",{sql}"commitTs":{ts},"buildTs":{physical_ms(built)}{schema}}}'
+    return Message(None, value.encode())

@@ -7,7 +7,8 @@ from typing import Any
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Index
 from tistream.schema.visible import TableVersion
-from tistream_changefeed.protocols.go_json import html_quoted, number
+from tistream_changefeed.protocols.go_numbers import number
+from tistream_changefeed.protocols.go_strings import html_quoted
 from tistream_changefeed.protocols.table_facts import ColumnFacts, TableFacts, table_facts
 
 

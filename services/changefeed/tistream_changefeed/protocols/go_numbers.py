@@ -1,25 +1,10 @@
-"""JSON texts of single values as Go writes them, for the constant parts of messages."""
+"""Numbers as Go's JSON writers print them, for the constant parts of messages. Pure."""
 
 from __future__ import annotations
 
 import math
-import re
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_PLAIN = re.compile(r'[\x00-\x1f"\\]')
-_HTML = re.compile(r'[\x00-\x1f"\\<>&\u2028\u2029]')
-_HTML_ESCAPES = {**_ESCAPES, "\b": "\\b", "\f": "\\f"}
 _PLAIN_LOW, _PLAIN_HIGH = 1e-6, 1e21  # outside of these, Go writes an exponent
-
-
-def quoted(text: str) -> str:
-    """`text` as a JSON string, as json-iterator writes it without escapes of HTML: debezium."""
-    return '"' + _PLAIN.sub(lambda found: _escape(found[0], _ESCAPES), text) + '"'
-
-
-def html_quoted(text: str) -> str:
-    """`text` as a JSON string, as Go's encoding/json writes it, with escapes of HTML: simple, and schemas of avro."""
-    return '"' + _HTML.sub(lambda found: _escape(found[0], _HTML_ESCAPES), text) + '"'
 
 
 def number(value: float) -> str:
@@ -54,7 +39,3 @@ def _digits(value: float) -> tuple[str, int]:
     if not stripped:
         return "0", 0
     return stripped, exponent + len(digits) - len(stripped)
-
-
-def _escape(char: str, known: dict[str, str]) -> str:
-    return known.get(char) or f"\\u{ord(char):04x}"

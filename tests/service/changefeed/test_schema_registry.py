@@ -51,9 +51,11 @@ def test_a_registry_that_fails_or_is_away_may_be_tried_again() -> None:
         with pytest.raises(Unavailable, match="leader not known"):
             client.id_of(SUBJECT, OLD)
         assert client.id_of(SUBJECT, OLD) == 1
+        client.close()
+    away = ConfluentRegistry(server.url)
     with pytest.raises(Unavailable, match="schema registry http://127"):
-        client.id_of("third-value", OLD)
-    client.close()
+        away.id_of(SUBJECT, OLD)
+    away.close()
 
 
 def test_credentials_are_sent_and_never_shown() -> None:

@@ -112,7 +112,7 @@ def _put_value(out: U8, at: int, wire: int, address: int, value_bytes: int, offs
         poke64(out, at, i64(carray(pointer(address), (rows,), np.uint32)[row]))
         return at + 4
     bounds = carray(pointer(offsets), (rows + 1,), np.int64)
-    size = bounds[row + 1] - bounds[row]
+    size: int = bounds[row + 1] - bounds[row]
     at = _put_long(out, at, size)
     copy_bytes(out, at, carray(pointer(address), (value_bytes,), np.uint8), bounds[row], size)
     return at + size

@@ -154,7 +154,7 @@ def _is_leap(year: int) -> bool:
 def _is_date(year: int, month: int, day: int) -> bool:
     if month < 1 or month > 12 or day < 1:
         return False
-    return day <= _MONTHS[month - 1] + (1 if month == 2 and _is_leap(year) else 0)
+    return bool(day <= _MONTHS[month - 1] + (1 if month == 2 and _is_leap(year) else 0))
 
 
 @inline

@@ -12,6 +12,8 @@
     - Fenced                  a newer epoch owns this task: stop writing, stop serving
     - CorruptObject           the bytes do not match their checksum or their format
     - InvariantBroken         a rule of docs/invariants.md does not hold: stop this task, keep everything
+    - CannotEncode            a protocol has no form for an event
+    - SchemaRefused           a schema registry does not accept a schema
     - InvalidRequest          the caller's fault (400; subclasses carry another status)
 """
 
@@ -125,6 +127,19 @@ class InvariantBroken(FatalError):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"invariant {number}: {reason}")
         self.number = number
+
+
+class CannotEncode(FatalError):
+    """The protocol of a changefeed has no form for an event. The text names the event and what to do."""
+
+    code = "cannot-encode"
+
+
+class SchemaRefused(FatalError):
+    """A schema registry does not accept a schema. The text holds the schema, the one that it conflicts with, and what
+    to do."""
+
+    code = "schema-refused"
 
 
 class InvalidRequest(FatalError):

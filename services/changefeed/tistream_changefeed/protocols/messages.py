@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import TableVersion
 from tistream_changefeed.rows.row_batch import RowBatch
 
 
@@ -40,6 +41,14 @@ class Message:
     every_partition: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """The table of a DDL before and after it. None: the table did not exist, or does not any more."""
+
+    before: TableVersion | None = None
+    after: TableVersion | None = None
+
+
 class Encoder(Protocol):
     """One protocol with its options."""
 
@@ -51,8 +60,9 @@ class Encoder(Protocol):
         """Encode each event of the batch as a message of its own. A protocol that batches frames them later. Raises
         MessageTooLarge."""
 
-    def ddl(self, event: DdlEvent) -> Message | None:
-        """Encode a DDL; None: the protocol has no message for it."""
+    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:
+        """Encode a DDL; None: the protocol has no message for it. A DDL over several tables is encoded table by table,
+        each with its change."""
 
     def resolved(self, ts: int) -> Message | None:
         """Encode a resolved ts; None: the protocol has no message for it."""

@@ -18,7 +18,7 @@ from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, within
 from tistream_changefeed.protocols.members import all_parts, changed_parts, check_numbered
-from tistream_changefeed.protocols.messages import Message, Messages
+from tistream_changefeed.protocols.messages import Message, Messages, TableChange
 from tistream_changefeed.protocols.open_protocol import columns as described
 from tistream_changefeed.protocols.open_protocol.faults import updated_parts
 from tistream_changefeed.protocols.open_protocol.frames import FRAME_BYTES, framed_key, framed_value
@@ -54,7 +54,7 @@ class OpenProtocol:
         overhead = RECORD_BYTES + FRAME_BYTES
         return within(batch, whole, self._options.limit, overhead, self._reduced, _claimed)
 
-    def ddl(self, event: DdlEvent) -> Message | None:
+    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002
         """Encode a DDL, worded as the user wrote it. None for the rollback of one: no statement says it, and rows carry
         their columns."""
         number = action_number(event.action)

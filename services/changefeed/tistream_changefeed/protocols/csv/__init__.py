@@ -1,0 +1,1 @@
+"""Lines of CSV as TiCDC writes them (reference of changefeeds, 8). Pure."""

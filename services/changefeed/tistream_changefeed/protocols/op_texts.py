@@ -1,0 +1,26 @@
+"""Groups of a LineWriter that every protocol of lines needs: constant texts that depend on the event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Int64s
+from tistream.decode.json_lines import Group, Part
+from tistream.decode.kernels.render_kernel import Form
+from tistream_changefeed.rows.row_batch import RowBatch
+
+INSERT, DELETE, UPDATE = range(3)
+ABSENT = -1  # the place of a group that a line does not have
+
+
+def ops_of(batch: RowBatch) -> Int64s:
+    """INSERT, DELETE or UPDATE for each event."""
+    return np.where(batch.old_at < 0, INSERT, np.where(batch.new_at < 0, DELETE, UPDATE)).astype(np.int64)
+
+
+def chosen(texts: Sequence[str], places: Int64s) -> Group:
+    """One of some constant texts in each line; none for a negative place."""
+    return Group("", [Part("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)

@@ -1,0 +1,155 @@
+"""What a TableInfo says beyond the columns that rows are decoded with: defaults, comments, keys, the version."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column, Index, Table
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.rows.handle_key import handle_columns
+
+FLAG_BINARY = 128
+FLAG_ZEROFILL = 64
+FLAG_AUTO_INCREMENT = 512
+FLAG_ON_UPDATE_NOW = 8192
+_CACHED_VERSIONS = 20_000
+
+T = TypeVar("T")
+
+_NAMES = {
+    0: "unspecified",
+    t.TINY: "tinyint",
+    t.SHORT: "smallint",
+    t.INT24: "mediumint",
+    t.LONG: "int",
+    t.LONGLONG: "bigint",
+    t.FLOAT: "float",
+    t.DOUBLE: "double",
+    t.DECIMAL: "decimal",
+    t.NULL: "null",
+    t.TIMESTAMP: "timestamp",
+    t.DATE: "date",
+    t.NEWDATE: "date",
+    t.DURATION: "time",
+    t.DATETIME: "datetime",
+    t.YEAR: "year",
+    t.BIT: "bit",
+    t.JSON: "json",
+    t.VECTOR: "vector",
+    t.ENUM: "enum",
+    t.SET: "set",
+    t.GEOMETRY: "geometry",
+    t.VARSTRING: "var_string",
+}
+_TEXT_NAMES = {
+    t.STRING: ("char", "binary"),
+    t.VARCHAR: ("varchar", "varbinary"),
+    t.TINYBLOB: ("tinytext", "tinyblob"),
+    t.BLOB: ("text", "blob"),
+    t.MEDIUMBLOB: ("mediumtext", "mediumblob"),
+    t.LONGBLOB: ("longtext", "longblob"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A column with its present default: text as TiDB stores it, bytes for BIT, None for NULL or no default."""
+
+    column: Column
+    default: Any
+    comment: str
+
+    @property
+    def type_name(self) -> str:
+        """TiDB's name of the type, without length and sign, such as `varbinary`."""
+        names = _TEXT_NAMES.get(self.column.tp)
+        if names is None:
+            return _NAMES.get(self.column.tp, "unspecified")
+        return names[self.column.charset == "binary"]
+
+    @property
+    def zerofill(self) -> bool:
+        return bool(self.column.flag & FLAG_ZEROFILL)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """One version of a table, as schema messages describe it.
+
+    `columns` are those that SELECT shows, virtual generated ones too. `update_ts` is the TSO of the last change of the
+    definition, which simple and avro use as the version of the schema.
+    """
+
+    database: str
+    table: Table
+    columns: tuple[ColumnFacts, ...]
+    charset: str
+    update_ts: int
+
+    def of(self, columns: Sequence[Column]) -> tuple[ColumnFacts, ...]:
+        """The facts of some of the columns, in the given order."""
+        by_id = {facts.column.id: facts for facts in self.columns}
+        return tuple(by_id[column.id] for column in columns)
+
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        return tuple(index for index in self.table.indexes if index.public)
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """What TiCDC calls the primary key in schemas: the handle key."""
+        return handle_columns(self.table)
+
+
+def table_facts(version: TableVersion) -> TableFacts:
+    """Parse the facts of a table version from its TableInfo JSON."""
+    info = version.stored.info()
+    infos = {column["id"]: column for column in info.get("cols") or ()}
+    shown = (column for column in version.table.columns if column.public and not column.hidden)
+    return TableFacts(
+        database=version.database,
+        table=version.table,
+        columns=tuple(
+            ColumnFacts(column, _default(column, infos[column.id]), infos[column.id].get("comment") or "")
+            for column in shown
+        ),
+        charset=info.get("charset") or "",
+        update_ts=info.get("update_timestamp") or 0,
+    )
+
+
+class VersionCache(Generic[T]):
+    """What an encoder derives from a table version, for the versions used last. Not thread-safe."""
+
+    def __init__(self, make: Callable[[TableVersion], T], most: int = _CACHED_VERSIONS) -> None:
+        self._make = make
+        self._most = most
+        self._known: OrderedDict[TableVersion, T] = OrderedDict()
+
+    def of(self, version: TableVersion) -> T:
+        """The value of a version, made at the first call."""
+        found = self._known.get(version)
+        if found is None:
+            found = self._make(version)
+            self._known[version] = found
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(version)
+        return found
+
+
+def _default(column: Column, info: dict[str, Any]) -> Any:
+    bits = info.get("default_bit")
+    if column.tp != t.BIT or bits is None:
+        return info.get("default")
+    try:
+        return base64.b64decode(bits, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        return None

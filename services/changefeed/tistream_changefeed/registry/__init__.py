@@ -1,0 +1,1 @@
+"""Schema registries: what gives the schemas of Avro messages their ids."""

@@ -11,7 +11,7 @@ import numpy as np
 from tistream.decode.kernels.arrow_buffers import I64, U8, Bools, binary_array
 from tistream.decode.kernels.column_views import ColumnViews
 from tistream.decode.kernels.go_text import printable
-from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, render, room_of
+from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, is_plain, render_plain, render_rich, room_of
 
 _OBJECT_BYTES = 4  # brackets, or `null`
 _NUMBER_BYTES = 12  # of a usual number
@@ -78,6 +78,8 @@ class LineWriter:
             if mask is not None:
                 self._shown[place] = mask.ctypes.data
         self._printable = printable() if any(part.form is Form.GO_QUOTED for part in parts) else _NO_CHARACTERS
+        plain = all(is_plain(part.form) for part in parts) and not any(one.optional or one.sparse for one in groups)
+        self._kernel = render_plain if plain else render_rich
         texts: list[bytes] = []
         column = 0
         for number, group in enumerate(groups):
@@ -129,7 +131,7 @@ class LineWriter:
 
     def _render(self, line: int, end: int, out: U8, offsets: I64) -> tuple[int, int]:
         views = self._views
-        return render(
+        return self._kernel(
             line,
             end,
             self._groups,

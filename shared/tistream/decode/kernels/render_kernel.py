@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -98,94 +99,113 @@ _PLAIN_VECTOR = int(Form.PLAIN_VECTOR)
 _NULL = np.frombuffer(b"null", np.uint8)
 
 
+def is_plain(form: Form) -> bool:
+    """Whether `render_plain` writes this form."""
+    return form <= Form.BASE64
+
+
 def room_of(form: Form) -> int:
     """An upper bound of the bytes of a value in this form, without those that grow with its size."""
     return (PLAIN_CHARS if form in _LONG_NUMBERS else max(INT_CHARS, FLOAT_CHARS)) + 4
 
 
-# One function: helpers that take this many arrays and return early cost numba more than what they do.
-@kernel
-def render(  # noqa: PLR0912
-    first: int,
-    last: int,
-    groups: I64,
-    places: I64,
-    forms: I64,
-    values: I64,
-    value_bytes: I64,
-    offsets: I64,
-    rows: I64,
-    nulls: I64,
-    null_starts: I64,
-    texts: U8,
-    text_ends: I64,
-    shown: I64,
-    printable: U8,
-    line_bytes: int,
-    out: U8,
-    out_offsets: I64,
-) -> tuple[int, int]:
-    """Write the lines [first, last) to `out` until it is full. Return (the first line not written, the bytes that it
-    needs), or (last, 0).
+_Render = Callable[..., tuple[int, int]]
 
-    A line consists of its groups in order and the last text. Group g begins with its first text. Its columns follow,
-    each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`), and then its last text. For a
-    negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing at all
-    (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines that the
-    flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte, a comma.
-    `line_bytes` is an upper bound of a line's length without its byte strings.
-    """
-    at = 0
-    out_offsets[0] = 0
-    for line in range(first, last):
-        if line_bytes > len(out) - at:
-            return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
-        for group in range(len(groups)):
-            row = line if groups[group, ITSELF] else places[group, line]
-            if row < 0 and groups[group, OPTIONAL]:
-                continue
-            text = groups[group, FIRST_TEXT]
-            at = _put_text(out, at, texts, text_ends, text)
-            if row < 0:
-                if not groups[group, SILENT]:
-                    at = put_raw(out, at, _NULL, 0, 4)
-                at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
-                continue
-            if groups[group, BRACKETS]:
-                out[at] = 0x7B
-                at += 1
-            sparse = groups[group, SPARSE]
-            comma = sparse  # bytes of the next head that are left out
-            for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
-                text += 1
-                if sparse:
+
+# One function: helpers that take this many arrays and return early cost numba more than what they do. It is compiled
+# twice, because pulls, which need no more than plain groups and the forms of JSON, would take a third longer.
+def _compiled(rich: bool) -> _Render:  # noqa: PLR0915
+    @kernel
+    def render(  # noqa: PLR0912
+        first: int,
+        last: int,
+        groups: I64,
+        places: I64,
+        forms: I64,
+        values: I64,
+        value_bytes: I64,
+        offsets: I64,
+        rows: I64,
+        nulls: I64,
+        null_starts: I64,
+        texts: U8,
+        text_ends: I64,
+        shown: I64,
+        printable: U8,
+        line_bytes: int,
+        out: U8,
+        out_offsets: I64,
+    ) -> tuple[int, int]:
+        """Write the lines [first, last) to `out` until it is full. Return (the first line not written, the bytes that
+        it needs), or (last, 0).
+
+        A line consists of its groups in order and the last text. Group g begins with its first text. Its columns
+        follow, each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`), and then its last
+        text. For a negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing
+        at all (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines
+        that the flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte,
+        a comma. `line_bytes` is an upper bound of a line's length without its byte strings.
+        """
+        at = 0
+        out_offsets[0] = 0
+        for line in range(first, last):
+            if line_bytes > len(out) - at:
+                return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
+            for group in range(len(groups)):
+                row = line if groups[group, ITSELF] else places[group, line]
+                if rich and row < 0 and groups[group, OPTIONAL]:
+                    continue
+                text = groups[group, FIRST_TEXT]
+                at = _put_text(out, at, texts, text_ends, text)
+                if row < 0:
+                    if not groups[group, SILENT]:
+                        at = put_raw(out, at, _NULL, 0, 4)
+                    at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
+                    continue
+                if groups[group, BRACKETS]:
+                    out[at] = 0x7B
+                    at += 1
+                sparse = groups[group, SPARSE] if rich else i64(0)
+                comma = sparse  # bytes of the next head that are left out
+                for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
                     text += 1
-                    if shown[column] != 0 and not carray(pointer(shown[column]), (last,), np.uint8)[line]:
-                        continue
-                    at = put_raw(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
-                    comma = 0
-                else:
-                    at = _put_text(out, at, texts, text_ends, text)
-                if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
-                    at = put_raw(out, at, _NULL, 0, 4)
-                elif _EXPANSION[forms[column]] == 0:
-                    at = _put_number(out, at, forms[column], values[column], row)
-                else:
-                    bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
-                    size = bounds[row + 1] - bounds[row]
-                    if line_bytes + size * _EXPANSION[forms[column]] > len(out) - at:
-                        return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
-                    data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
-                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1], printable)
-                if sparse:
-                    at = _put_text(out, at, texts, text_ends, text)
-            if groups[group, BRACKETS]:
-                out[at] = 0x7D
-                at += 1
-            at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
-        at = _put_text(out, at, texts, text_ends, len(text_ends) - 1)
-        out_offsets[line - first + 1] = at
-    return last, 0
+                    if rich and sparse:
+                        text += 1
+                        if shown[column] != 0 and not carray(pointer(shown[column]), (last,), np.uint8)[line]:
+                            continue
+                        at = put_raw(out, at, texts, text_ends[text - 2] + comma, text_ends[text - 1])
+                        comma = 0
+                    else:
+                        at = _put_text(out, at, texts, text_ends, text)
+                    if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
+                        at = put_raw(out, at, _NULL, 0, 4)
+                    elif (_EXPANSION[forms[column]] == 0) if rich else (forms[column] <= _DOUBLE):
+                        at = _put_number(out, at, forms[column], values[column], row, rich)
+                    else:
+                        bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
+                        size = bounds[row + 1] - bounds[row]
+                        if rich:
+                            size *= _EXPANSION[forms[column]]
+                        else:
+                            size *= ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2
+                        if line_bytes + size > len(out) - at:
+                            return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
+                        data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
+                        at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1], printable, rich)
+                    if rich and sparse:
+                        at = _put_text(out, at, texts, text_ends, text)
+                if groups[group, BRACKETS]:
+                    out[at] = 0x7D
+                    at += 1
+                at = _put_text(out, at, texts, text_ends, groups[group, LAST_TEXT])
+            at = _put_text(out, at, texts, text_ends, len(text_ends) - 1)
+            out_offsets[line - first + 1] = at
+        return last, 0
+
+    return render
+
+
+render_plain, render_rich = _compiled(False), _compiled(True)
 
 
 @inline
@@ -217,11 +237,11 @@ def is_valid(address: int, bit: int) -> bool:
 
 
 @inline
-def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
+def _put_number(out: U8, at: int, form: int, address: int, row: int, rich: bool) -> int:
     if form > _UINT_TEXT:
-        if form in (_SINGLE, _GO_SINGLE, _SINGLE_TEXT):
-            return _put_single(out, at, form, i64(carray(pointer(address), (row + 1,), np.uint32)[row]))
-        return _put_double(out, at, form, carray(pointer(address), (row + 1,), np.int64)[row])
+        if form == _SINGLE or (rich and form in (_GO_SINGLE, _SINGLE_TEXT)):
+            return _put_single(out, at, form, i64(carray(pointer(address), (row + 1,), np.uint32)[row]), rich)
+        return _put_double(out, at, form, carray(pointer(address), (row + 1,), np.int64)[row], rich)
     value = carray(pointer(address), (row + 1,), np.int64)[row]
     quoted = form in (_INT_TEXT, _UINT_TEXT)
     if quoted:
@@ -238,10 +258,10 @@ def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
 
 
 @inline
-def _put_single(out: U8, at: int, form: int, bits: int) -> int:
+def _put_single(out: U8, at: int, form: int, bits: int, rich: bool) -> int:
     if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
         return put_raw(out, at, _NULL, 0, 4)
-    if form == _SINGLE:
+    if not rich or form == _SINGLE:
         return put_single(out, at, bits)
     if form == _GO_SINGLE:
         return put_go_single(out, at, bits, False)
@@ -252,10 +272,10 @@ def _put_single(out: U8, at: int, form: int, bits: int) -> int:
 
 
 @inline
-def _put_double(out: U8, at: int, form: int, bits: int) -> int:
+def _put_double(out: U8, at: int, form: int, bits: int, rich: bool) -> int:
     if (bits & _DOUBLE_EXPONENT) == _DOUBLE_EXPONENT:
         return put_raw(out, at, _NULL, 0, 4)
-    if form == _DOUBLE:
+    if not rich or form == _DOUBLE:
         return put_double(out, at, bits, False)
     if form == _GO_DOUBLE:
         return put_go_double(out, at, bits, False)
@@ -266,12 +286,12 @@ def _put_double(out: U8, at: int, form: int, bits: int) -> int:
 
 
 @inline
-def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, printable: U8) -> int:
+def _put_bytes(out: U8, at: int, form: int, data: U8, first: int, last: int, printable: U8, rich: bool) -> int:
     if form == _ESCAPED:
         return put_quoted(out, at, data, first, last)
     if form == _RAW:
         return put_raw(out, at, data, first, last)
-    if form in (_QUOTED, _BASE64):
+    if not rich or form in (_QUOTED, _BASE64):
         out[at] = _QUOTE
         if form == _QUOTED:
             at = put_raw(out, at + 1, data, first, last)

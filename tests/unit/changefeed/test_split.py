@@ -136,6 +136,18 @@ def test_an_index_is_found_by_its_name_in_any_case(name: str) -> None:
     assert index_columns(table, "primary") is None
 
 
+def test_an_update_of_a_nullable_unique_index_is_split_by_any_unique_index_only() -> None:
+    of = version(THREE, [Key("PRIMARY", ("a",), primary=True), Key("c", ("c",), id=2)])
+    old, new = {"a": 1, "b": 1, "c": None}, {"a": 1, "b": 1, "c": 5}
+    window = Window((batch(of, [Change(old, new)]),), ())
+
+    def sent(splitting: Splitting) -> list[tuple[object, object]]:
+        return [(change.old, change.new) for _, change in changes_of(split(window, splitting))]
+
+    assert sent(by_unique_index) == [(old, None), (None, new)]
+    assert sent(by_handle) == sent(never) == [(old, new)]
+
+
 # --- against a slow reference --------------------------------------------------------------------------------------
 
 

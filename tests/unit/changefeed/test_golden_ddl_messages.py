@@ -21,7 +21,7 @@ from tistream_changefeed.protocols.messages import Encoder, Message, TableChange
 from tistream_changefeed.protocols.simple.encoder import SimpleEncoder
 
 UNPAIRED = ("rename tables", "create sequence", "exchange partition")  # split, not sent, of two tables
-SHOWN_OTHERWISE = 0
+SHOWN_OTHERWISE = {"p_x"}  # its rows have the version that removed the partitions
 TIMES = ("DATETIME", "TIMESTAMP", "TIME", "YEAR")
 
 
@@ -130,4 +130,6 @@ def test_bootstraps_are_ticdcs_where_the_version_is() -> None:
         value = encoder.bootstrap(batch.version).value
         assert value is not None
         ours.add(re.sub(r'"buildTs":\d+', '"buildTs":0', value.decode()))
-    assert (len(theirs), len(theirs - ours)) == (72, SHOWN_OTHERWISE)
+    assert len(theirs) == 72
+    missing = {json.loads(value)["tableSchema"]["table"] for value in theirs - ours}
+    assert missing == SHOWN_OTHERWISE

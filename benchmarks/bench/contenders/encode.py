@@ -18,11 +18,18 @@ from tistream.read.row_events import Interval, Shapes, render
 from tistream.schema.records import TableText
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import StoredTable, TableVersion
+from tistream_changefeed.protocols.avro.encoder import AvroEncoder
+from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
+from tistream_changefeed.protocols.csv.encoder import CsvEncoder
+from tistream_changefeed.protocols.csv.options import CsvOptions
+from tistream_changefeed.protocols.debezium.encoder import DebeziumEncoder
+from tistream_changefeed.protocols.debezium.options import DebeziumOptions
 from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.open_protocol.columns import flags_of
 from tistream_changefeed.protocols.open_protocol.encoder import OpenOptions, OpenProtocol
 from tistream_changefeed.protocols.open_protocol.frames import framed
+from tistream_changefeed.protocols.simple.encoder import SimpleEncoder
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import raw_changes
 
@@ -35,8 +42,9 @@ _BLOBS = (t.TINYBLOB, t.BLOB, t.MEDIUMBLOB, t.LONGBLOB)
 class Windows:
     """Committed rows in windows, each as a table."""
 
-    def __init__(self, rows: int, updates: float) -> None:
+    def __init__(self, rows: int, updates: float, *, numbered: bool = True) -> None:
         warm()
+        self._numbered = numbered
         info = table_info()
         text = TableText.pack(orjson.dumps(info))
         version = TableVersion(1, "bench", StoredTable(text, info))
@@ -48,26 +56,49 @@ class Windows:
     def batches(self) -> Iterator[RowBatch]:
         """The rows of each window, decoded."""
         for table in self._tables:
-            found = render(table, self._shapes, numbered=True)
+            found = render(table, self._shapes, numbered=self._numbered)
             assert found.barrier is None, found.barrier
             yield from raw_changes(Events.ordered(found.sets)).rows
+
+
+class FirstId:
+    """A registry in memory that gives every schema the id 1."""
+
+    def id_of(self, subject: str, schema: str) -> int:  # noqa: ARG002
+        """The id."""
+        return 1
+
+
+def encoder_of(protocol: str) -> Encoder:
+    """The encoder of a protocol with the options that the case states."""
+    match protocol:
+        case "open":
+            return OpenProtocol(OpenOptions())
+        case "canal":
+            return CanalJson(CanalOptions(enable_tidb_extension=True))
+        case "debezium":
+            return DebeziumEncoder(DebeziumOptions(debezium_disable_schema=True))
+        case "avro":
+            return AvroEncoder(AvroOptions(lambda database, table: f"{database}_{table}"), FirstId())
+        case "csv":
+            return CsvEncoder(CsvOptions())
+    return SimpleEncoder()
 
 
 class Encode:
     """Batches to messages; `raw`: stored rows to messages. Gives the bytes made."""
 
     def __init__(self, rows: int, updates: float, protocol: str, raw: bool) -> None:
-        self._windows = Windows(rows, updates)
+        self._encoder = encoder_of(protocol)
+        self._framed = protocol == "open"
+        self._windows = Windows(rows, updates, numbered=self._encoder.numbered)
         self._batches = None if raw else list(self._windows.batches())
-        self._encoder: Encoder = (
-            OpenProtocol(OpenOptions()) if protocol == "open" else CanalJson(CanalOptions(enable_tidb_extension=True))
-        )
 
     def __call__(self) -> int:
         made = 0
         for batch in self._windows.batches() if self._batches is None else self._batches:
             messages = self._encoder.rows(batch)
-            if messages.keys is not None:
+            if messages.keys is not None and self._framed:
                 frames = framed(messages, np.arange(len(batch)), _NO_BREAKS, _BATCH_EVENTS, _BATCH_BYTES)
                 made += frames.keys.nbytes
                 made += frames.values.nbytes

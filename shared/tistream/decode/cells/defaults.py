@@ -152,7 +152,7 @@ def _elements(text: str, column: Column) -> str:
 
 
 def _element_number(text: str, column: Column) -> int:
-    """The number of the element, from 1; 0 for a text that is none."""
+    """The number of the element, from 1; 0 for a text that is not an element."""
     name = _element(text, column)
     return column.elems.index(name) + 1 if name in column.elems else 0
 

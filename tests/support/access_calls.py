@@ -39,6 +39,7 @@ class Target:
             "source_id": "no-such-source",
             "backfill_id": "b999",
             "restore_id": "0" * 32,
+            "changefeed_id": "no-such-feed",
         }
     )
 
@@ -110,6 +111,9 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "scope": {"database": target.database, "table": target.table},
         "target": {"kind": "parquet", "url": "file:///no/such/folder"},
         "if_exists": "fail",
+        "changefeed_id": "new-feed",
+        "sink_uri": "kafka://127.0.0.1:1/topic",
+        "config": {},
         "grants": [target.grant(["read"], "tenant")],
     }
     if name in known:

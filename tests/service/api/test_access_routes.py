@@ -28,7 +28,7 @@ from tistream_api.app import build_app
 from tistream_api.settings import ApiSettings
 
 CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
-ALL = ["read", "push", "operate"]
+ALL = ["read", "push", "operate", "feed"]
 HOSTILE = (
     "..",
     "../",
@@ -55,7 +55,7 @@ KEY = re.compile(
 )
 
 # Calls that the paths of access_calls.py send for a time before the tenant's beginning
-NAMES_ONE = ("GetBackfill", "GetRestore")  # the tenant has none of this id
+NAMES_ONE = ("GetBackfill", "GetChangefeed", "GetRestore")  # the tenant has none of this id
 EARLY = ("ListRows", "GetTransaction", "DiffTable")
 
 

@@ -22,7 +22,9 @@ names = st.sampled_from(["a", "B", "b", "ß"])
 def grants(draw: st.DrawFn) -> Grant:
     depth = draw(st.integers(0, 4))
     named = {level: draw(st.sampled_from(["a", "b"]) if at < 2 else names) for at, level in enumerate(LEVELS[:depth])}
-    return Grant(actions=draw(st.lists(st.sampled_from(["read", "push", "operate"]), min_size=1, max_size=3)), **named)
+    return Grant(
+        actions=draw(st.lists(st.sampled_from(["read", "push", "operate", "feed"]), min_size=1, max_size=4)), **named
+    )
 
 
 @st.composite
@@ -45,7 +47,7 @@ def test_a_grant_covers_what_it_names_and_all_below_and_nothing_above(depth: int
 
 
 def test_an_action_is_not_another() -> None:
-    for granted, asked in product(("read", "push", "operate"), repeat=2):
+    for granted, asked in product(("read", "push", "operate", "feed"), repeat=2):
         assert may([Grant(actions=[granted])], asked, ORDERS) == (granted == asked)  # type: ignore[arg-type,list-item]
 
 
@@ -101,7 +103,7 @@ def test_what_is_covered_is_touched_and_what_is_touched_has_something_covered(gr
 def test_what_is_given_opens_nothing_that_the_giver_may_not_operate(
     own: list[Grant], given_: list[Grant], resource: Resource
 ) -> None:
-    if may_give(own, given_) and any(may(given_, action, resource) for action in ("read", "push", "operate")):
+    if may_give(own, given_) and any(may(given_, action, resource) for action in ("read", "push", "operate", "feed")):
         assert may(own, "operate", resource)
 
 

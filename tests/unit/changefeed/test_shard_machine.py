@@ -250,3 +250,15 @@ def test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why() -> None:
     assert shard.since_ms == 1_000
     shard.acknowledged(shard.send(NOTHING, 0, (), Position(120)), 2_000)
     assert (shard.phase, list(shard.held_by())) == ("running", [])
+
+
+def test_only_what_the_sink_has_acknowledged_is_reported() -> None:
+    shard = Shard(ORDER, Random(1))
+    shard.acknowledged(shard.opened(None, {}, "log"), 0)
+    first, second = (shard.send(NOTHING, 0, (), Position(ts)) for ts in (110, 120))
+    shard.skip(Position(130))
+    for transaction, reported in ((None, 100), (first, 110), (second, 120)):
+        if transaction is not None:
+            shard.acknowledged(transaction, 0)
+        assert shard.acked is not None
+        assert shard.acked.checkpoint_ts == reported

@@ -16,4 +16,4 @@ def test_the_others_bear_a_number_too() -> None:
         "dispatcher-2",
         "dispatcher-3",
     ]
-    assert len(children) == 2 + 1 + 1 + 3 + 1 + 2
+    assert len(children) == 2 + 1 + 1 + 3 + 1 + 1 + 2

@@ -21,7 +21,8 @@ from tistream_changefeed.protocols.messages import Encoder, Message, TableChange
 from tistream_changefeed.protocols.simple.encoder import SimpleEncoder
 
 UNPAIRED = ("rename tables", "create sequence", "exchange partition")  # split, not sent, of two tables
-SHOWN_OTHERWISE = {"p_x"}  # its rows have the version that removed the partitions
+# p_x: its rows have the version that removed the partitions. ddl1: the rows of a version are unchanged, so not sent.
+SHOWN_OTHERWISE = {"p_x", "ddl1"}
 TIMES = ("DATETIME", "TIMESTAMP", "TIME", "YEAR")
 
 

@@ -32,6 +32,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 _MAGIC = b"\0"  # of Confluent's framing; the schema's id follows, 4 bytes big endian
 _FIELD_BYTES = VARINT_BYTES + 8
 _OPS = pa.array(["c", "u"], pa.large_string())
+_KNOWN_MAX = 40_000  # keys and values of table versions that are kept
 _LOGICAL_BITS = 18  # of a TSO; the physical milliseconds are above
 
 
@@ -101,6 +102,8 @@ class AvroEncoder:
             subject = f"{self._options.topic_of(*version.name)}-{'value' if value else 'key'}"
             head = _MAGIC + self._registry.id_of(subject, schema).to_bytes(4, "big")
             found = self._known[version, columns, value] = _Columns(chosen, head)
+            if len(self._known) > _KNOWN_MAX:
+                del self._known[next(iter(self._known))]  # the oldest; it can be made again
         return found
 
     def _fields(self, prepared: _Columns, arrays: Sequence[Any]) -> list[_Field]:

@@ -7,25 +7,25 @@ from mutants.mutant import Function, mutant
 CURSOR = "test_a_changed_letter_is_seen"
 
 
-@mutant("tistream_api:cursor._check", invariants=(18,), catchers=(CURSOR,))
+@mutant("tistream:cursor._check", invariants=(18,), catchers=(CURSOR,))
 def harmless(original: Function) -> Function:
     """Nothing."""
     return original
 
 
-@mutant("tistream_api:cursor.decode", invariants=(18,), catchers=("test_an_exact_cut_keeps_commit_ts_whole",))
+@mutant("tistream:cursor.decode", invariants=(18,), catchers=("test_an_exact_cut_keeps_commit_ts_whole",))
 def never_called(original: Function) -> Function:
     """Nothing that the test looks at."""
     return lambda scope, text: None
 
 
-@mutant("tistream_api:cursor._check", invariants=(18,), catchers=(CURSOR,))
+@mutant("tistream:cursor._check", invariants=(18,), catchers=(CURSOR,))
 def no_program(original: Function) -> Function:
     """The broken function itself cannot be run."""
     return lambda body: undefined  # type: ignore[name-defined] # noqa: F821
 
 
-@mutant("tistream_api:cursor.no_such_function", invariants=(18,), catchers=(CURSOR,))
+@mutant("tistream:cursor.no_such_function", invariants=(18,), catchers=(CURSOR,))
 def nowhere(original: Function) -> Function:
     """The function that is broken is not there."""
     return original

@@ -11,7 +11,7 @@ PAGES = "test_any_page_ends_where_the_next_one_goes_on[1-None]"
 
 
 @mutant(
-    "tistream_api:TenantView._resolve",
+    "tistream:TenantView._resolve",
     invariants=(14,),
     catchers=("test_a_task_that_cannot_be_read_holds_the_tenant",),
 )
@@ -27,7 +27,7 @@ def api_minimum_over_reporting_tasks(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_api:TenantView._resolve",
+    "tistream:TenantView._resolve",
     invariants=(3, 18),
     catchers=("test_resolved_ts_never_goes_down",),
 )
@@ -66,7 +66,7 @@ def reader_counts_a_shared_segment_twice(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_api:exact_cut",
+    "tistream:exact_cut",
     invariants=(9, 18),
     catchers=("test_an_exact_cut_keeps_commit_ts_whole",),
 )
@@ -80,7 +80,7 @@ def chunk_ends_inside_a_commit_ts(original: Function) -> Function:
     return broken
 
 
-@mutant("tistream_api:Events.after", invariants=(18,), catchers=(PAGES,))
+@mutant("tistream:Events.after", invariants=(18,), catchers=(PAGES,))
 def cursor_one_event_late(original: Function) -> Function:
     """A pull that goes on inside a commit_ts leaves one event out."""
 
@@ -91,20 +91,20 @@ def cursor_one_event_late(original: Function) -> Function:
     return broken
 
 
-@mutant("tistream_api:Scope.digest", invariants=(18, 20), catchers=("test_other_scopes_are_refused",))
+@mutant("tistream:Scope.digest", invariants=(18, 20), catchers=("test_other_scopes_are_refused",))
 def cursor_of_another_scope(original: Function) -> Function:
     """A cursor of another table, database or tenant is taken."""
     return lambda self: bytes(len(original(self)))
 
 
-@mutant("tistream_api:cursor._check", invariants=(18,), catchers=("test_a_changed_letter_is_seen",))
+@mutant("tistream:cursor._check", invariants=(18,), catchers=("test_a_changed_letter_is_seen",))
 def cursor_not_checked(original: Function) -> Function:
     """A cursor with a changed letter is taken."""
     return lambda body: bytes(len(original(body)))
 
 
 @mutant(
-    "tistream_api:TenantView.check_retained",
+    "tistream:TenantView.check_retained",
     invariants=(19,),
     catchers=("test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so",),
 )
@@ -114,7 +114,7 @@ def cursor_not_checked_for_retention(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_api:_Part._undecodable",
+    "tistream:_Part._undecodable",
     invariants=(17,),
     catchers=("test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget0]",),
 )

@@ -48,7 +48,7 @@ def specimen(name: str) -> Mutant:
 
 
 def test_a_function_that_is_not_there_once_makes_a_mutant_stale() -> None:
-    with pytest.raises(StaleMutant, match=r"nowhere: tistream_api:cursor\.no_such_function is defined nowhere"):
+    with pytest.raises(StaleMutant, match=r"nowhere: tistream:cursor\.no_such_function is defined nowhere"):
         target_of(specimen("nowhere"))
 
 

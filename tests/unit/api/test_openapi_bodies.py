@@ -14,6 +14,7 @@ from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
 from tistream.wire.bulk.changefeeds import CreateChangefeed
 from tistream.wire.bulk.restores import CreateRestore
+from tistream.wire.bulk.secrets import PutSecret
 from tistream.wire.bulk.sources import AddSource
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
@@ -34,6 +35,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "MoveTask": meta.MoveTask,
     "Notify": meta.Notification,
     "PauseTenant": meta.PauseTenant,
+    "PutSecret": PutSecret,
     "RetireStore": meta.RetireOrder,
     "SetEncryption": meta.SetEncryption,
     "SetQuotas": SetQuotas,

@@ -35,7 +35,7 @@ def test_a_uri_and_a_file_of_ticdc_are_taken() -> None:
     [
         ("kafka://user:hunter2@b:9092/t", "would be stored in clear"),
         ("kafka://b:9092/t?sasl-user=u&sasl-password=hunter2", "would be stored in clear"),
-        ("kafka+ssl://b:9092/t", "TLS and SASL are not supported yet"),
+        ("kafka+ssl://b:9092/t?insecure-skip-verify=true", "insecure-skip-verify is not supported"),
         ("kafka://b:9092/t?protocol=debezium", "protocol debezium is not supported yet"),
     ],
 )

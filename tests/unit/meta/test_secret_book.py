@@ -62,6 +62,15 @@ def test_a_tenant_has_a_limited_number_of_secrets(book: SecretBook) -> None:
         book.put(ACME, "one-more", "sealed")
 
 
+def test_the_audit_log_names_a_secret_and_has_nothing_of_it(world: World, book: SecretBook) -> None:
+    before = world.entries()[-1]["seq"]
+    book.put(ACME, "kafka", "sealed")
+    book.remove(ACME, "kafka")
+    put, removed = world.entries(after=before)
+    assert (put["subject"], put["was"], put["became"]) == ("secret kafka", None, {"put": True})
+    assert (removed["subject"], removed["was"], removed["became"]) == ("secret kafka", {"put": True}, None)
+
+
 def test_secrets_are_of_tenants_that_exist(book: SecretBook) -> None:
     with pytest.raises(UnknownName):
         book.put(TenantKey("7", "nobody"), "kafka", "sealed")

@@ -17,6 +17,7 @@ from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.backfills import BackfillSource
+from tistream.wire.bulk.changefeeds import NewChangefeed
 from tistream.wire.bulk.restores import MySqlPlace, NewRestore, RestoreName
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
@@ -30,6 +31,8 @@ from tistream_meta.database.tables import metadata
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Store
 from tistream_meta.decide.options import Options
+from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.restores.book import RestoreBook
@@ -40,6 +43,7 @@ OTHERS = [TenantKey("7", "acme2"), TenantKey("7", "acm"), TenantKey("77", "acme"
 QUIET_MS, DAY_MS = 60_000, 24 * HOUR_MS
 
 
+FEED = NewChangefeed(changefeed_id="all", sink_uri="kafka://b:9092/t", start_ts="1", start_given=True)
 RESTORE = NewRestore(
     restore_id="a" * 32,
     ts="42",
@@ -120,6 +124,8 @@ class World:
         for key in (ACME, *OTHERS):
             self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
             self.repository.book(RestoreBook).add(key, RESTORE)
+            self.repository.book(FeedBook).add(key, FEED)
+            self.repository.book(SecretBook).put(key, "kafka", "sealed")
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""

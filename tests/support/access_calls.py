@@ -40,6 +40,7 @@ class Target:
             "backfill_id": "b999",
             "restore_id": "0" * 32,
             "changefeed_id": "no-such-feed",
+            "name": "no-such-secret",
         }
     )
 
@@ -114,6 +115,7 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "changefeed_id": "new-feed",
         "sink_uri": "kafka://127.0.0.1:1/topic",
         "config": {},
+        "value": "hunter2",
         "grants": [target.grant(["read"], "tenant")],
     }
     if name in known:

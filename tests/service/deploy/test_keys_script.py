@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from support.manifests import ROOT
 from support.not_run import not_run
 from tistream.clock import SystemClock
+from tistream.model.ids import TenantKey
+from tistream.secrets.sealing import opened, private_keys, public_key, seal
 from tistream.service.http.peers import Peers
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.wire.auth.service_token import parse_keys
@@ -57,9 +59,25 @@ def test_services_take_what_it_makes_and_nobody_else_may_read_it(tmp_path: Path)
     assert peers.guard.refusal("/metrics", scraped) is None
     assert peers.guard.refusal("/v1/tasks", scraped) is not None
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-    files = ("service.key", "metrics.token", "first.token", "tls.crt", "tls.key", "ca.crt")
+    files = (
+        "service.key",
+        "metrics.token",
+        "first.token",
+        "tls.crt",
+        "tls.key",
+        "ca.crt",
+        "secrets.key",
+        "secrets.pub",
+    )
     assert modes == dict.fromkeys(files, 0o600)
     assert re.fullmatch(r"tst_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\n", (folder / "first.token").read_text())
+
+
+def test_what_the_public_key_of_secrets_seals_the_private_one_opens(tmp_path: Path) -> None:
+    keys(tmp_path)
+    tenant = TenantKey("7", "acme")
+    sealed = seal(public_key((tmp_path / "secrets.pub").read_text()), tenant, "kafka", "hunter2")
+    assert opened(private_keys((tmp_path / "secrets.key").read_text()), tenant, "kafka", sealed) == "hunter2"
 
 
 def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
@@ -72,7 +90,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
 def test_prometheus_may_read_all_but_the_key_of_the_services(tmp_path: Path) -> None:
     keys("-g", tmp_path)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes.pop("service.key") == modes.pop("first.token") == 0o600
+    assert [modes.pop(name) for name in ("service.key", "secrets.key", "first.token")] == [0o600] * 3
     assert set(modes.values()) == {0o640}
 
 

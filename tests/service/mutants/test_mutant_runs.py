@@ -37,7 +37,7 @@ def test_what_breaks_nothing_survives() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("never_called", "never calls tistream_api:cursor.decode"), ("no_program", "is no program")]
+    ("name", "why"), [("never_called", "never calls tistream:cursor.decode"), ("no_program", "is no program")]
 )
 def test_what_proves_nothing_is_an_error(name: str, why: str) -> None:
     with pytest.raises(Unusable, match=why):

@@ -89,7 +89,7 @@ def test_a_file_has_each_event_once_and_in_order_after_kills(topic: ShopTopic, t
     assert stamps == sorted(stamps)
     assert [one["query"][:6] for one in found if one["type"] == "ddl"] == ["CREATE", "CREATE", "CREATE", "ALTER "]
 
-    at = path.read_bytes().rindex(b'\n{"type":"resolved"', 0, len(path.read_bytes()) // 2)
+    at = path.read_bytes().rindex(b'\n{"type":"resolved"')  # one poll may have read the whole topic
     with path.open("r+b") as file:
         file.truncate(at + 10)  # a crash in the middle of the progress
     assert run(topic, *options).returncode == 0

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column, Index, Table
 from tistream.schema.visible import TableVersion
+from tistream_changefeed.protocols.type_names import type_name
 from tistream_changefeed.rows.handle_key import handle_columns
 
 FLAG_BINARY = 128
@@ -21,40 +22,6 @@ FLAG_ON_UPDATE_NOW = 8192
 _CACHED_VERSIONS = 20_000
 
 T = TypeVar("T")
-
-_NAMES = {
-    0: "unspecified",
-    t.TINY: "tinyint",
-    t.SHORT: "smallint",
-    t.INT24: "mediumint",
-    t.LONG: "int",
-    t.LONGLONG: "bigint",
-    t.FLOAT: "float",
-    t.DOUBLE: "double",
-    t.DECIMAL: "decimal",
-    t.NULL: "null",
-    t.TIMESTAMP: "timestamp",
-    t.DATE: "date",
-    t.NEWDATE: "date",
-    t.DURATION: "time",
-    t.DATETIME: "datetime",
-    t.YEAR: "year",
-    t.BIT: "bit",
-    t.JSON: "json",
-    t.VECTOR: "vector",
-    t.ENUM: "enum",
-    t.SET: "set",
-    t.GEOMETRY: "geometry",
-    t.VARSTRING: "var_string",
-}
-_TEXT_NAMES = {
-    t.STRING: ("char", "binary"),
-    t.VARCHAR: ("varchar", "varbinary"),
-    t.TINYBLOB: ("tinytext", "tinyblob"),
-    t.BLOB: ("text", "blob"),
-    t.MEDIUMBLOB: ("mediumtext", "mediumblob"),
-    t.LONGBLOB: ("longtext", "longblob"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +35,7 @@ class ColumnFacts:
     @property
     def type_name(self) -> str:
         """TiDB's name of the type, without length and sign, such as `varbinary`."""
-        names = _TEXT_NAMES.get(self.column.tp)
-        if names is None:
-            return _NAMES.get(self.column.tp, "unspecified")
-        return names[self.column.charset == "binary"]
+        return type_name(self.column)
 
     @property
     def zerofill(self) -> bool:

@@ -7,6 +7,7 @@ from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.members import is_bytes, numbered_kind
+from tistream_changefeed.protocols.type_names import type_name
 
 _FLAG_ZEROFILL = 64
 _UNSET = -1
@@ -43,38 +44,6 @@ _WIDER = {  # of unsigned columns: the largest value of the type, and the type o
     t.LONGLONG: (0x7FFFFFFFFFFFFFFF, _DECIMAL),
 }
 
-_NAMES = {
-    t.TINY: "tinyint",
-    t.SHORT: "smallint",
-    t.INT24: "mediumint",
-    t.LONG: "int",
-    t.LONGLONG: "bigint",
-    t.FLOAT: "float",
-    t.DOUBLE: "double",
-    t.DECIMAL: "decimal",
-    t.NULL: "null",
-    t.TIMESTAMP: "timestamp",
-    t.DATE: "date",
-    t.NEWDATE: "date",
-    t.DURATION: "time",
-    t.DATETIME: "datetime",
-    t.YEAR: "year",
-    t.BIT: "bit",
-    t.JSON: "json",
-    t.VECTOR: "vector",
-    t.ENUM: "enum",
-    t.SET: "set",
-    t.GEOMETRY: "geometry",
-}
-_STRING_NAMES = {
-    t.STRING: ("char", "binary"),
-    t.VARCHAR: ("varchar", "varbinary"),
-    t.VARSTRING: ("var_string", "var_string"),
-    t.TINYBLOB: ("tinytext", "tinyblob"),
-    t.BLOB: ("text", "blob"),
-    t.MEDIUMBLOB: ("mediumtext", "mediumblob"),
-    t.LONGBLOB: ("longtext", "longblob"),
-}
 _LENGTHS = {t.TINY: 4, t.SHORT: 6, t.INT24: 9, t.LONG: 11, t.LONGLONG: 20, t.BIT: 1, t.STRING: 1}  # unless declared
 _SIZED = frozenset({*_LENGTHS, t.VARCHAR, t.VARSTRING, t.YEAR})
 _FLOATS = {t.FLOAT: 12, t.DOUBLE: 22}
@@ -119,10 +88,10 @@ def wider(column: Column) -> tuple[int, int] | None:
 
 def mysql_type(column: Column, *, full: bool) -> str:
     """The MySQL type, such as `bigint unsigned`; `full`, with its length or elements: `bigint(20) unsigned`."""
-    name = _NAMES.get(column.tp) or _STRING_NAMES.get(column.tp, ("", ""))[column.charset == "binary"]
     signed = column.tp in (t.BIT, t.YEAR) or not column.unsigned
     fill = column.tp != t.YEAR and bool(column.flag & _FLAG_ZEROFILL)
-    return f"{name}{_size(column) if full else ''}{'' if signed else ' unsigned'}{' zerofill' if fill else ''}"
+    size = _size(column) if full else ""
+    return f"{type_name(column)}{size}{'' if signed else ' unsigned'}{' zerofill' if fill else ''}"
 
 
 def _size(column: Column) -> str:

@@ -124,10 +124,6 @@ class Reorder:
         low = min(state.resolved_ts for state in self._states.values())
         return frozenset(one for one, state in self._states.items() if state.resolved_ts > low)
 
-    def slowest(self) -> Partition:
-        """The partition with the lowest resolved ts, which the others wait for."""
-        return min(self._states, key=lambda one: (self._states[one].resolved_ts, one))
-
     def join(self, partition: Partition) -> None:
         """Read another partition, which the topic has grown by. It holds nothing at or below `ts`."""
         self._states.setdefault(partition, _PartitionState(self._ts, 0))

@@ -45,12 +45,6 @@ def private_keys(text: str) -> Sequence[PrivateKey]:
     return found
 
 
-def new_pair(random_bytes: bytes) -> tuple[str, str]:
-    """The lines of a private and of its public key file, made of 32 random bytes."""
-    private = PrivateKey(random_bytes)
-    return _line(bytes(private)), _line(bytes(private.public_key))
-
-
 def seal(key: PublicKey, tenant: TenantKey, name: str, value: str) -> str:
     """The sealed text of a tenant's secret. It differs each time."""
     content = json.dumps([tenant.cluster_id, tenant.tenant_id, name, value]).encode()
@@ -68,10 +62,6 @@ def opened(keys: Sequence[PrivateKey], tenant: TenantKey, name: str, sealed: str
             raise NotOpened(f"secret {name} of tenant {tenant} was sealed for another tenant or name: put it again")
         return str(content[3])
     raise NotOpened(f"no key of this worker opens secret {name} of tenant {tenant}: put it again, or add the key")
-
-
-def _line(key: bytes) -> str:
-    return base64.b64encode(key).decode() + "\n"
 
 
 def _bytes(line: str) -> bytes:

@@ -11,8 +11,9 @@ import pytest
 from support.certificates import Authority
 from support.kafka import kafka, partitions_of
 from support.platform import free_port
+from support.secret_pair import new_pair
 from tistream.model.ids import TenantKey
-from tistream.secrets.sealing import new_pair, public_key, seal
+from tistream.secrets.sealing import public_key, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.feed_settings import parsed

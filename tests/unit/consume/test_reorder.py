@@ -123,7 +123,7 @@ def test_partitions_ahead_of_the_slowest_one_can_pause() -> None:
     reorder.add(A, 0, 1_000, [row(5)])
     assert (reorder.ahead(), reorder.held_bytes) == (frozenset(), 1_000)
     reorder.add(A, 1, 10, [ResolvedEvent(5)])
-    assert (reorder.ahead(), reorder.slowest()) == (frozenset({A}), B)
+    assert reorder.ahead() == frozenset({A})
 
 
 def test_a_partition_that_joins_is_waited_for() -> None:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.secret_pair import new_pair
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.secrets.references import filled, masked, names_in
-from tistream.secrets.sealing import BadKey, NotOpened, new_pair, opened, private_keys, public_key, seal
+from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys, public_key, seal
 
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
 PRIVATE, PUBLIC = new_pair(b"1" * 32)

@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from support.kept import alone
+from support.kept import NotHad, alone, packaged
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from support.waiting import PATIENCE_S, eventually
@@ -26,8 +26,9 @@ def kafka(directory: Path, options: tuple[str, ...] = (), ports: tuple[int, int]
     as not run."""
     try:
         with alone("kafka"):
+            packaged("maven", "mvn")  # where root may install it; else `jars` says that it is missing
             jars()
-    except CliError as error:
+    except (CliError, NotHad) as error:
         not_run(str(error))
     broker = LocalKafka(directory, *(ports or (free_port(), free_port())), options, _die_with_us)
     try:

@@ -93,7 +93,7 @@ def expected(sink_uri: str) -> dict[int, list[tuple[bytes | None, bytes | None]]
         encoded = feed.rows(segment.rows, lambda _: PARTITIONS)
         sent = list(encoded.framed(encoded.messages).each())
         if segment.ddl is not None:
-            sent += feed.ddl(segment.ddl, lambda _: PARTITIONS)
+            sent += feed.ddl(segment.ddl, golden_world("everything").source.table, lambda _: PARTITIONS)
         for one in sent:
             out[one.partition].append((one.key, one.value))
     return out

@@ -13,6 +13,8 @@ from tistream_changefeed.config.parse import parse_feed
 from tistream_changefeed.hold.sink import Pipeline
 from tistream_changefeed.pipeline import FeedPipeline, Framing
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
+from tistream_changefeed.protocols.debezium.encoder import DebeziumEncoder
+from tistream_changefeed.protocols.debezium.options import DebeziumOptions
 from tistream_changefeed.protocols.limits import Limit
 from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.open_protocol.encoder import OpenOptions, OpenProtocol
@@ -110,7 +112,15 @@ def _encoder(config: FeedConfig, limit: Limit) -> tuple[Encoder, Framing | None]
             limit=limit,
         )
         return CanalJson(canal), None
-    raise _refused(f"protocol {protocol.protocol} is not supported yet; there are open-protocol and canal-json")
+    if protocol.protocol == "debezium":
+        options = DebeziumOptions(
+            debezium_disable_schema=protocol.debezium_disable_schema,
+            enable_tidb_extension=protocol.enable_tidb_extension,
+            output_old_value=protocol.output_old_value,
+            compatible=config.compatible,
+        )
+        return DebeziumEncoder(options), None
+    raise _refused(f"protocol {protocol.protocol} is not supported yet; there are open-protocol, canal-json, debezium")
 
 
 def _refused(reason: str) -> InvalidRequest:

@@ -20,6 +20,7 @@ from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.hold.sink import Encoded, PartitionsOf
 from tistream_changefeed.protocols.messages import Encoder, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
+from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import raw_changes
@@ -78,9 +79,13 @@ class FeedPipeline:
             batch = selected(batch, selector.sent(batch.version.table))
         return _Part(batch, self.encoder.rows(batch), topic, places)
 
-    def ddl(self, event: DdlEvent, partitions: PartitionsOf) -> tuple[Sent, ...]:
-        """The messages of a DDL, one for each partition that gets it."""
-        message = self.encoder.ddl(event) if self.filter.sends(event) else None
+    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
+        """The messages of a DDL, one for each partition that gets it. It names no tables that the rules leave out."""
+        if not self.filter.sends(event):
+            return ()
+        changes = table_changes(event, table_at) if self.encoder.tells_tables else ()
+        told = [change for change in changes if any(map(self.filter.includes_name, change.names))]
+        message = self.encoder.ddl(event, told)
         if message is None:
             return ()
         topics = self.dispatchers.ddl_topics(event)

@@ -224,7 +224,7 @@ def test_old_values_are_left_out_for_the_protocol_of_the_key(protocol: str, key:
         ("[tistream]\nheaders = true", "no headers"),
         ("[tistream]\ntime-zone = 'Asia/Shanghai'", "UTC"),
         ("[sink]\nprotocol = 'maxwell'", "sink.protocol"),
-        ("[sink]\nprotocol = 'csv'", "sink.protocol"),
+        ("[sink]\nprotocol = 'csv'", "csv is for object storage"),
         ("[sink]\nprotocol = 'avro'", "needs sink.schema-registry"),
         ("force-replicate = true\n[sink]\nprotocol = 'avro'\nschema-registry = 'http://r'", "force-replicate"),
         ("[sink.kafka-config]\nrequired-acks = 1", "required-acks must be -1"),

@@ -152,6 +152,10 @@ class _Fields:
         """The configuration. Raises InvalidRequest for values that do not fit."""
         protocol = self._values["protocol"]
         name = str(protocol.get("protocol", "open-protocol")).lower()
+        if name == "csv":
+            raise refused(
+                "protocol csv is for object storage: TiCDC has none into Kafka; use open-protocol or canal-json"
+            )
         protocol["protocol"] = _PROTOCOLS.get(name, name)
         protocol["output_old_value"] = self._old_values.get(protocol["protocol"], True)
         if mechanism := self._values["kafka"].get("sasl_mechanism"):

@@ -150,7 +150,7 @@ class Holder:
             self._send_rows(sink, segment, last=segment is found[-1] and batch.through == high)
             self.shard.skip(segment.rows_end)
             if segment.ddl is not None and segment.ddl_end is not None:
-                marks = self.pipeline.ddl(segment.ddl, sink.partitions)
+                marks = self.pipeline.ddl(segment.ddl, self.view().source.table, sink.partitions)
                 if marks:
                     self._commit(self.shard.send(NOTHING, 0, marks, segment.ddl_end))
                 self.shard.skip(segment.ddl_end)

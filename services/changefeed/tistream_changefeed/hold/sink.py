@@ -11,6 +11,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.core.outgoing import Outgoing, Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
+from tistream_changefeed.protocols.table_change import TableAt
 from tistream_changefeed.rows.split import Splitting
 
 PartitionsOf = Callable[[str], int]
@@ -64,8 +65,9 @@ class Pipeline(Protocol):
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
 
-    def ddl(self, event: DdlEvent, partitions: PartitionsOf) -> tuple[Sent, ...]:
-        """The messages of a DDL, one for each partition that gets it; none if the feed does not send it."""
+    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
+        """The messages of a DDL, one for each partition that gets it; none if the feed does not send it. `table_at`:
+        from the schema history."""
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
         """A resolved message for every partition of these topics; none if the protocol has no such message."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.visible import TableVersion
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
 
 
@@ -41,14 +42,6 @@ class Message:
     every_partition: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TableChange:
-    """The table of a DDL before and after it. None: the table did not exist, or does not any more."""
-
-    before: TableVersion | None = None
-    after: TableVersion | None = None
-
-
 class Encoder(Protocol):
     """One protocol with its options."""
 
@@ -56,13 +49,17 @@ class Encoder(Protocol):
     def numbered(self) -> bool:
         """Whether rows must be decoded with the numbers of ENUM and SET, not their names."""
 
+    @property
+    def tells_tables(self) -> bool:
+        """Whether messages of DDLs say what tables are like."""
+
     def rows(self, batch: RowBatch) -> Messages:
         """Encode each event of the batch as a message of its own. A protocol that batches frames them later. Raises
         MessageTooLarge."""
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:
-        """Encode a DDL; None: the protocol has no message for it. A DDL over several tables is encoded table by table,
-        each with its change."""
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
+        """Encode a DDL; None: the protocol has no message for it. `changes`: the tables that it changed, the one that
+        it names first."""
 
     def resolved(self, ts: int) -> Message | None:
         """Encode a resolved ts; None: the protocol has no message for it."""

@@ -25,7 +25,8 @@ from tistream_changefeed.protocols.avro.schema import null_first, record_schema
 from tistream_changefeed.protocols.columns.bits import bit_bytes
 from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.protocols.key_rows import key_rows
-from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.messages import Message, Messages
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.protocols.table_facts import ColumnFacts, table_facts
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -63,6 +64,7 @@ class AvroEncoder:
     """Confluent Avro. A delete has a null value; a table without a primary key has null keys."""
 
     numbered = False  # ENUM and SET are names
+    tells_tables = False
 
     def __init__(self, options: AvroOptions, registry: SchemaIds) -> None:
         self._options = options
@@ -85,7 +87,7 @@ class AvroEncoder:
             fields += _extension(batch)
         return Messages(keys, self._records(batch, prepared, fields, batch.new_at))
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002  # the protocol has no message of it
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002  # the protocol has no message of it
         """None: the registry's schemas say what changed."""
         return None
 

@@ -21,7 +21,8 @@ from tistream_changefeed.protocols.canal_json.ddl_types import ddl_type
 from tistream_changefeed.protocols.go_strings import html_quoted
 from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, within
 from tistream_changefeed.protocols.members import all_parts, changed_parts, check_numbered, places_of
-from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.messages import Message, Messages
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import DELETE, UPDATE, kinds
 
@@ -57,6 +58,7 @@ class CanalJson:
     repeat of an event has the same bytes."""
 
     numbered = True
+    tells_tables = False
 
     def __init__(self, options: CanalOptions) -> None:
         self._options = options
@@ -67,7 +69,7 @@ class CanalJson:
         whole = Messages(None, self._values(batch, batch.columns, "", None))
         return within(batch, whole, self._options.limit, RECORD_BYTES, self._reduced, _claimed)
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
         """Encode a DDL, worded as the user wrote it, for partition 0. None for the rollback of one: no statement says
         it, and rows carry their columns."""
         number = action_number(event.action)

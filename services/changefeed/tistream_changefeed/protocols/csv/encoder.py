@@ -17,8 +17,9 @@ from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.protocols.csv.line_kernel import GROWTH, VALUE_CHARS, Cell, interleave, put_lines, text_bytes
 from tistream_changefeed.protocols.csv.options import CsvOptions
-from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.op_texts import ABSENT, DELETE, INSERT, UPDATE, ops_of
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
 
 _CELLS = {Kind.INT: Cell.INT, Kind.UINT: Cell.UINT, Kind.FLOAT: Cell.SINGLE, Kind.DOUBLE: Cell.DOUBLE}
@@ -37,6 +38,7 @@ class CsvEncoder:
     """CSV without keys. With `output_old_value` an update is two lines in one value: a delete and an insert."""
 
     numbered = False  # ENUM and SET are names
+    tells_tables = False
 
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
@@ -54,7 +56,7 @@ class CsvEncoder:
         new = self._lines(batch, batch.new, batch.new_at, after, kinds)
         return Messages(None, _joined(old, new))
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
         """None: the protocol has no such message. Schema files say what changed."""
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tistream.schema.ddl_event import DdlEvent
@@ -10,7 +11,7 @@ from tistream_changefeed.protocols.debezium.field_schema import NOW
 from tistream_changefeed.protocols.debezium.options import DebeziumOptions
 from tistream_changefeed.protocols.debezium.source import INT64, SOURCE_SCHEMA, STRING, physical_ms, source_of
 from tistream_changefeed.protocols.go_strings import go_quoted
-from tistream_changefeed.protocols.messages import TableChange
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.protocols.table_facts import (
     FLAG_AUTO_INCREMENT,
     FLAG_BINARY,
@@ -35,6 +36,7 @@ _ALTERED = frozenset(
 )  # fmt: skip
 _WITHOUT_TABLE = "truncate table"
 _RENAMED = frozenset({"rename table", "rename tables"})
+_SEVERAL = frozenset({"create tables", "rename tables"})
 _JDBC = {
     t.TINY: 5, t.SHORT: 5, t.INT24: 4, t.LONG: 4, t.YEAR: 4, t.LONGLONG: -5, t.FLOAT: 6, t.DOUBLE: 8, t.DECIMAL: 3,
     t.BIT: -7, t.DATE: 91, t.NEWDATE: 91, t.DATETIME: 93, t.TIMESTAMP: _TIMESTAMP_WITH_ZONE, t.DURATION: 92,
@@ -66,16 +68,20 @@ _WITH_CHARSET = frozenset(
 _PLAIN_NAMES = frozenset({t.YEAR, t.BIT, t.VARCHAR, t.STRING, t.DECIMAL})  # without length and sign
 
 
-def payload(event: DdlEvent, change: TableChange | None, options: DebeziumOptions) -> str | None:
-    """The payload as JSON; None for a kind of DDL that TiCDC has no message for."""
+def payload(event: DdlEvent, changes: Sequence[TableChange], options: DebeziumOptions) -> str | None:
+    """The payload as JSON; None for a kind of DDL that TiCDC has no message for. TiCDC makes several DDLs of one that
+    creates or renames several tables; here, one has all of them in its `tableChanges`."""
     kind = _kind(event.action)
     if kind is None:
         return None
     source = source_of(options.cluster, event.database, event.table, event.commit_ts)
-    changes = _change(event, change, kind) if event.table and event.action != _WITHOUT_TABLE else ""
+    told: Sequence[TableChange | None] = ()
+    if event.table and event.action != _WITHOUT_TABLE:
+        told = changes if event.action in _SEVERAL else [changes[0] if changes else None]
+    listed = ",".join(_change(event, change, kind) for change in told)
     return (
         f'{{{source},"ts_ms":{physical_ms(event.commit_ts)},"databaseName":{go_quoted(event.database)},"schemaName":null,'
-        f'"ddl":{go_quoted(event.query)},"tableChanges":[{changes}]}}'
+        f'"ddl":{go_quoted(event.query)},"tableChanges":[{listed}]}}'
     )
 
 
@@ -89,7 +95,8 @@ def _kind(action: str) -> str | None:
 
 def _change(event: DdlEvent, change: TableChange | None, kind: str) -> str:
     before, after = (change.before, change.after) if change else (None, None)
-    names = f'"{event.database}"."{event.table}"'
+    own = change.names[-1] if change and event.action in _SEVERAL else (event.database, event.table)
+    names = f'"{own[0]}"."{own[1]}"'
     if event.action in _RENAMED and before is not None:
         names = f'"{before.name[0]}"."{before.name[1]}",{names}'
     head = f'{{"type":"{kind}","id":{go_quoted(names)},"table":'

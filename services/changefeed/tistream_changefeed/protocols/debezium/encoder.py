@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +25,10 @@ from tistream_changefeed.protocols.debezium.source import (
 from tistream_changefeed.protocols.debezium.values import value_parts
 from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.key_rows import key_rows
-from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.names import safe_name
 from tistream_changefeed.protocols.op_texts import ABSENT, UPDATE, chosen, ops_of
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.protocols.table_facts import ColumnFacts, TableFacts, VersionCache, table_facts
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -49,6 +51,7 @@ class DebeziumEncoder:
     """
 
     numbered = False  # ENUM and SET are names
+    tells_tables = True
 
     def __init__(self, options: DebeziumOptions) -> None:
         self._options = options
@@ -60,9 +63,9 @@ class DebeziumEncoder:
         columns = fields.facts.of(batch.columns)
         return Messages(self._keys(batch, fields), self._values(batch, fields, columns))
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:
-        """Encode a DDL, whose table was changed as `change` says. None for a kind that TiCDC has no message for."""
-        found = ddl.payload(event, change, self._options)
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
+        """Encode a DDL with its tables afterwards. None for a kind that TiCDC has no message for."""
+        found = ddl.payload(event, changes, self._options)
         if found is None:
             return None
         key = f'{{"payload":{{"databaseName":{go_quoted(event.database)}}}'

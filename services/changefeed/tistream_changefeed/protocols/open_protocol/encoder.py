@@ -18,10 +18,11 @@ from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.go_strings import go_quoted
 from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, within
 from tistream_changefeed.protocols.members import all_parts, changed_parts, check_numbered
-from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.open_protocol import columns as described
 from tistream_changefeed.protocols.open_protocol.faults import updated_parts
 from tistream_changefeed.protocols.open_protocol.frames import FRAME_BYTES, framed_key, framed_value
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
 
 _ROW, _DDL, _RESOLVED = 1, 2, 3
@@ -43,6 +44,7 @@ class OpenProtocol:
     """Encodes events for open-protocol. Messages of rows are not framed (frames.py), those of other events are."""
 
     numbered = True
+    tells_tables = False
 
     def __init__(self, options: OpenOptions) -> None:
         self._options = options
@@ -54,7 +56,7 @@ class OpenProtocol:
         overhead = RECORD_BYTES + FRAME_BYTES
         return within(batch, whole, self._options.limit, overhead, self._reduced, _claimed)
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:  # noqa: ARG002
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
         """Encode a DDL, worded as the user wrote it. None for the rollback of one: no statement says it, and rows carry
         their columns."""
         number = action_number(event.action)

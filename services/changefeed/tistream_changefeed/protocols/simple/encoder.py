@@ -17,9 +17,10 @@ from tistream.schema.visible import TableVersion
 from tistream_changefeed.protocols.columns.enclosed import enclosed
 from tistream_changefeed.protocols.debezium.source import physical_ms
 from tistream_changefeed.protocols.go_strings import html_quoted
-from tistream_changefeed.protocols.messages import Message, Messages, TableChange
+from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.op_texts import ABSENT, DELETE, INSERT, UPDATE, chosen, ops_of
 from tistream_changefeed.protocols.simple.table_schema import table_schema
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.protocols.table_facts import FLAG_BINARY, VersionCache, table_facts
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -61,6 +62,7 @@ class SimpleEncoder:
     """
 
     numbered = True
+    tells_tables = True
 
     def __init__(self, time_zone: str = "UTC") -> None:
         """`time_zone` is the name of the zone that TIMESTAMP values of batches are in."""
@@ -88,8 +90,10 @@ class SimpleEncoder:
                 groups.append(Group("", self._parts(batch.columns, arrays), places, brackets=True, silent=True))
         return Messages(None, LineWriter(len(batch), groups, "}").lines())
 
-    def ddl(self, event: DdlEvent, change: TableChange | None = None) -> Message | None:
-        """Encode a DDL with the schema of the table afterwards; of a dropped one, with the last."""
+    def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
+        """Encode a DDL with the schema of the table that it names afterwards; of a dropped one, with the last. Other
+        tables of it have a `bootstrap` before their next row."""
+        change = changes[0] if changes else None
         shown = change and (change.after or change.before)
         schema = f',"tableSchema":{table_schema(shown)}' if shown else ""
         if shown and change and event.action == "exchange partition" and change.before and change.after:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tistream.model.tenant_kind import TenantKind
+
 if TYPE_CHECKING:
     from tistream.model.ids import TenantKey
     from tistream_agent.connecting.connect import Connector
@@ -24,7 +26,10 @@ Cluster = Annotated[str, typer.Option(help="Upstream cluster id of the tenant.")
 Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
 Objects = Annotated[str, typer.Option(help="Object store of the platform: /path, file:///path or s3://bucket.")]
 Territory = Annotated[int, typer.Option(min=1, help="Id of the territory, which is the store id of its files.")]
-Keyspace = Annotated[str, typer.Option(help="Name of TiDB's keyspace. Default: none.")]
+Keyspace = Annotated[
+    str, typer.Option(help="Name of the keyspace; with --kind raw also *, for all. Default: none, or 0.")
+]
+Kind = Annotated[TenantKind, typer.Option(help="tidb, or raw: the changes of RawKV (API V2).")]
 Ca = Annotated[Path | None, typer.Option(help="Authority of the certificates of PD and TiKV.")]
 Cert = Annotated[Path | None, typer.Option(help="Client certificate that PD and TiKV accept.")]
 Key = Annotated[Path | None, typer.Option(help="Private key of the client certificate.")]
@@ -99,6 +104,7 @@ def connect(
     url: Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL")] = "http://127.0.0.1:8000",
     territory: Territory = 1,
     keyspace: Keyspace = "",
+    kind: Kind = TenantKind.TIDB,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
@@ -112,7 +118,7 @@ def connect(
     if manifest not in (None, "compose", "kubernetes"):
         raise typer.BadParameter("--manifest is compose or kubernetes")
     with _one_line():
-        connector = _connector(pd, objects, cluster, tenant, url, territory, keyspace, (ca, cert, key))
+        connector = _connector(pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key))
         cluster_id = connector.check()
         if dry_run:
             return
@@ -125,6 +131,7 @@ def connect(
         "TERRITORY": str(territory),
         "OBJECTS_URL": objects,
         "API_URL": url,
+        "KIND": "" if kind is TenantKind.TIDB else kind.value,
         "KEYSPACE": keyspace,
         "UPSTREAM_TLS__CA_FILE": str(ca or ""),
         "UPSTREAM_TLS__CERT_FILE": str(cert or ""),
@@ -151,13 +158,14 @@ def disconnect(
     tenant: Tenant,
     territory: Territory = 1,
     keyspace: Keyspace = "",
+    kind: Kind = TenantKind.TIDB,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
 ) -> None:
     """Delete the hold on the cluster's garbage collection. Stop the agent first: it would set the hold again."""
     with _one_line():
-        _connector(pd, objects, cluster, tenant, "", territory, keyspace, (ca, cert, key)).disconnect()
+        _connector(pd, objects, cluster, tenant, "", territory, keyspace, kind, (ca, cert, key)).disconnect()
 
 
 class _Failed(Exception):
@@ -183,6 +191,7 @@ def _connector(
     url: str,
     territory: int,
     keyspace: str,
+    kind: TenantKind,
     tls: tuple[Path | None, Path | None, Path | None],
 ) -> Connector:
     from tistream.concurrency import sleep
@@ -196,18 +205,18 @@ def _connector(
 
     channels = Channels(TlsFiles(*tls))
     return Connector(
-        Connection(TenantKey.parse(cluster, tenant), territory, keyspace),
+        Connection(TenantKey.parse(cluster, tenant), territory, keyspace, kind),
         PdClient([address.strip() for address in pd.split(",") if address.strip()], channels),
         channels,
         open_objects(objects),
-        _registering(url),
+        _registering(url, kind),
         sleep,
         lambda check: typer.echo(table([check]), err=True),
         random_id(),
     )
 
 
-def _registering(url: str) -> Callable[[TenantKey], None]:
+def _registering(url: str, kind: TenantKind) -> Callable[[TenantKey], None]:
     from urllib.parse import quote
 
     from pydantic import BaseModel
@@ -218,8 +227,11 @@ def _registering(url: str) -> Callable[[TenantKey], None]:
     class NewTenant(BaseModel):  # CreateTenant would send the other members as null, which changes an existing tenant
         tenant_id: str
 
+    class NewRawTenant(NewTenant):
+        kind: TenantKind = TenantKind.RAW
+
     def register_tenant(tenant: TenantKey) -> None:
-        body = NewTenant(tenant_id=tenant.tenant_id)
+        body = (NewRawTenant if kind is TenantKind.RAW else NewTenant)(tenant_id=tenant.tenant_id)
         http = HttpClient(headers=_api_token())
         try:
             path = f"{url.rstrip('/')}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"

@@ -10,6 +10,7 @@ from tistream.concurrency import new_event, new_executor
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.model import ts as tso
 from tistream.model.span import shown_key
+from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
@@ -23,7 +24,8 @@ from tistream_agent.position import last_position, snapshot_ts
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import AgentStatus, TerritoryStatus
 from tistream_agent.upstream.gc_hold import GcHold
-from tistream_agent.upstream.pd import NULL_KEYSPACE, OtherCluster, PdClient
+from tistream_agent.upstream.keyspaces import tenant_keys
+from tistream_agent.upstream.pd import OtherCluster, PdClient
 from tistream_agent.upstream.stores import Channels
 from tistream_agent.upstream.streams import StoreStreams
 from tistream_agent.warmup import warm_kernels
@@ -104,13 +106,13 @@ class Agent:
         """Run one claim of the territory: (why it stopped, whether it had the chain)."""
         settings, tenant = self._settings, self._settings.tenant_key
         cluster_id = self._pd_cluster_id = self._pd.cluster_id
-        keyspace = self._pd.keyspace(settings.keyspace) if settings.keyspace else NULL_KEYSPACE
-        prefix = b"x" + keyspace.to_bytes(3, "big") if settings.keyspace else b""
+        owned = tenant_keys(self._pd, settings.kind, settings.keyspace)
         config = steps.AgentConfig(
             tenant,
             settings.territory,
             self._new_nonce(),
-            key_prefix=prefix,
+            kv_api=steps.KV_RAW if settings.kind is TenantKind.RAW else steps.KV_TIDB,
+            keys=owned.keys,
             cut_ms=settings.cut_ms,
             idle_cut_ms=settings.idle_cut_ms,
             buffer_bytes=settings.buffer_bytes,
@@ -125,7 +127,7 @@ class Agent:
             self._pd,
             streams,
             Outbox(self._objects, self._announce, self._stopping.wait),
-            GcHold(self._pd, tenant, settings.territory, keyspace),
+            GcHold(self._pd, tenant, settings.territory, owned.held),
             inbox,
             calls,
             files,

@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.service.settings import ServiceSettings, settings_config
+from tistream_agent.upstream.keyspaces import EVERY
 from tistream_agent.upstream.stores import TlsFiles, host_and_port
 
 
@@ -50,7 +52,11 @@ class AgentSettings(ServiceSettings):
     territory: int = Field(
         default=1, ge=1, le=2**63 - 1, description="id of the territory, which is the store id of its files"
     )
-    keyspace: str = Field(default="", description="name of the keyspace of TiDB; empty: none")
+    kind: TenantKind = Field(default=TenantKind.TIDB, description="tidb, or raw: the changes of RawKV (API V2)")
+    keyspace: str = Field(
+        default="",
+        description="name of the keyspace; empty: TiDB without keyspaces, or RawKV's keyspace 0; *: all of RawKV",
+    )
     api_url: str = Field(
         default="", description="URL of the API to announce files to; empty: dispatchers find them by LIST"
     )
@@ -65,6 +71,8 @@ class AgentSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        if self.keyspace == EVERY and self.kind is not TenantKind.RAW:
+            raise ValueError("KEYSPACE=* is every keyspace of RawKV: it goes with KIND=raw")
         missing = [name for name in ("pd", "cluster", "tenant") if not getattr(self, name)]
         if missing:
             raise ValueError(f"{', '.join(name.upper() for name in missing)} must be set")

@@ -91,6 +91,20 @@ def newest_rows_wait_for_the_next_file(original: Function) -> Function:
     return broken
 
 
+@mutant(
+    "tistream_agent:Planner.ended",
+    invariants=(1, 7),
+    catchers=("test_a_write_below_what_the_leader_before_told_stops_the_territory",),
+)
+def what_the_leader_before_told_is_forgotten(original: Function) -> Function:
+    """A resolved_ts above the next leader's first write of RawKV, which TiKV before 6.2 told, goes unnoticed."""
+
+    def broken(self: Any, ended: Any, now_ms: int) -> Any:
+        return original(self, replace(ended, told_ts=0), now_ms)
+
+    return broken
+
+
 @mutant("tistream_agent:cut_by_regions", invariants=(1, 7), catchers=("test_a_hole_in_pds_answer_waits", HISTORY))
 def hole_goes_to_its_neighbour(original: Function) -> Function:
     """R5: keys that PD leaves out are registered at the region beside them, which does not have them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from support import golden
@@ -13,6 +14,7 @@ from support.emulated import EmulatedTikv
 from tistream.errors import TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
+from tistream.model.tenant_kind import TenantKind
 from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
 from tistream.storage import layout
@@ -31,12 +33,18 @@ TENANT = TenantKey("7", "connected")
 class World:
     """A connector, and what came of it."""
 
-    def __init__(self, tikv: EmulatedTikv, tls: TlsFiles = NO_TLS, refusal: TiStreamError | None = None) -> None:
+    def __init__(
+        self,
+        tikv: EmulatedTikv,
+        tls: TlsFiles = NO_TLS,
+        refusal: TiStreamError | None = None,
+        kind: TenantKind = TenantKind.TIDB,
+    ) -> None:
         self.objects, self.checks, self.registered = MemoryObjectStore(), list[Check](), list[TenantKey]()
         self.pd = PdClient([tikv.address], Channels(tls))
         self._refusal = refusal
         self.connector = Connector(
-            Connection(TENANT),
+            Connection(TENANT, kind=kind),
             self.pd,
             Channels(tls),
             self.objects,
@@ -134,6 +142,30 @@ def test_a_dry_run_changes_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]
 def test_a_tikv_that_is_too_old_is_named(serve: Callable[[EmulatedTikv], EmulatedTikv], version: str, why: str) -> None:
     with pytest.raises(CannotConnect, match=why):
         World(serve(EmulatedTikv(version=version))).connector.check()
+
+
+def test_rawkv_is_connected_without_a_schema(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv("raw"))
+    world = World(tikv, kind=TenantKind.RAW)
+    world.connector.check()
+    ts = world.connector.connect()
+    key = layout.schema_snap(TENANT)
+    assert orjson.loads(world.objects.get(key)) == {"version": 1, "kind": "raw", "snapshot_ts": ts, "databases": []}
+    assert parse_snapshot(key, world.objects.get(key)) == Snapshot(ts, ())
+    assert world.registered == [TENANT]
+    assert tikv.subscribed() == []
+
+
+# Attack: a cluster without API V2 is connected as RawKV
+def test_rawkv_of_api_v1_is_refused_by_name(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    world = World(serve(EmulatedTikv()), kind=TenantKind.RAW)
+    with pytest.raises(CannotConnect, match=r"RawKV: store 1 refuses RawKV: its API is V1.*storage.api-version = 2"):
+        world.connector.check()
+
+
+def test_a_rawkv_before_6_2_is_refused(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    with pytest.raises(CannotConnect, match=r"upgrade it to 6\.2\.0"):
+        World(serve(EmulatedTikv("raw", version="6.1.7")), kind=TenantKind.RAW).connector.check()
 
 
 def test_a_disconnect_ends_the_hold(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:

@@ -11,11 +11,12 @@ from support import cdcpb
 from support.agent_judge import counted
 from tistream.format.change_file import footer_metadata
 from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
-from tistream_agent.core.keys import Region, encoded_bound
+from tistream_agent.core.keys import KeyMap, Region, encoded_bound, raw_scope
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.territory import WaitsForRegion
 
@@ -222,6 +223,36 @@ def test_a_commit_at_or_below_resolved_ts_stops_the_territory() -> None:
     assert stop.code == "upstream"
 
 
+# Attack: the leader of before told a resolved_ts above the first RawKV write of the next leader (TiKV before 6.2)
+@pytest.mark.parametrize("scans", [False, True])
+def test_a_write_below_what_the_leader_before_told_stops_the_territory(scans: bool) -> None:
+    bench = Bench()
+    first = bench.register()[11]
+    bench.receive(first, INITIALIZED)
+    bench.receive(first, resolved=BASE + 40)
+    bench.receive(first, error="region_not_found")
+    second = bench.register()[11]
+    assert second.request_id != first.request_id
+    if not scans:
+        bench.receive(second, INITIALIZED)
+    stop = bench.receive(second, change(b"a", BASE + 40))[-1]
+    assert isinstance(stop, steps.Stop)
+    assert stop.code == "upstream"
+    assert str(BASE + 40) in stop.reason
+
+
+def test_a_write_below_the_snapshot_is_none_that_a_leader_told() -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED)
+    bench.receive(request, change(b"a", BASE - 1))
+    bench.receive(request, error="region_not_found")
+    request = bench.register()[11]
+    bench.receive(request, change(b"b", BASE), INITIALIZED)
+    bench.run([], 2_000)
+    assert [key for draft in bench.drafts for key in keys(draft)] == [b"a", b"b"]
+
+
 def test_memory_is_bounded_whatever_arrives() -> None:  # A11
     bench = Bench()
     request = bench.register()[11]
@@ -308,7 +339,7 @@ def test_outstanding_registrations_of_a_store_are_limited() -> None:
 
 def test_a_keyspace_is_removed_from_keys_and_bounds() -> None:
     prefix = b"x\x00\x00\x07"
-    config = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, key_prefix=prefix)
+    config = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, keys=KeyMap(prefix))
     bench = Bench(chain.new_chain(config.span, BASE + 7, BASE), config)
     requests = bench.register([Region(9, b"", b"", 1, 1, 1)])
     bench.receive(requests[9], change(prefix + b"tk", BASE + 5), INITIALIZED)
@@ -317,6 +348,30 @@ def test_a_keyspace_is_removed_from_keys_and_bounds() -> None:
     assert requests[9].encoded_end == encoded_bound(b"x\x00\x00\x08")
     assert keys(bench.drafts[-1]) == [b"tk"]
     assert [(row.span.start, row.span.end) for row in bench.drafts[-1].watermarks] == [(b"", b"")]
+
+
+@pytest.mark.parametrize(
+    ("keyspace", "start", "end"),
+    [(5, b"r\0\0\x05", b"r\0\0\x06"), (None, b"r", b"s"), (0xFFFFFF, b"r\xff\xff\xff", b"s")],
+)
+def test_the_keys_of_rawkv_stay_whole_and_stand_for_all_keys(keyspace: int | None, start: bytes, end: bytes) -> None:
+    config = steps.AgentConfig(
+        TenantKey("7", "raw"), 5, "aa" * 8, kv_api=steps.KV_RAW, keys=KeyMap(scope=raw_scope(keyspace))
+    )
+    bench = Bench(chain.new_chain(config.span, BASE + 7, BASE), config)
+    inside = start.ljust(4, b"\0") + b"user"
+    middle = encoded_bound(inside)
+    requests = bench.register([Region(8, b"", middle, 1, 1, 1), Region(9, middle, b"", 1, 1, 1)])
+    bench.receive(requests[8], INITIALIZED)
+    bench.receive(requests[9], change(inside, BASE + 5), change(b"s\0\0\0x", BASE + 6), INITIALIZED)
+    bench.run([], 2_000)
+    assert (requests[8].encoded_start, requests[8].encoded_end) == (encoded_bound(start), middle)
+    assert (requests[9].encoded_start, requests[9].encoded_end) == (middle, encoded_bound(end))
+    assert {one.kv_api for one in requests.values()} == {steps.KV_RAW}
+    assert keys(bench.drafts[-1]) == [inside]
+    spans = sorted((row.span.start, row.span.end) for row in bench.drafts[-1].watermarks)
+    assert spans == [(b"", inside), (inside, b"")]
+    assert [promise.span for promise in bench.drafts[-1].promises] == [KeySpan(b"", inside), KeySpan(inside, b"")]
 
 
 def test_streams_are_closed_while_object_storage_takes_no_file() -> None:

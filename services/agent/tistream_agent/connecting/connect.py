@@ -10,16 +10,19 @@ import grpc
 from tistream.errors import CommitConflict, FatalError, NotFoundYet, TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
+from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
-from tistream_agent.connecting.checks import Check, StoreSeen, reach_check, version_check
+from tistream_agent.connecting.checks import Check, StoreSeen, raw_check, reach_check, version_check
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.steps import HoldRefused
 from tistream_agent.position import last_position, snapshot_ts
 from tistream_agent.upstream.gc_hold import GcHold
-from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
+from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
+from tistream_agent.upstream.pd import HoldTooLow, PdClient
+from tistream_agent.upstream.raw_api import raw_refusal, raw_snapshot
 from tistream_agent.upstream.schema_snap import SchemaReader
 from tistream_agent.upstream.stores import Channels
 
@@ -34,11 +37,12 @@ class CannotConnect(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What to connect. `keyspace`: name; empty: none."""
+    """What to connect. `keyspace`: as in the settings of the agent (keyspaces.tenant_keys)."""
 
     tenant: TenantKey
     territory: int = 1
     keyspace: str = ""
+    kind: TenantKind = TenantKind.TIDB
 
 
 class Connector:
@@ -77,8 +81,8 @@ class Connector:
         Can be run again: an existing chain or schema_snap stays, and is where the agent goes on.
         """
         tenant = self._connection.tenant
-        keyspace = self._pd.keyspace(self._connection.keyspace) if self._connection.keyspace else NULL_KEYSPACE
-        hold = GcHold(self._pd, tenant, self._connection.territory, keyspace)
+        owned = self._owned()
+        hold = GcHold(self._pd, tenant, self._connection.territory, owned.held)
         position = last_position(self._objects, tenant, self._connection.territory, WHOLE)
         stored = self._stored() if position is None else position.lowest_ts
         ts = self._pd.timestamps(1) if stored is None else stored
@@ -87,10 +91,13 @@ class Connector:
             self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
         self._passed(Check("garbage collection", True, f"held at {ts - 1} as {hold.service_id}"))
         if stored is None:
-            prefix = b"" if keyspace == NULL_KEYSPACE else b"x" + keyspace.to_bytes(3, "big")
-            body = SchemaReader(self._pd, self._channels, self._sleep, prefix).read(ts)
+            if self._connection.kind is TenantKind.RAW:
+                body, said = raw_snapshot(ts), f"RawKV has none; the changes begin at {ts}"
+            else:
+                body = SchemaReader(self._pd, self._channels, self._sleep, owned.keys.prefix).read(ts)
+                said = f"read from TiKV as of {ts}, {len(body)} bytes"
             self._new(layout.schema_snap(tenant), body)
-            self._passed(Check("schema", True, f"read from TiKV as of {ts}, {len(body)} bytes"))
+            self._passed(Check("schema", True, said))
         else:
             self._passed(Check("schema", True, f"stored already; the agent goes on at {ts}"))
         if position is None:
@@ -137,8 +144,10 @@ class Connector:
 
     def disconnect(self) -> None:
         """Delete the hold on GC. Chains and the tenant stay. Raises Unavailable."""
-        keyspace = self._pd.keyspace(self._connection.keyspace) if self._connection.keyspace else NULL_KEYSPACE
-        GcHold(self._pd, self._connection.tenant, self._connection.territory, keyspace).release()
+        GcHold(self._pd, self._connection.tenant, self._connection.territory, self._owned().held).release()
+
+    def _owned(self) -> TenantKeys:
+        return tenant_keys(self._pd, self._connection.kind, self._connection.keyspace)
 
     def _passed(self, check: Check) -> None:
         self._show(check)
@@ -159,8 +168,12 @@ class Connector:
             StoreSeen(store.store_id, store.address, store.version, store.up, self._problem(store.address))
             for store in self._pd.stores()
         ]
-        yield version_check(stores)
+        yield version_check(stores, self._connection.kind)
         yield reach_check(stores)
+        if self._connection.kind is TenantKind.RAW:
+            yield raw_check(
+                {store.store_id: raw_refusal(self._channels, store.address, self._pd.cluster_id) for store in stores}
+            )
 
     def _problem(self, address: str) -> str:
         """Why a store does not answer; empty if it does. An answer with an error is one too."""

@@ -28,7 +28,8 @@ ROW_COLUMNS = 13
 REQUEST_ID, STREAM, REGION_ID, LOG_ID, INDEX, CUT_INDEX, BASE, TOLD, RESOLVED_TS, STATE, START_AT, END_AT, BOUND_END = (
     range(13)
 )
-SUB_COLUMNS = 13
+PROMISED = 13  # the resolved_ts of earlier subscriptions of all of these keys; 0: none
+SUB_COLUMNS = 14
 FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
 
 # What `apply` found: positions in its counters.
@@ -126,7 +127,8 @@ def apply(
                 if not inside or _below(data, at, size, bounds, begin, middle):
                     counters[OUTSIDE] += 1
                     continue
-                if live and whole and rows[COMMIT_TS, row] <= subs[TOLD, slot]:
+                told = max(subs[PROMISED, slot], subs[TOLD, slot] if live else i64(0))
+                if whole and rows[COMMIT_TS, row] <= told:
                     return PROMISE_BROKEN, item
                 if drops_empty and type_ == 1 and op == 1 and rows[VALUE_LEN, row] == 0:
                     counters[EMPTY_REPEATS] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tistream.model.span import KeySpan
+from tistream.model.span import WHOLE, KeySpan
 from tistream.schema.tidb.meta_key import encode_bytes
 
 _GROUP = 8
@@ -66,6 +66,40 @@ def prefix_end(prefix: bytes) -> bytes:
     """The first key above all keys with this prefix; empty if no key is above them."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b""
+
+
+def raw_scope(keyspace: int | None) -> KeySpan:
+    """The keys of RawKV of one keyspace, or of all of them (None): `r`, three bytes of the id, the user's key."""
+    prefix = b"r" if keyspace is None else b"r" + keyspace.to_bytes(3, "big")
+    return KeySpan(prefix, prefix_end(prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMap:
+    """How the platform's keys of a tenant lie on the wire: either with `prefix` before them, or unchanged within
+    `scope`.
+
+    A tenant has no keys outside of its scope, so the first and the last keys of the scope stand for all keys below and
+    above: to the platform the tenant's keys have no end.
+    """
+
+    prefix: bytes = b""
+    scope: KeySpan = WHOLE
+
+    def __post_init__(self) -> None:
+        assert not self.prefix or self.scope == WHOLE
+
+    def on_wire(self, span: KeySpan) -> KeySpan | None:
+        """The span on the wire of a platform's span; None if no key of the scope is in it."""
+        return with_prefix(span, self.prefix) if self.prefix else span.clip(self.scope)
+
+    def in_platform(self, span: KeySpan) -> KeySpan:
+        """The platform's span of one on the wire, which must lie within the scope."""
+        if self.prefix:
+            return without_prefix(span, self.prefix)
+        assert span.clip(self.scope) == span, span
+        start = b"" if span.start == self.scope.start else span.start
+        return KeySpan(start, b"" if span.end == self.scope.end else span.end)
 
 
 def with_prefix(span: KeySpan, prefix: bytes) -> KeySpan:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from tistream_agent.core import steps
 from tistream_agent.core.chain import Position, Promise
 from tistream_agent.core.cutter import Draft
-from tistream_agent.core.keys import with_prefix, without_prefix
 from tistream_agent.core.planner import Planner
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
@@ -56,10 +55,12 @@ class TerritoryAgent:
         self.next_ts = position.next_ts
         self.prev_ts = position.prev_ts
         self.reading = True
-        wire = [(with_prefix(p.span, config.key_prefix), p.ts) for p in position.promises]
-        pieces = [Piece(span, ts, WaitsForRegion(0), 0) for span, ts in wire]
-        self.territory = Territory(with_prefix(config.span, config.key_prefix), pieces)
-        self.subscriptions = Subscriptions(config.key_prefix, drops_empty=config.kv_api == steps.KV_TIDB)
+        wire = [(config.keys.on_wire(p.span), p.ts) for p in position.promises]
+        pieces = [Piece(span, ts, WaitsForRegion(0), 0) for span, ts in wire if span is not None]
+        span = config.keys.on_wire(config.span)
+        assert span is not None, f"{config.span} has no key of {config.keys.scope}"
+        self.territory = Territory(span, pieces)
+        self.subscriptions = Subscriptions(config.keys, drops_empty=config.kv_api == steps.KV_TIDB)
         self.planner = Planner(self.territory, self.subscriptions, config.kv_api)
         self.hold_ts = position.lowest_ts - 1  # what the durable files need
         self._hold_asked_ms: int | None = None
@@ -239,7 +240,7 @@ class TerritoryAgent:
         every, carried = [], []
         for piece in self.territory.pieces():
             live = isinstance(piece.state, Subscribed) and self.subscriptions.is_live(piece.state.request_id)
-            promise = Promise(without_prefix(piece.span, self.config.key_prefix), self._reached(piece))
+            promise = Promise(self.config.keys.in_platform(piece.span), self._reached(piece))
             every.append(promise)
             if not live:
                 carried.append(promise)

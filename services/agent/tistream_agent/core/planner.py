@@ -180,7 +180,9 @@ class Planner:
             out.append(OpenStream(stream, store))
         request_id = self._next()
         region = state.region
-        self.subscriptions.open(Opened(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span))
+        self.subscriptions.open(
+            Opened(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.told_ts)
+        )
         subscribed = Subscribed(region, request_id, state.failures)
         self.territory.put(replace(piece, state=subscribed, since_ms=now_ms))
         pace.sent(request_id)
@@ -212,7 +214,8 @@ class Planner:
         failures = 1 if ended.initialized else piece.state.failures + 1
         state = self._after(piece.state.region, ended.error, failures, now_ms)
         base_ts = max(piece.base_ts, ended.reached_ts)
-        self.territory.put(replace(piece, base_ts=base_ts, state=state, since_ms=now_ms))
+        told_ts = max(piece.told_ts, ended.told_ts)
+        self.territory.put(replace(piece, base_ts=base_ts, state=state, since_ms=now_ms, told_ts=told_ts))
 
     def _after(
         self, region: Region, error: RegionError | None, failures: int, now_ms: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream_agent.core.cutter import Draft
-from tistream_agent.core.keys import Region
+from tistream_agent.core.keys import KeyMap, Region
 
 KV_TIDB, KV_RAW = 0, 1  # ChangeDataRequest.kv_api
 
@@ -23,8 +23,8 @@ class AgentConfig:
 
     Attributes:
         store_id: the territory's id, which is the `store_id` of its chain.
-        span: the keys of the territory, as the platform knows them: without `key_prefix`.
-        key_prefix: the four bytes of a keyspace, which are removed from keys of rows; empty without a keyspace.
+        span: the keys of the territory, as the platform knows them (`keys`).
+        keys: how the platform's keys lie on the wire: with the prefix of a keyspace of TiDB, or within those of RawKV.
         nonce: hexadecimal, drawn for each start of a process.
         epoch: the number of the assignment; higher for each holder.
         buffer_bytes: the memory for rows that are in no durable file; beyond it streams are not read.
@@ -38,7 +38,7 @@ class AgentConfig:
     epoch: int = 0
     span: KeySpan = WHOLE
     kv_api: int = KV_TIDB
-    key_prefix: bytes = b""
+    keys: KeyMap = KeyMap()  # noqa: RUF009 - it is frozen
     cut_ms: int = 1_000
     idle_cut_ms: int = 3_000
     buffer_bytes: int = 256 << 20

@@ -18,7 +18,7 @@ from tistream.model.span import KeySpan
 from tistream_agent.core import kernels as k
 from tistream_agent.core import wire
 from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkRow
-from tistream_agent.core.keys import without_prefix
+from tistream_agent.core.keys import KeyMap
 from tistream_agent.core.region_error import RegionError
 from tistream_agent.core.scanner import Scanned
 
@@ -40,7 +40,8 @@ class PromiseBroken(TiStreamError):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A registration. `span` is on the wire (with a keyspace's prefix); `tikv_store_id` is for status."""
+    """A registration. `span` is on the wire (with a keyspace's prefix); `tikv_store_id` is for status. `told_ts`: the
+    resolved_ts of earlier subscriptions of all of its keys (0: none), so no later commit may be at or below it."""
 
     request_id: int
     stream: int
@@ -49,14 +50,17 @@ class Opened:
     log_id: int
     base_ts: int
     span: KeySpan
+    told_ts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A subscription that ended. `reached_ts`: from where its successor must be registered."""
+    """A subscription that ended. `reached_ts`: from where its successor must be registered. `told_ts`: the highest
+    resolved_ts that it received; 0: none."""
 
     opened: Opened
     reached_ts: int
+    told_ts: int
     initialized: bool
     error: RegionError | None
 
@@ -89,7 +93,7 @@ class Subscriptions:
     regions arrive each second. Ended subscriptions keep their column until their last watermark row is in a file.
     """
 
-    key_prefix: bytes = b""
+    keys: KeyMap = field(default_factory=KeyMap)
     drops_empty: bool = True
     counts: Counts = field(default_factory=Counts)
     _table: Int64s = field(default_factory=lambda: np.zeros((k.SUB_COLUMNS, _MIN_SLOTS), np.int64))
@@ -115,7 +119,7 @@ class Subscriptions:
         column[:] = 0
         column[k.REQUEST_ID], column[k.STREAM], column[k.REGION_ID] = opened.request_id, opened.stream, opened.region_id
         column[k.LOG_ID], column[k.BASE], column[k.RESOLVED_TS] = opened.log_id, opened.base_ts, opened.base_ts
-        column[k.STATE] = k.SCANNING
+        column[k.STATE], column[k.PROMISED] = k.SCANNING, opened.told_ts
         column[k.START_AT], column[k.END_AT], column[k.BOUND_END] = self._keep_bounds(opened.span)
         self._place(opened.request_id, slot)
 
@@ -195,7 +199,8 @@ class Subscriptions:
         if verdict == k.PROMISE_BROKEN:
             return PromiseBroken(
                 f"region {region} on store {opened.tikv_store_id} sent a commit at or below its resolved_ts "
-                f"{self.resolved_ts(request)} or below one of the same batch: check the version of TiKV"
+                f"{self.resolved_ts(request)}, at or below {opened.told_ts} of the leader before, or below one of the "
+                "same batch: check the version of TiKV"
             )
         if verdict == k.WRONG_REGION:
             return StreamLies(f"request {request} is of region {opened.region_id}, its events are of region {region}")
@@ -222,7 +227,7 @@ class Subscriptions:
         has_value = values & (op == wire.OP_PUT)
         has_old = values & (rows[k.OLD_LEN] > 0)
         log_id = pa.array(self._table[k.LOG_ID, slots])
-        prefix = len(self.key_prefix)
+        prefix = len(self.keys.prefix)
         columns = {
             "type": pa.array(kind.astype(np.int32)),
             "op_type": pa.array(op.astype(np.int32)),
@@ -266,7 +271,7 @@ class Subscriptions:
         index = int(column[k.INDEX])
         row = WatermarkRow(
             log_id=opened.log_id,
-            span=without_prefix(opened.span, self.key_prefix),
+            span=self.keys.in_platform(opened.span),
             first_index=1 if first else int(column[k.CUT_INDEX]),
             log_index=index,
             base_ts=opened.base_ts if first else None,
@@ -284,7 +289,7 @@ class Subscriptions:
         if initialized:
             self._last_rows.add(opened.request_id)
         reached = int(self._table[k.RESOLVED_TS, slot]) if initialized else opened.base_ts
-        return Ended(opened, reached, initialized, error)
+        return Ended(opened, reached, int(self._table[k.TOLD, slot]), initialized, error)
 
     def _slot(self, request_id: int) -> int:
         place = request_id - self._lowest

@@ -53,12 +53,16 @@ State = WaitsForRegion | ToRegister | Subscribed
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`."""
+    """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`.
+
+    `told_ts`: the highest resolved_ts that this process received for all of them; 0: none.
+    """
 
     span: KeySpan
     base_ts: int
     state: State
     since_ms: int
+    told_ts: int = 0
 
 
 class Territory:
@@ -123,7 +127,8 @@ class Territory:
         first, last = pieces[0], pieces[-1]
         assert_tiled(KeySpan(first.span.start, last.span.end), [piece.span for piece in pieces])
         base_ts = min(piece.base_ts for piece in pieces)
-        out = replace(first, span=KeySpan(first.span.start, last.span.end), base_ts=base_ts)
+        told_ts = min(piece.told_ts for piece in pieces)
+        out = replace(first, span=KeySpan(first.span.start, last.span.end), base_ts=base_ts, told_ts=told_ts)
         for piece in pieces:
             assert isinstance(piece.state, ToRegister)
             assert not piece.state.call

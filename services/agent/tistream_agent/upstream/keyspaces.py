@@ -1,0 +1,32 @@
+"""Which keys of a cluster are the tenant's, by its kind and the name of its keyspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.model.tenant_kind import TenantKind
+from tistream_agent.core.keys import KeyMap, raw_scope
+from tistream_agent.upstream.pd import NULL_KEYSPACE, PdClient
+
+EVERY = "*"  # in place of a name: all keyspaces of RawKV
+
+
+@dataclass(frozen=True, slots=True)
+class TenantKeys:
+    """The tenant's keys, and the keyspace whose garbage collection is held for them."""
+
+    keys: KeyMap
+    held: int
+
+
+def tenant_keys(pd: PdClient, kind: TenantKind, keyspace: str) -> TenantKeys:
+    """The keys of a tenant. `keyspace`: name; empty: TiDB without keyspaces, or RawKV's keyspace 0. Raises
+    InvalidRequest if PD has no such keyspace, and Unavailable."""
+    if kind is TenantKind.RAW and keyspace in ("", EVERY):
+        return TenantKeys(KeyMap(scope=raw_scope(0 if not keyspace else None)), NULL_KEYSPACE)
+    if not keyspace:
+        return TenantKeys(KeyMap(), NULL_KEYSPACE)
+    found = pd.keyspace(keyspace)
+    if kind is TenantKind.RAW:
+        return TenantKeys(KeyMap(scope=raw_scope(found)), found)
+    return TenantKeys(KeyMap(b"x" + found.to_bytes(3, "big")), found)

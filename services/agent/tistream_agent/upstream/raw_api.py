@@ -1,0 +1,64 @@
+"""RawKV of a cluster: whether its stores stream it, and what stands in for the schema that it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import orjson
+
+from tistream.concurrency import new_event
+from tistream.wire.tikv import cdcpb_pb2 as cdcpb
+from tistream_agent.upstream.stores import Channels
+from tistream_agent.upstream.streams import TICDC_VERSION
+
+_CALL_S = 5.0
+_NO_REGION = (1 << 63) - 1  # TiKV checks the API version before it looks for the region (upstream-doors 2)
+
+
+def raw_snapshot(ts: int) -> bytes:
+    """The bytes of `schema_snap` of a tenant of RawKV that begins at `ts` (TSO)."""
+    return orjson.dumps({"version": 1, "kind": "raw", "snapshot_ts": ts, "databases": []})
+
+
+def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
+    """Why a store does not stream the changes of RawKV; empty if it does. Registers for a region that does not exist,
+    so nothing is scanned."""
+    header = cdcpb.Header(cluster_id=cluster_id, ticdc_version=TICDC_VERSION)
+    request = cdcpb.ChangeDataRequest(
+        header=header, region_id=_NO_REGION, request_id=1, kv_api=cdcpb.ChangeDataRequest.RawKV
+    )
+    answered = new_event()
+
+    def requests() -> Iterator[Any]:
+        yield request
+        answered.wait(_CALL_S)  # a stream whose client has no more to say may be ended before its answer
+
+    try:
+        with channels.open(address) as channel:
+            call = channel.stream_stream(
+                "/cdcpb.ChangeData/EventFeed",
+                request_serializer=cdcpb.ChangeDataRequest.SerializeToString,
+                response_deserializer=cdcpb.ChangeDataEvent.FromString,
+            )(requests(), timeout=_CALL_S)
+            try:
+                for message in call:
+                    for event in message.events:
+                        return _refusal(event.error)
+            finally:
+                answered.set()
+                call.cancel()  # type: ignore[no-untyped-call]
+    except grpc.RpcError as error:
+        return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+    return "it has ended the stream without an answer"
+
+
+def _refusal(error: cdcpb.Error) -> str:
+    if not error.HasField("compatibility"):
+        return ""
+    required = error.compatibility.required_version
+    return (
+        f"its API is V1, which has no timestamps: RawKV needs storage.api-version = 2 and TiKV {required or '6.2.0'} "
+        "or newer"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from tistream.errors import InvalidRequest
 from tistream_changefeed.config import parts
-from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig
+from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig, ProtocolConfig
 from tistream_changefeed.config.parse import parse_feed
 from tistream_changefeed.hold.sink import Pipeline
 from tistream_changefeed.pipeline import FeedPipeline, Framing
@@ -18,8 +18,13 @@ from tistream_changefeed.protocols.debezium.options import DebeziumOptions
 from tistream_changefeed.protocols.limits import Limit
 from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.open_protocol.encoder import OpenOptions, OpenProtocol
+from tistream_changefeed.protocols.simple.bootstraps import BootstrapRule
+from tistream_changefeed.protocols.simple.encoder import SimpleEncoder
+from tistream_changefeed.schema_messages import SchemaMessages
 from tistream_changefeed.sinks.kafka.security import KafkaSecurity
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
+
+_PROTOCOLS = ("open-protocol", "canal-json", "debezium", "simple")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,16 @@ def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
         )
     config = found.config
     _check_supported(config.kafka)
-    limit = Limit(config.kafka.max_message_bytes, handle_key_only=config.kafka.large.option == "handle-key-only")
+    large = config.kafka.large
+    limit = Limit(
+        config.kafka.max_message_bytes,
+        handle_key_only=large.option == "handle-key-only",
+        compression=large.compression,
+    )
     encoder, framing = _encoder(config, limit)
+    schemas = None
+    if isinstance(encoder, SimpleEncoder):
+        schemas = SchemaMessages.by(_bootstrap_rule(config.protocol), encoder.bootstrap)
     routes = parts.dispatchers(config)
     pipeline = FeedPipeline(
         encoder,
@@ -53,6 +66,7 @@ def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
         routes,
         parts.splitting(config, routes),
         framing,
+        schemas,
     )
     return RunnableFeed(config, _target(config), pipeline, found.warnings)
 
@@ -63,8 +77,6 @@ def _check_supported(kafka: KafkaConfig) -> None:
         raise _refused("insecure-skip-verify is not supported: put the authority of the brokers into a secret, as ca")
     if kafka.large.option == "claim-check":
         raise _refused("large-message-handle-option = 'claim-check' is not supported yet: use 'handle-key-only'")
-    if kafka.large.compression != "none":
-        raise _refused("large-message-handle-compression is not supported yet: use compression")
 
 
 def _target(config: FeedConfig) -> KafkaTarget:
@@ -120,7 +132,18 @@ def _encoder(config: FeedConfig, limit: Limit) -> tuple[Encoder, Framing | None]
             compatible=config.compatible,
         )
         return DebeziumEncoder(options), None
-    raise _refused(f"protocol {protocol.protocol} is not supported yet; there are open-protocol, canal-json, debezium")
+    if protocol.protocol == "simple":
+        return SimpleEncoder(limit=limit), None
+    raise _refused(f"protocol {protocol.protocol} is not supported yet; there are {', '.join(_PROTOCOLS)}")
+
+
+def _bootstrap_rule(protocol: ProtocolConfig) -> BootstrapRule:
+    return BootstrapRule(
+        protocol.send_bootstrap_interval_in_sec * 1000,
+        protocol.send_bootstrap_in_msg_count,
+        protocol.send_bootstrap_to_all_partition,
+        protocol.send_all_bootstrap_at_start,
+    )
 
 
 def _refused(reason: str) -> InvalidRequest:

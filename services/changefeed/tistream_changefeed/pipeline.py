@@ -1,9 +1,9 @@
 """Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: a function of the
-events and the configuration."""
+events, the configuration, and where the holder has begun."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +12,20 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter
-from tistream_changefeed.hold.sink import Encoded, PartitionsOf
+from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.messages import Encoder, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import raw_changes
+from tistream_changefeed.schema_messages import SchemaMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,10 @@ class Framing:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FeedPipeline:
-    """The pipeline of a feed. `framing` None: each event is a message of its own."""
+    """The pipeline of a feed. `framing` None: each event is a message of its own. `schemas`: of a protocol that sends
+    the schemas of tables."""
 
     encoder: Encoder
     filter: FeedFilter
@@ -58,18 +61,35 @@ class FeedPipeline:
     dispatchers: Dispatchers
     splitting: Splitting
     framing: Framing | None = None
+    schemas: SchemaMessages | None = None
 
     @property
     def numbered(self) -> bool:
         """Whether values of ENUM and SET are read as numbers."""
         return self.encoder.numbered
 
+    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
+        """Begin anew at `ts`. Yields the schemas of all tables, if the protocol sends them at the start."""
+        schemas = self.schemas
+        if schemas is None:
+            return
+        schemas.begin()
+        if schemas.rule.all_at_start and schemas.rule.sends:
+            for version in tables_at(ts):
+                if self.filter.includes(version):
+                    topic = self.dispatchers.topic(*version.name)
+                    yield schemas.first(version, ts, topic, partitions(topic))
+
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
         window = split(self.filter.window(raw_changes(events)), self.splitting)  # filters see updates, not their halves
         parts = [self._part(batch, partitions) for batch in window.rows]
-        framing = self.framing
-        return Encoded(_in_order(parts), (lambda part: part) if framing is None else framing.frame)
+        claims = tuple(claim for part in parts for claim in part.messages.claims)
+        versions = list(dict.fromkeys(part.batch.version for part in parts))
+        messages, framing, schemas = _in_order(parts, versions), self.framing, self.schemas
+        if schemas is not None:
+            return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims)
+        return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims)
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
@@ -107,13 +127,14 @@ class _Part:
     partitions: Int64s
 
 
-def _in_order(parts: Sequence[_Part]) -> Outgoing:
+def _in_order(parts: Sequence[_Part], versions: Sequence[TableVersion]) -> Outgoing:
     if not parts:
         return NOTHING
     topics = tuple(sorted({part.topic for part in parts}))
     order = np.argsort(np.concatenate([part.batch.at for part in parts]), kind="stable")
     taken = pa.array(order)
     keys = [part.messages.keys for part in parts]
+    shapes = {version: number for number, version in enumerate(versions)}
     return Outgoing(
         topics,
         np.concatenate([np.full(len(part.batch), topics.index(part.topic)) for part in parts])[order],
@@ -121,4 +142,5 @@ def _in_order(parts: Sequence[_Part]) -> Outgoing:
         None if keys[0] is None else pa.concat_arrays(keys).take(taken),
         pa.concat_arrays([part.messages.values for part in parts]).take(taken),
         np.concatenate([part.batch.commit_ts for part in parts])[order],
+        np.concatenate([np.full(len(part.batch), shapes[part.batch.version]) for part in parts])[order],
     )

@@ -36,7 +36,7 @@ def test_a_uri_and_a_file_of_ticdc_are_taken() -> None:
         ("kafka://user:hunter2@b:9092/t", "would be stored in clear"),
         ("kafka://b:9092/t?sasl-user=u&sasl-password=hunter2", "would be stored in clear"),
         ("kafka+ssl://b:9092/t?insecure-skip-verify=true", "insecure-skip-verify is not supported"),
-        ("kafka://b:9092/t?protocol=simple", "protocol simple is not supported yet"),
+        ("kafka://b:9092/t?protocol=csv", "csv is for object storage"),
     ],
 )
 def test_what_the_sink_cannot_do_yet_is_refused_by_name(uri: str, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from support.effort import seeds
 from support.feed_tables import Change, Key, batch, column, version
 from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
-from tistream_changefeed.protocols.limits import ClaimCheck, Limit, MessageTooLarge
+from tistream_changefeed.protocols.limits import ClaimCheck, Compression, Limit, MessageTooLarge
 from tistream_changefeed.protocols.messages import Messages
 from tistream_changefeed.protocols.open_protocol.encoder import OpenOptions, OpenProtocol
 from tistream_changefeed.protocols.open_protocol.frames import framed
+from tistream_changefeed.protocols.simple.encoder import SimpleEncoder
 from tistream_changefeed.rows.row_batch import RowBatch
 
 TABLE = version(
@@ -27,6 +29,24 @@ TABLE = version(
     pk_is_handle=True,
 )
 KEYLESS = version([column("v", t.VARCHAR)])
+
+
+def unpacked_lz4(value: bytes) -> bytes:
+    """The content of a frame of LZ4, by a decoder that needs no size."""
+    return bytes(pa.input_stream(pa.BufferReader(value), compression="lz4").read())
+
+
+def unpacked_snappy(value: bytes) -> bytes:
+    """The content of a block of Snappy, which begins with its size: a varint."""
+    size = shift = 0
+    for byte in value:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    return bytes(pa.decompress(value, size, codec="snappy", asbytes=True))
+
+
 CLAIMS = ClaimCheck("s3://bucket/claims", b"tenant/feed")
 
 
@@ -81,6 +101,49 @@ def test_a_large_message_is_in_a_file_that_its_event_names() -> None:
     other = ClaimCheck(CLAIMS.location, b"tenant/other").names(events())
     assert not set(other) & set(CLAIMS.names(events()))
     assert len(set(CLAIMS.names(events()))) == 3
+
+
+def test_simple_has_the_handle_key_alone_and_the_file_that_its_event_names() -> None:
+    whole = SimpleEncoder().rows(events())
+    reduced = SimpleEncoder(limit=Limit(600, handle_key_only=True)).rows(events())
+    value = json.loads(reduced.values[1].as_py())
+    assert (value["handleKeyOnly"], value["data"]) == (True, {"id": "2"})
+    assert reduced.values[0] == whole.values[0]
+    raw = ClaimCheck(CLAIMS.location, CLAIMS.salt, raw=True)
+    for claims in (CLAIMS, raw):
+        found = SimpleEncoder(limit=Limit(600, claim_check=claims)).rows(events())
+        (claim,) = found.claims
+        value = json.loads(found.values[1].as_py())
+        assert value["claimCheckLocation"] == f"s3://bucket/claims/{claim.name}"
+        assert value["data"] == {"id": "2"}
+        content = claim.content if claims.raw else base64.b64decode(json.loads(claim.content)["value"])
+        assert content == whole.values[1].as_py()
+
+
+@pytest.mark.parametrize(("compression", "unpacked"), [("lz4", unpacked_lz4), ("snappy", unpacked_snappy)])
+def test_values_are_compressed_before_they_are_measured(
+    compression: Compression, unpacked: Callable[[bytes], bytes]
+) -> None:
+    """The row of 900 equal letters is small when it is compressed. Keys and resolved frames stay as they are."""
+    limit, none = Limit(600, compression=compression), Limit(2_000)
+    for packing, plain in (
+        (OpenProtocol(OpenOptions(limit=limit)), OpenProtocol(OpenOptions(limit=none))),
+        (SimpleEncoder(limit=limit), SimpleEncoder(limit=none)),
+        (
+            CanalJson(CanalOptions(enable_tidb_extension=True, limit=limit)),
+            CanalJson(CanalOptions(enable_tidb_extension=True, limit=none)),
+        ),
+    ):
+        found, expected = packing.rows(events()), plain.rows(events())
+        assert [unpacked(one) for one in found.values.to_pylist()] == expected.values.to_pylist()
+        assert found.keys == expected.keys
+        assert len(found.values[1].as_py()) < 600
+        resolved, whole = packing.resolved(7), plain.resolved(7)
+        assert resolved is not None
+        assert whole is not None
+        assert resolved.value is not None
+        shown = resolved.value if isinstance(packing, OpenProtocol) else unpacked(resolved.value)
+        assert shown == whole.value
 
 
 def test_what_has_no_smaller_form_is_refused() -> None:

@@ -239,10 +239,12 @@ def _check(config: FeedConfig) -> None:
         if config.filter.force_replicate:
             raise refused("avro does not go with force-replicate: its messages need a key")
     large = kafka.large
-    if large.option == "none":
+    if large.option == large.compression == "none":
         return
     if protocol.protocol not in ("open-protocol", "simple", "canal-json"):
         raise refused(f"large-message-handle is not supported with {protocol.protocol}")
+    if large.option == "none":
+        return
     if protocol.protocol == "canal-json" and not protocol.enable_tidb_extension:
         raise refused("large-message-handle needs enable-tidb-extension with canal-json")
     if large.option == "claim-check" and large.claim_check_storage_uri is None:

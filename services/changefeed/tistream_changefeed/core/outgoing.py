@@ -16,7 +16,8 @@ class Outgoing:
     """Messages of rows, in the order in which they are sent. Arrays have one element for each message.
 
     `topic` is an index into `topics`. Keys and values are large_binary; `keys` None: every key is null. A message that
-    holds several events has the highest of their commit_ts.
+    holds several events has the highest of their commit_ts. `shape`: a number of the table version, of protocols that
+    send the schemas of tables; None: of others.
     """
 
     topics: tuple[str, ...]
@@ -25,6 +26,7 @@ class Outgoing:
     keys: pa.Array | None
     values: pa.Array
     commit_ts: Int64s
+    shape: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.commit_ts)
@@ -44,6 +46,7 @@ class Outgoing:
             keys,
             self.values.slice(start, end - start),
             self.commit_ts[start:end],
+            None if self.shape is None else self.shape[start:end],
         )
 
     def each(self) -> Iterator[Sent]:

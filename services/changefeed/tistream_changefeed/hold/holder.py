@@ -120,6 +120,10 @@ class Holder:
         transaction = self.shard.opened(found, ends, sink.where)
         view.check_retained(self.shard.at.low_ts)
         self._commit(transaction)
+        scope = Scope(self.shard.order.tenant)
+        begun = self.pipeline.opened(self.shard.at.low_ts, lambda ts: view.source.tables_at(ts, scope), sink.partitions)
+        for marks in begun:
+            self._commit(self.shard.send(NOTHING, 0, marks, self.shard.at))
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
 

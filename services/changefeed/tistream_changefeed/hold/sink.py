@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.outgoing import Outgoing, Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
+from tistream_changefeed.protocols.messages import Claim
 from tistream_changefeed.protocols.table_change import TableAt
 from tistream_changefeed.rows.split import Splitting
 
+TablesAt = Callable[[int], Sequence[TableVersion]]
+"""The base tables of the tenant at a ts."""
 PartitionsOf = Callable[[str], int]
 """The number of partitions of a topic."""
 
@@ -44,14 +48,16 @@ class Sink(Protocol):
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """The messages of some row events, one for each event, and `framed`, which makes of a part of them the messages
-    that are sent: a protocol may put several events into one."""
+    that are sent: a protocol may put several events into one, or schemas of tables before them. It is called for one
+    part after the other, in order. `claims`: files that messages name."""
 
     messages: Outgoing
     framed: Callable[[Outgoing], Outgoing]
+    claims: tuple[Claim, ...] = ()
 
 
 class Pipeline(Protocol):
-    """Turns events into messages, by the configuration of a feed alone. Pure."""
+    """Turns events into messages, by the configuration of a feed and what was sent since `opened`."""
 
     @property
     def numbered(self) -> bool:
@@ -61,6 +67,10 @@ class Pipeline(Protocol):
     def splitting(self) -> Splitting:
         """The columns whose change splits an update: a scan shows both halves, so that the deletes of a transaction of
         any size precede its puts."""
+
+    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
+        """Begin anew at `ts`, because the sink was opened: what was sent before may have been aborted. Yields what is
+        sent before any row, in parts."""
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import kinds
 from tistream_changefeed.rows.window import taken
 
+Compression = Literal["none", "lz4", "snappy"]
+"""As TiCDC: a frame of LZ4, a block of Snappy."""
 RECORD_BYTES = 36  # that a record adds to its key and value, by TiCDC's account
 
 
@@ -40,10 +44,11 @@ class MessageTooLarge(FatalError):
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
     """Large messages are kept in files `{location}/{name}`. A name is a digest of `salt` (the tenant and the feed) and
-    of the event, so that a repeat of the event names the same file."""
+    of the event, so that a repeat of the event names the same file. `raw`: a file has the value alone."""
 
     location: str
     salt: bytes
+    raw: bool = False
 
     def names(self, batch: RowBatch) -> list[str]:
         """The name of the file of each event."""
@@ -57,16 +62,31 @@ class ClaimCheck:
 @dataclass(frozen=True, slots=True)
 class Limit:
     """The largest message, and what becomes of a larger one: it is refused, or only its handle key is sent
-    (`handle_key_only`, `claim_check`)."""
+    (`handle_key_only`, `claim_check`). Values are compressed before they are measured
+    (`large-message-handle-compression`); a reader must know it, because nothing in a message says so."""
 
     bytes_max: int = 10 << 20
     handle_key_only: bool = False
     claim_check: ClaimCheck | None = None
+    compression: Compression = "none"
 
     @property
     def refuses(self) -> bool:
         """Whether a larger message is an error."""
         return not self.handle_key_only and self.claim_check is None
+
+    def packed(self, value: bytes) -> bytes:
+        """A value as it is sent."""
+        if self.compression == "none":
+            return value
+        return bytes(pa.compress(value, codec=self.compression, asbytes=True))
+
+    def packed_all(self, messages: Messages) -> Messages:
+        """Messages with their values as they are sent."""
+        if self.compression == "none":
+            return messages
+        values = [None if one is None else self.packed(one) for one in messages.values.to_pylist()]
+        return replace(messages, values=pa.array(values, pa.large_binary()))
 
 
 Reduced = Callable[[RowBatch, Sequence[str] | None], Messages]
@@ -75,11 +95,18 @@ Content = Callable[[bytes | None, bytes], bytes]
 """The content of a file, from the key and the value of a message."""
 
 
+def in_base64(key: bytes | None, value: bytes) -> bytes:
+    """The content of a file: key and value in base64. A null key is empty."""
+    texts = [base64.b64encode(one).decode() for one in (key or b"", value)]
+    return f'{{"key":"{texts[0]}","value":"{texts[1]}"}}'.encode()
+
+
 def within(
-    batch: RowBatch, messages: Messages, limit: Limit, overhead: int, reduced: Reduced, content: Content
+    batch: RowBatch, messages: Messages, limit: Limit, overhead: int, reduced: Reduced, content: Content = in_base64
 ) -> Messages:
     """The messages, with those replaced that are too large by `limit`. `overhead`: bytes that each message takes in
     addition to its key and value. Raises MessageTooLarge."""
+    messages = limit.packed_all(messages)
     sizes = _sizes(messages) + overhead
     large = np.flatnonzero(sizes > limit.bytes_max)
     if not len(large):
@@ -91,12 +118,13 @@ def within(
     locations: list[str] | None = None
     if limit.claim_check is not None:
         names = limit.claim_check.names(part)
+        kept = _value if limit.claim_check.raw else content
         locations = [f"{limit.claim_check.location}/{name}" for name in names]
         claims = tuple(
-            Claim(name, content(_bytes(messages.keys, at), messages.values[at].as_py()))
+            Claim(name, kept(_bytes(messages.keys, at), messages.values[at].as_py()))
             for name, at in zip(names, large.tolist(), strict=True)
         )
-    small = reduced(part, locations)
+    small = limit.packed_all(reduced(part, locations))
     left = _sizes(small) + overhead
     if (left > limit.bytes_max).any():
         at = int(np.argmax(left > limit.bytes_max))
@@ -105,6 +133,10 @@ def within(
     places[large] = len(batch) + np.arange(len(large))
     keys = None if messages.keys is None else _replaced(messages.keys, small.keys, places)
     return replace(messages, keys=keys, values=_replaced(messages.values, small.values, places), claims=claims)
+
+
+def _value(_: bytes | None, value: bytes) -> bytes:
+    return value
 
 
 def _sizes(messages: Messages) -> Int64s:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -67,7 +66,7 @@ class CanalJson:
         """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET are names."""
         check_numbered(batch)
         whole = Messages(None, self._values(batch, batch.columns, "", None))
-        return within(batch, whole, self._options.limit, RECORD_BYTES, self._reduced, _claimed)
+        return within(batch, whole, self._options.limit, RECORD_BYTES, self._reduced)
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
         """Encode a DDL, worded as the user wrote it, for partition 0. None for the rollback of one: no statement says
@@ -78,14 +77,16 @@ class CanalJson:
         names = f'"database":{html_quoted(event.database)},"table":{html_quoted(event.table)}'
         value = _single(names, ddl_type(number), event.commit_ts, event.query, is_ddl=True)
         extension = f',"_tidb":{{"commitTs":{event.commit_ts}}}' if self._options.enable_tidb_extension else ""
-        return Message(None, f"{value}{extension}}}".encode(), every_partition=False)
+        text = f"{value}{extension}}}".encode()
+        return Message(None, self._options.limit.packed(text), every_partition=False)
 
     def resolved(self, ts: int) -> Message | None:
         """Encode a resolved ts; None without the extension."""
         if not self._options.enable_tidb_extension:
             return None
         value = _single('"database":"","table":""', _WATERMARK, ts, "", is_ddl=False)
-        return Message(None, f'{value},"_tidb":{{"watermarkTs":{ts}}}}}'.encode())
+        text = f'{value},"_tidb":{{"watermarkTs":{ts}}}}}'.encode()
+        return Message(None, self._options.limit.packed(text))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
         """Messages with the handle key alone, and where the whole ones are."""
@@ -224,8 +225,3 @@ def _single(names: str, kind: str, ts: int, sql: str, *, is_ddl: bool) -> str:
         f'{{"id":0,{names},"pkNames":null,"isDdl":{flag},"type":"{kind}","es":{ms},"ts":{ms},"sql":{html_quoted(sql)},'
         '"sqlType":null,"mysqlType":null,"data":null,"old":null'
     )
-
-
-def _claimed(_: bytes | None, value: bytes) -> bytes:
-    """The content of a claim-check file: the whole message in base64; a null key is empty."""
-    return f'{{"key":"","value":"{base64.b64encode(value).decode()}"}}'.encode()

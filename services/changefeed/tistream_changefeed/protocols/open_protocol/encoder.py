@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +15,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.actions import action_number
 from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.go_strings import go_quoted
-from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, within
+from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, in_base64, within
 from tistream_changefeed.protocols.members import all_parts, changed_parts, check_numbered
 from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.open_protocol import columns as described
@@ -65,7 +64,7 @@ class OpenProtocol:
         scope = f'"scm":{go_quoted(event.database)},"tbl":{go_quoted(event.table)}'
         key = f'{{"ts":{event.commit_ts},{scope},"t":{_DDL}}}'
         value = f'{{"q":{go_quoted(event.query)},"t":{number}}}'
-        return Message(framed_key(key.encode()), framed_value(value.encode()))
+        return Message(framed_key(key.encode()), framed_value(self._options.limit.packed(value.encode())))
 
     def resolved(self, ts: int) -> Message:
         """Encode a resolved ts."""
@@ -141,7 +140,6 @@ class _Shape:
 
 
 def _claimed(key: bytes | None, value: bytes) -> bytes:
-    """The content of a claim-check file: the whole message, framed, in base64."""
+    """The content of a claim-check file: the whole message, framed."""
     assert key is not None
-    texts = [base64.b64encode(one).decode() for one in (framed_key(key), framed_value(value))]
-    return f'{{"key":"{texts[0]}","value":"{texts[1]}"}}'.encode()
+    return in_base64(framed_key(key), framed_value(value))

@@ -17,6 +17,8 @@ from tistream.schema.visible import TableVersion
 from tistream_changefeed.protocols.columns.enclosed import enclosed
 from tistream_changefeed.protocols.debezium.source import physical_ms
 from tistream_changefeed.protocols.go_strings import html_quoted
+from tistream_changefeed.protocols.limits import RECORD_BYTES, Limit, within
+from tistream_changefeed.protocols.members import check_numbered, places_of
 from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.op_texts import ABSENT, DELETE, INSERT, UPDATE, chosen, ops_of
 from tistream_changefeed.protocols.simple.table_schema import table_schema
@@ -64,13 +66,28 @@ class SimpleEncoder:
     numbered = True
     tells_tables = True
 
-    def __init__(self, time_zone: str = "UTC") -> None:
+    def __init__(self, time_zone: str = "UTC", limit: Limit | None = None) -> None:
         """`time_zone` is the name of the zone that TIMESTAMP values of batches are in."""
         self._time_zone = time_zone
+        self._limit = limit or Limit()
         self._versions = VersionCache(lambda version: table_facts(version).update_ts)
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event."""
+        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET are names."""
+        check_numbered(batch)
+        whole = Messages(None, self._values(batch, batch.columns, []))
+        return within(batch, whole, self._limit, RECORD_BYTES, self._reduced)
+
+    def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
+        """Messages with the handle key alone, and where the whole ones are."""
+        mark = ',"handleKeyOnly":true'
+        groups = [Group(mark, [])]
+        if locations is not None:
+            part = Part("", Form.HTML_CODED, pa.array(locations, pa.large_string()))
+            groups = [Group(',"claimCheckLocation":', [part], end=mark)]
+        return Messages(None, self._values(batch, batch.handle, groups))
+
+    def _values(self, batch: RowBatch, columns: Sequence[Column], marks: Sequence[Group]) -> pa.Array:
         kinds = ops_of(batch)
         database, table = batch.version.name
         head = (
@@ -83,12 +100,15 @@ class SimpleEncoder:
             Group('","commitTs":', [Part("", Form.INT, pa.array(batch.commit_ts))]),
             Group(',"buildTs":', [Part("", Form.INT, pa.array(physical_ms(batch.commit_ts)))]),
             Group(f',"schemaVersion":{self._versions.of(batch.version)}', []),
+            *marks,
         ]
+        at = places_of(batch, columns)
         for name, arrays, places in (("data", batch.new, batch.new_at), ("old", batch.old, batch.old_at)):
             if (places >= 0).any():
+                parts = self._parts([batch.columns[one] for one in at], [arrays[one] for one in at])
                 groups.append(chosen([f',"{name}":'], (places >= 0) + ABSENT))
-                groups.append(Group("", self._parts(batch.columns, arrays), places, brackets=True, silent=True))
-        return Messages(None, LineWriter(len(batch), groups, "}").lines())
+                groups.append(Group("", parts, places, brackets=True, silent=True))
+        return LineWriter(len(batch), groups, "}").lines()
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
         """Encode a DDL with the schema of the table that it names afterwards; of a dropped one, with the last. Other
@@ -99,15 +119,21 @@ class SimpleEncoder:
         if shown and change and event.action == "exchange partition" and change.before and change.after:
             schema += f',"preTableSchema":{table_schema(change.before)}'
         kind = _TYPES.get(event.action) or ("ALTER" if event.action in _ALTERED else "QUERY")
-        return _message(kind, event.commit_ts, event.commit_ts, f'"sql":{html_quoted(event.query)},', schema)
+        return self._message(kind, event.commit_ts, event.commit_ts, f'"sql":{html_quoted(event.query)},', schema)
 
     def resolved(self, ts: int) -> Message | None:
         """Encode a watermark."""
-        return _message("WATERMARK", ts, ts)
+        return self._message("WATERMARK", ts, ts)
 
     def bootstrap(self, version: TableVersion) -> Message:
         """Encode the schema of a table. It is sent before the first row of the version, and again from time to time."""
-        return _message("BOOTSTRAP", 0, self._versions.of(version), schema=f',"tableSchema":{table_schema(version)}')
+        return self._message(
+            "BOOTSTRAP", 0, self._versions.of(version), schema=f',"tableSchema":{table_schema(version)}'
+        )
+
+    def _message(self, kind: str, ts: int, built: int, sql: str = "", schema: str = "") -> Message:
+        value = f'{{"version":1,"type":"{kind}",{sql}"commitTs":{ts},"buildTs":{physical_ms(built)}{schema}}}'
+        return Message(None, self._limit.packed(value.encode()))
 
     def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
         """The members of an object, by name: Go sorts them by bytes."""
@@ -132,8 +158,3 @@ class SimpleEncoder:
             return array
         head, tail = f'{{"location":{html_quoted(self._time_zone)},"value":"', '"}'
         return enclosed(array, head, tail)
-
-
-def _message(kind: str, ts: int, built: int, sql: str = "", schema: str = "") -> Message:
-    value = f'{{"version":1,"type":"{kind}",{sql}"commitTs":{ts},"buildTs":{physical_ms(built)}{schema}}}'
-    return Message(None, value.encode())

@@ -1,0 +1,75 @@
+"""When the schema of a table is sent: before the first row of each of its versions, and again from time to time. Pure.
+
+A reader keeps rows until it has the schema of their version. Time is that of the commits, so that the messages of the
+same rows are the same whenever they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tistream.arrays import Int64s
+from tistream.schema.visible import TableVersion
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapRule:
+    """`interval_ms` and `rows` after which the schema is sent again (`send-bootstrap-interval-in-sec`,
+    `send-bootstrap-in-msg-count`); if one of them is not above 0, it is never sent. `every_partition`: to all
+    partitions of the table's topic, or to the first alone. `all_at_start`: those of all tables before any row."""
+
+    interval_ms: int = 120_000
+    rows: int = 10_000
+    every_partition: bool = True
+    all_at_start: bool = False
+
+    @property
+    def sends(self) -> bool:
+        """Whether schemas are sent at all."""
+        return self.interval_ms > 0 and self.rows > 0
+
+
+@dataclass(slots=True)
+class _Sent:
+    """When the schema of a table was sent last: its version, the commit's milliseconds, and the rows since."""
+
+    version: TableVersion
+    ms: int
+    rows: int
+
+
+@dataclass(slots=True)
+class Bootstraps:
+    """What was sent since a holder has opened the sink. A transaction that fails takes its messages with it, so the
+    next holder begins with a new object."""
+
+    rule: BootstrapRule
+    _tables: dict[int, _Sent] = field(default_factory=dict)  # by logical id
+
+    def sent(self, version: TableVersion, ms: int) -> None:
+        """Note that the schema of a table is sent at this time."""
+        self._tables[version.head.id] = _Sent(version, ms, 0)
+
+    def before(self, version: TableVersion, commit_ms: Int64s) -> list[int]:
+        """The indexes of the rows of one table version before which its schema is sent. `commit_ms` ascends, and has
+        one element for each of the next rows of the table."""
+        return list(self._due(version, commit_ms)) if self.rule.sends else []
+
+    def _due(self, version: TableVersion, commit_ms: Int64s) -> Iterator[int]:
+        last = self._tables.get(version.head.id)
+        at = 0
+        if last is None or last.version != version:
+            last = self._tables[version.head.id] = _Sent(version, int(commit_ms[0]), 0)
+            yield 0
+        while True:
+            due = at + self.rule.rows - last.rows
+            late = int(np.searchsorted(commit_ms, last.ms + self.rule.interval_ms, side="left"))
+            due = max(at, min(due, late))
+            if due >= len(commit_ms):
+                last.rows += len(commit_ms) - at
+                return
+            yield due
+            at, last.ms, last.rows = due, int(commit_ms[due]), 0

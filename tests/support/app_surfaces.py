@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +18,8 @@ from tistream_agent.app import build_app as build_agent
 from tistream_agent.settings import AgentSettings
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
+from tistream_changefeed.app import build_app as build_changefeed
+from tistream_changefeed.settings import ChangefeedSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_meta.app import build_app as build_meta
@@ -64,6 +67,7 @@ def apps(clock: Clock, **settings: Any) -> Mapping[str, Callable[[], FastAPI]]:
     return {
         "agent": lambda: build_agent(AgentSettings(**upstream, **settings), objects, clock, _no_end),
         "api": lambda: build_api(ApiSettings(**settings), objects, clock),
+        "changefeed": lambda: build_changefeed(ChangefeedSettings(**settings), objects, clock, Random(0)),
         "dispatcher": lambda: build_dispatcher(DispatcherSettings(**settings), objects, clock),
         "meta": lambda: build_meta(MetaSettings(database_url="sqlite://", **settings), objects, clock),
         "schema": lambda: build_schema(SchemaSettings(**settings), objects, None, clock),

@@ -38,6 +38,7 @@ from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.settings import ChangefeedSettings
+from tistream_changefeed.shard_metrics import ShardsTold
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
@@ -132,5 +133,6 @@ def build_app(
 
     app.state.checks = Checks(settings.hosts, secret_keys, tables)
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
+    registry.register(ShardsTold(driver.told, clock))
     app.include_router(router)
     return app

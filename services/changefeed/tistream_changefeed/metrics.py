@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_BYTES = (1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 
 
 class ChangefeedMetrics:
-    """All metrics of the changefeed service. Create it once per process."""
+    """The metrics of a process. Create it once per process; shard_metrics.py has those of each shard."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.shards = Gauge("tistream_changefeed_shards", "Shards that this process holds.", registry=registry)
@@ -16,19 +18,19 @@ class ChangefeedMetrics:
             ("phase",),
             registry=registry,
         )
-        self.lag = Gauge(
-            "tistream_changefeed_lag_seconds",
-            "The highest lag of a shard, from the pool to its sink.",
+        self.encode_seconds = Histogram(
+            "tistream_changefeed_encode_seconds", "Time to encode the rows of a batch.", registry=registry
+        )
+        self.flush_seconds = Histogram(
+            "tistream_changefeed_flush_seconds",
+            "Time from the begin of a sink's transaction to its acknowledgement.",
             registry=registry,
         )
-        self.transactions = Counter(
-            "tistream_changefeed_transactions_total", "Transactions that sinks acknowledged.", registry=registry
-        )
-        self.messages = Counter(
-            "tistream_changefeed_messages_total", "Messages that sinks acknowledged.", registry=registry
-        )
-        self.failures = Counter(
-            "tistream_changefeed_failures_total", "Failed steps of shards, by stage.", ("stage",), registry=registry
+        self.window_bytes = Histogram(
+            "tistream_changefeed_window_bytes",
+            "Bytes of the rows' messages of a sink's transaction.",
+            registry=registry,
+            buckets=_BYTES,
         )
         self.undecodable = Counter(
             "tistream_changefeed_undecodable_rows_total",

@@ -29,6 +29,7 @@ from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Retention
 from tistream_meta.decide.options import Options
 from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.feeds.feed_watch import WATCH_MS, FeedCounts, FeedWatch
 from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.audit_keeping import AuditKeeping
@@ -91,6 +92,7 @@ def build_app(
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
             Loop("audit", audit.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
+            Loop("changefeeds", feed_watch.step, interval_ms=WATCH_MS, metrics=loop_metrics),
             Loop("erasing", erasing.step, interval_ms=PAUSE_MS, backoff_max_ms=10_000, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
@@ -143,6 +145,7 @@ def build_app(
     app.state.backfill_rules = BackfillRules(backfills, repository.sources, open_log)
     app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
     app.state.restores = repository.book(RestoreBook)
+    feed_watch = FeedWatch(repository.book(FeedCounts), server.is_owner, metrics)
     app.state.feeds, app.state.secrets = repository.book(FeedBook), repository.book(SecretBook)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (

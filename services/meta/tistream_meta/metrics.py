@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from tistream.wire.bulk.changefeeds import State
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Store
 
@@ -45,6 +47,16 @@ class MetaMetrics:
             registry=registry,
         )
 
+        self.feeds = Gauge(
+            "tistream_meta_changefeeds", "Changefeeds by state, as the owner knows.", ("state",), registry=registry
+        )
+        self.feed_shards = Gauge(
+            "tistream_meta_changefeed_shards",
+            "Shards of running changefeeds by whether a worker holds them, as the owner knows.",
+            ("held",),
+            registry=registry,
+        )
+
     def tell_owner(self, is_owner: Callable[[], bool]) -> None:
         """Let the gauge of the owner call `is_owner` at each scrape."""
         self.owner.set_function(is_owner)
@@ -54,6 +66,14 @@ class MetaMetrics:
         tally = Tally(states)
         for state in NodeState:
             self.nodes.labels(state.value).set(tally[state])
+
+    def count_feeds(self, states: Iterable[State], held: Iterable[bool]) -> None:
+        """Set the gauges of changefeeds. `held`: of each shard of a running one."""
+        states_tally, held_tally = Tally(states), Tally(held)
+        for state in get_args(State):
+            self.feeds.labels(state).set(states_tally[state])
+        self.feed_shards.labels("yes").set(held_tally[True])
+        self.feed_shards.labels("no").set(held_tally[False])
 
     def count_stores(self, stores: Collection[Store]) -> None:
         """Set the gauge of stores."""

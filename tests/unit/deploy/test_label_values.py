@@ -27,7 +27,7 @@ SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("**
 # Whose values nobody can list: statuses of HTTP, who runs the platform where, names of metrics (support.promql).
 FREE = {"status", "namespace", "__name__"}
 # What alerts_test.yaml tells apart by, and no expression asks for.
-TOLD_APART = {"pod", "instance", "le", "invariant", "call"}
+TOLD_APART = {"pod", "instance", "le", "invariant", "call", "cluster", "tenant", "feed", "shard"}
 
 
 def loop_names(source: str) -> set[str]:
@@ -51,6 +51,7 @@ def _told() -> dict[str, set[str]]:
     meta = MetaMetrics(registry)
     meta.count_nodes(())
     meta.count_stores(())
+    meta.count_feeds((), ())
     measured(MemoryObjectStore(), registry)
     registry.register(HoldsTold(lambda: ()))
     found: dict[str, set[str]] = defaultdict(set)
@@ -77,6 +78,7 @@ VALUES: dict[str, set[str]] = {
     "kind": TOLD["kind"],
     "state": TOLD["state"],
     "read": TOLD["read"],
+    "held": TOLD["held"],
     "job": _jobs(),
     "route": {path for surface in SURFACES.values() for path in surface.paths},
 }

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
 
 from tistream.concurrency import start_thread
 from tistream.errors import TiStreamError
-from tistream.model.ts import physical_ms
 from tistream.wire.bulk.changefeeds import FeedReport, FeedWork, HeldBy, Phase, WorkerBeat
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.shard_metrics import ShardTally, Told
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,13 @@ class Driver:
         self._beaten = True
         self._count(reports)
 
+    def told(self) -> Iterator[Told]:
+        """What metrics show of each shard. For any thread."""
+        for holder in list(self._holders.values()):
+            yield holder.report(), holder.tally
+        for report in list(self._refused.values()):
+            yield report, ShardTally()
+
     def stop(self) -> None:
         """Ask every holder to end."""
         for holder in list(self._holders.values()):
@@ -78,12 +85,6 @@ class Driver:
         phases = [report.phase for report in reports]
         for phase in get_args(Phase):
             self.metrics.phases.labels(phase).set(phases.count(phase))
-        lags = [
-            physical_ms(report.resolved_ts) - physical_ms(report.checkpoint_ts)
-            for report in reports
-            if report.checkpoint_ts is not None
-        ]
-        self.metrics.lag.set(max([0, *lags]) / 1000)
 
 
 def _key(work: FeedWork) -> Key:

@@ -17,11 +17,12 @@ from tistream.read.source_contract import Batch
 from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
-from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.shard_metrics import ShardTally
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Holder:
     window_bytes: int
     metrics: ChangefeedMetrics
     secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no error may show
+    tally: ShardTally = field(default_factory=ShardTally)
     _sink: Sink | None = None
     _resolved_ts: int = 0
     _stopping: Event = field(default_factory=new_event)
@@ -162,11 +164,13 @@ class Holder:
     def _send_rows(self, sink: Sink, segment: Segment, *, last: bool) -> None:
         if not len(segment.rows):
             return
+        begun_ms = self.clock.monotonic_ms()
         try:
             encoded = self.pipeline.rows(segment.rows, sink.partitions)
         except FatalError as error:  # a message that is too large, or a table that the configuration does not fit
             raise failed("encode", self.shard.order.name, str(error)) from error
         messages = encoded.messages
+        self._encoded(messages, self.clock.monotonic_ms() - begun_ms)
         for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
             framed = encoded.framed(messages.between(window.start, window.end))
             ends = last and window.end == len(messages)
@@ -190,10 +194,33 @@ class Holder:
     def _commit(self, transaction: Transaction) -> None:
         sink = self._sink
         assert sink is not None
-        sink.write(transaction)
-        self.shard.acknowledged(transaction, self.clock.monotonic_ms())
-        self.metrics.transactions.inc()
-        self.metrics.messages.inc(len(transaction.rows) + len(transaction.marks))
+        begun_ms = self.clock.monotonic_ms()
+        try:
+            sink.write(transaction)
+        except FeedFailed:
+            self.tally.aborted += 1
+            raise
+        now_ms = self.clock.monotonic_ms()
+        self.shard.acknowledged(transaction, now_ms)
+        self._flushed(transaction, now_ms - begun_ms)
+
+    # ---- what is counted
+
+    def _encoded(self, messages: Outgoing, took_ms: int) -> None:
+        self.metrics.encode_seconds.observe(took_ms / 1000)
+        self.tally.encode_seconds += took_ms / 1000
+        self.tally.buffer_bytes = int(messages.sizes.sum())
+
+    def _flushed(self, transaction: Transaction, took_ms: int) -> None:
+        rows, tally = transaction.rows, self.tally
+        self.metrics.flush_seconds.observe(took_ms / 1000)
+        tally.flush_seconds += took_ms / 1000
+        tally.transactions += 1
+        tally.messages += len(rows) + len(transaction.marks)
+        if len(rows):
+            tally.window_bytes = int(rows.sizes.sum())
+            tally.buffer_bytes = max(0, tally.buffer_bytes - tally.window_bytes)
+            self.metrics.window_bytes.observe(tally.window_bytes)
 
     def _failed(self, error: FeedFailed) -> None:
         failure = replace(error.failure, reason=masked(error.failure.reason, self.secrets))
@@ -204,7 +231,8 @@ class Holder:
             "error": f"{failure.object}: {failure.reason}",
         }
         log.log(level, f"feed {failure.kind}", extra=fields)
-        self.metrics.failures.labels(failure.stage).inc()
+        self.tally.failures[failure.stage] += 1
+        self.tally.buffer_bytes = 0
         self.shard.failed(failure, self.clock.monotonic_ms())
         self._leave()
 

@@ -1,0 +1,134 @@
+"""Metrics of each shard that a worker holds. They are made at each scrape of what holders report, so that a shard that
+has moved away leaves no series behind.
+
+The labels name the tenant and its feed: who may read /metrics of a worker may see which feeds there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tistream.clock import Clock
+from tistream.model.ts import physical_ms
+from tistream.wire.bulk.changefeeds import FeedReport
+
+LABELS = ("cluster", "tenant", "feed", "shard")
+
+
+@dataclass(slots=True)
+class ShardTally:
+    """What a holder has done since it began. One thread writes it; another one may read it at any time."""
+
+    transactions: int = 0  # acknowledged
+    messages: int = 0  # in them
+    aborted: int = 0  # transactions that were not acknowledged
+    encode_seconds: float = 0.0
+    flush_seconds: float = 0.0
+    window_bytes: int = 0  # of the rows' messages in the newest transaction that had rows
+    buffer_bytes: int = 0  # of encoded messages that are not acknowledged yet
+    failures: Counter[str] = field(default_factory=Counter)  # failed steps, by stage
+
+
+Told = tuple[FeedReport, ShardTally]
+
+
+class ShardsTold(Collector):
+    """The metrics of the shards that `told` returns."""
+
+    def __init__(self, told: Callable[[], Iterable[Told]], clock: Clock) -> None:
+        self._told, self._clock = told, clock
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Compute all of them."""
+        told, now_ms = list(self._told()), self._clock.now_ms()
+        yield _gauge("lag_seconds", "From what the pool has resolved to what is in the sink.", told, _lag)
+        yield _gauge(
+            "pool_lag_seconds",
+            "Age of what the pool has resolved, as the worker has seen it.",
+            [one for one in told if one[0].resolved_ts],
+            lambda report, _: max(0, now_ms - physical_ms(report.resolved_ts)) / 1000,
+        )
+        yield _gauge(
+            "retrying_seconds",
+            "For how long the shard has not got a step done; 0 while it runs.",
+            told,
+            lambda report, _: _retrying(report, now_ms),
+        )
+        yield _gauge(
+            "window_size_bytes",
+            "Bytes of the rows' messages in the newest transaction.",
+            told,
+            lambda _, tally: tally.window_bytes,
+        )
+        yield _gauge(
+            "buffer_bytes",
+            "Bytes of encoded messages that the sink has not acknowledged.",
+            told,
+            lambda _, tally: tally.buffer_bytes,
+        )
+        yield _counter(
+            "rows", "Row events in the sink, since the feed was created.", told, lambda report, _: report.rows
+        )
+        yield _counter(
+            "bytes",
+            "Bytes of messages in the sink, since the feed was created.",
+            told,
+            lambda report, _: report.bytes,
+        )
+        yield _counter(
+            "transactions", "Transactions that the sink acknowledged.", told, lambda _, tally: tally.transactions
+        )
+        yield _counter("messages", "Messages that the sink acknowledged.", told, lambda _, tally: tally.messages)
+        yield _counter(
+            "aborted", "Transactions that the sink did not acknowledge.", told, lambda _, tally: tally.aborted
+        )
+        yield _counter("encoding_seconds", "Time spent on encoding.", told, lambda _, tally: tally.encode_seconds)
+        yield _counter(
+            "flushing_seconds", "Time spent on waiting for the sink.", told, lambda _, tally: tally.flush_seconds
+        )
+        failures = CounterMetricFamily(
+            "tistream_changefeed_failures", "Failed steps of a shard, by stage.", labels=(*LABELS, "stage")
+        )
+        for report, tally in told:
+            for stage, count in sorted(tally.failures.items()):
+                failures.add_metric((*_values(report), stage), count)
+        yield failures
+
+
+Value = Callable[[FeedReport, ShardTally], float]
+
+
+def _gauge(name: str, text: str, told: Iterable[Told], value: Value) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"tistream_changefeed_{name}", text, labels=LABELS)
+    for report, tally in told:
+        family.add_metric(_values(report), value(report, tally))
+    return family
+
+
+def _counter(name: str, text: str, told: Iterable[Told], value: Value) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"tistream_changefeed_{name}", text, labels=LABELS)
+    for report, tally in told:
+        family.add_metric(_values(report), value(report, tally))
+    return family
+
+
+def _values(report: FeedReport) -> tuple[str, ...]:
+    of = report.shard
+    return of.cluster_id, of.tenant_id, of.changefeed_id, str(of.shard)
+
+
+def _lag(report: FeedReport, _: ShardTally) -> float:
+    if report.checkpoint_ts is None:
+        return 0.0
+    return max(0, physical_ms(report.resolved_ts) - physical_ms(report.checkpoint_ts)) / 1000
+
+
+def _retrying(report: FeedReport, now_ms: int) -> float:
+    if report.phase != "retrying" or report.since_ms is None:
+        return 0.0
+    return max(0, now_ms - report.since_ms) / 1000

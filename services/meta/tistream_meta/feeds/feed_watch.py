@@ -1,0 +1,53 @@
+"""Counts the changefeeds of the platform for the owner's metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import ColumnElement, Connection, and_, select
+
+from tistream.wire.bulk.changefeeds import State
+from tistream_meta.database import tables
+from tistream_meta.database.audit_log import Write
+from tistream_meta.database.transactions import Transactions
+from tistream_meta.decide.feed_policy import shown_state
+from tistream_meta.metrics import MetaMetrics
+
+WATCH_MS = 5_000
+_FEEDS, _SHARDS = tables.changefeeds, tables.feed_shards
+
+
+class FeedCounts:
+    """Reads how feeds are, of all tenants. The call is a transaction of its own, and raises as the repository's do."""
+
+    def __init__(self, transactions: Transactions, _: Write, now_ms: ColumnElement[int]) -> None:
+        self._transactions, self._now_ms = transactions, now_ms
+
+    def read(self) -> tuple[Sequence[State], Sequence[bool]]:
+        """The state of each feed, and of each shard of a running feed whether a worker holds it."""
+
+        def body(connection: Connection) -> tuple[Sequence[State], Sequence[bool]]:
+            keys = [_FEEDS.c[name] == _SHARDS.c[name] for name in ("cluster_id", "tenant_id", "changefeed_id")]
+            held = and_(_SHARDS.c.node_id.is_not(None), _SHARDS.c.lease_until_ms >= self._now_ms)
+            rows = connection.execute(
+                select(_FEEDS.c.state, _SHARDS.c.shard, _SHARDS.c.report, held.label("held"))
+                .select_from(_FEEDS.join(_SHARDS, and_(*keys)))
+                .order_by(*_FEEDS.primary_key, _SHARDS.c.shard)
+            ).all()
+            phases = [None if row.report is None else json.loads(row.report)["phase"] for row in rows]
+            states = [shown_state(row.state, phase) for row, phase in zip(rows, phases, strict=True) if row.shard == 0]
+            return states, [bool(row.held) for row in rows if row.state == "running"]
+
+        return self._transactions.run(body)
+
+
+class FeedWatch:
+    """Sets the owner's metrics of changefeeds; on another meta server they are 0."""
+
+    def __init__(self, counts: FeedCounts, is_owner: Callable[[], bool], metrics: MetaMetrics) -> None:
+        self._counts, self._is_owner, self._metrics = counts, is_owner, metrics
+
+    def step(self) -> None:
+        """Loop body. Raises Unavailable."""
+        self._metrics.count_feeds(*(self._counts.read() if self._is_owner() else ((), ())))

@@ -41,6 +41,7 @@ class Target:
             "restore_id": "0" * 32,
             "changefeed_id": "no-such-feed",
             "name": "no-such-secret",
+            "territory": "999999999",
         }
     )
 
@@ -116,10 +117,18 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "sink_uri": "kafka://127.0.0.1:1/topic",
         "config": {},
         "value": "hunter2",
+        "territory": "1",
+        "pd": "127.0.0.1:1",
+        "pd_cluster_id": "17",
+        "keyspace": "",
+        "start_key": "",
+        "end_key": "",
         "grants": [target.grant(["read"], "tenant")],
     }
-    if name in known:
+    if name in known and known[name] in schema.get("enum", [known[name]]):
         return known[name]
+    if "enum" in schema:
+        return schema["enum"][0]
     kinds = schema.get("type", [])
     assert "null" in kinds, f"no example of {name}: {schema}"
     return None

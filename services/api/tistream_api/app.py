@@ -54,6 +54,7 @@ from tistream_api.admission.reject_throttle import RejectionLimit
 from tistream_api.admission.request_queue import new_turns
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits, own_or
+from tistream_api.agents.territory_routes import build_territory_router
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
@@ -198,6 +199,7 @@ def build_app(
         build_audit_router(meta),
         build_platform_restore_router(tenants, points, meta, http, lambda: secrets.token_hex(16)),
         build_source_router(meta, status.sources.of),
+        build_territory_router(meta),
         build_feed_router(tenants, meta, http),
         build_secret_router(meta, _sealing_key(settings)),
         build_backfill_router(

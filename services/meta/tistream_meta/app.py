@@ -47,6 +47,7 @@ from tistream_meta.routes.secret_routes import router as secret_router
 from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
+from tistream_meta.routes.territory_routes import router as territory_router
 from tistream_meta.routes.token_routes import router as token_router
 from tistream_meta.routes.usage_routes import router as usage_router
 from tistream_meta.settings import MetaSettings
@@ -54,6 +55,8 @@ from tistream_meta.tenants.erasing import PAUSE_MS, Erasing
 from tistream_meta.tenants.first_token import first_token
 from tistream_meta.tenants.source_rules import SourceRules
 from tistream_meta.tenants.token_board import LOOK_MS, TokenBoard
+from tistream_meta.territories.agent_board import AgentBoard
+from tistream_meta.territories.territory_book import TerritoryBook
 
 KEEPING_MS = 60_000
 
@@ -147,6 +150,7 @@ def build_app(
     app.state.restores = repository.book(RestoreBook)
     feed_watch = FeedWatch(repository.book(FeedCounts), server.is_owner, metrics)
     app.state.feeds, app.state.secrets = repository.book(FeedBook), repository.book(SecretBook)
+    app.state.territories, app.state.agents = repository.book(TerritoryBook), AgentBoard()
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (
         router,
@@ -156,6 +160,7 @@ def build_app(
         restore_router,
         feed_router,
         secret_router,
+        territory_router,
         tenant_end_router,
         token_router,
         usage_router,

@@ -337,7 +337,7 @@ class RegisterNode(StartOf):
     """`PUT /upcall/v1/nodes/{node_id}`: a process has started. A sorter's tasks get new epochs. Idempotent for one
     start. 409 `superseded` if a newer start of that name has registered: the process must end."""
 
-    role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta|ingest|changefeed)$")
+    role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta|ingest|changefeed|agent)$")
     url: str = Field(max_length=URL_MAX)
 
 

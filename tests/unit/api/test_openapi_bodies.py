@@ -16,6 +16,7 @@ from tistream.wire.bulk.changefeeds import CreateChangefeed
 from tistream.wire.bulk.restores import CreateRestore
 from tistream.wire.bulk.secrets import PutSecret
 from tistream.wire.bulk.sources import AddSource
+from tistream.wire.bulk.territories import AddTerritory
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
 from tistream_api.app import build_app
@@ -25,6 +26,7 @@ from tistream_api.settings import ApiSettings
 CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
 MODELS: dict[str, type[BaseModel]] = {
     "AddSource": AddSource,
+    "AddTerritory": AddTerritory,
     "CreateChangefeed": CreateChangefeed,
     "CreateRestore": CreateRestore,
     "CreateTenant": meta.CreateTenant,

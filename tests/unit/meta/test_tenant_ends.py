@@ -37,6 +37,8 @@ from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.restores.book import RestoreBook
 from tistream_meta.tenants.erasing import Erasing
+from tistream_meta.territories.territory_book import TerritoryBook
+from tistream_meta.territories.territory_policy import Territory, Upstream
 
 ACME = TenantKey("7", "acme")
 OTHERS = [TenantKey("7", "acme2"), TenantKey("7", "acm"), TenantKey("77", "acme")]
@@ -126,6 +128,7 @@ class World:
             self.repository.book(RestoreBook).add(key, RESTORE)
             self.repository.book(FeedBook).add(key, FEED)
             self.repository.book(SecretBook).put(key, "kafka", "sealed")
+            self.repository.book(TerritoryBook).add(Territory(key, 1, WHOLE, Upstream("pd:2379", 17)))
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""

@@ -160,6 +160,21 @@ secrets = Table(
     Column("put_ms", BigInteger, nullable=False),
 )
 
+territories = Table(
+    "territories",  # docs/agent.md
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("store_id", BigInteger, primary_key=True, autoincrement=False),  # of its files
+    Column("range_start", LargeBinary, nullable=False),
+    Column("range_end", LargeBinary, nullable=False),  # empty = +infinity
+    Column("upstream", Text, nullable=False),  # JSON: pd, pd_cluster_id, kind, keyspace
+    Column("epoch", BigInteger, nullable=False),  # of the newest holder; 0 = there was none
+    Column("node_id", String(63)),  # the agent that holds it; null = none
+    Column("instance", String(63), nullable=False),  # the start of that process
+    Column("created_ms", BigInteger, nullable=False),
+)
+
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
 COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
 

@@ -37,6 +37,7 @@ _OF_TENANT = (
     tables.changefeeds,
     tables.feed_shards,
     tables.secrets,
+    tables.territories,
     tables.tenant_usage,
     tables.tenant_stored,
     tables.quotas,

@@ -33,6 +33,10 @@ class HeardNodes:
         self._heard_ms[node_id] = now_ms
         self._lately.add(node_id)
 
+    def silence_ms(self, node_id: str, since_ms: int, now_ms: int) -> int:
+        """Milliseconds since the last heartbeat of a node. `since_ms`: when this process became the owner."""
+        return now_ms - max(since_ms, self._heard_ms.get(node_id, since_ms))
+
     def next_ms(self) -> int:
         """Heartbeat interval, in ms: one second, or longer in large clusters, so that one process handles at most
         BEATS_A_SECOND heartbeats a second. At most half of `suspect_ms`.

@@ -38,8 +38,11 @@ from tistream_meta.owner.scheduler import Scheduler
 from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
 from tistream_meta.tenants import snapshot
 from tistream_meta.tenants.tenant_start import TenantStarts
+from tistream_meta.territories.territory_policy import Agent
 
 log = logging.getLogger(__name__)
+
+DRAINED = ("sorter", "dispatcher", "agent")  # roles of processes that have something to move
 
 
 class OwnersWork:
@@ -214,8 +217,8 @@ class OwnersWork:
         role has nothing to move."""
         with self._writing() as book:
             node = book.nodes.get(node_id)
-            if node is not None and node.role not in ("sorter", "dispatcher"):
-                raise InvalidRequest(f"{node_id} is of role {node.role}: only sorters and dispatchers are drained")
+            if node is not None and node.role not in DRAINED:
+                raise InvalidRequest(f"{node_id} is of role {node.role}: only {', '.join(DRAINED)} are drained")
             self._take(self._repository.drain(node_id, draining))
         log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
 
@@ -247,6 +250,21 @@ class OwnersWork:
         with self._locked():
             states = self.heard.states
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
+
+    def agents(self) -> dict[str, Agent]:
+        """Every agent by name; none of them has asked for anything yet, as far as this method knows."""
+        with self._locked():
+            since_ms, now_ms = self._ownership.since_ms or 0, self._clock.monotonic_ms()
+            return {
+                node.node_id: Agent(
+                    node.instance,
+                    self.heard.states.get(node.node_id, NodeState.ALIVE),
+                    self.heard.silence_ms(node.node_id, since_ms, now_ms),
+                    asks=False,
+                )
+                for node in self._known().nodes.values()
+                if node.role == "agent"
+            }
 
     def tasks(self) -> list[tuple[Task, Placement, float]]:
         """Every task with its placement and its load in bytes per second."""

@@ -1,0 +1,96 @@
+"""Routes of agents' territories. The meta server answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from tistream.errors import UnknownName
+from tistream.model.tenant_kind import TenantKind
+from tistream.wire.bulk.territories import HEX_KEY, KEYSPACE, NUMBER, PD_MAX, TerritoryInfo, TerritoryList
+from tistream.wire.clients.meta_client import MetaClient
+from tistream_api.admission import gate
+from tistream_api.request.bodies import Body
+from tistream_api.request.meta_paths import at_meta
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+from tistream_api.routes.pull_routes import TENANT
+
+TERRITORIES = TENANT + "/territories"
+_ID = re.compile(NUMBER)
+_MEMBERS: dict[str, dict[str, Any]] = {
+    "territory": {"type": "string", "pattern": NUMBER},
+    "pd": {"type": "string", "minLength": 1, "maxLength": PD_MAX, "example": "pd-1:2379,pd-2:2379"},
+    "pd_cluster_id": {"type": "string", "pattern": NUMBER},
+    "kind": {"type": "string", "enum": [str(kind) for kind in TenantKind]},
+    "keyspace": {"type": "string", "pattern": KEYSPACE},
+    "start_key": {"type": "string", "pattern": HEX_KEY},
+    "end_key": {"type": "string", "pattern": HEX_KEY},
+}
+
+
+def build_territory_router(meta: MetaClient) -> APIRouter:
+    """The routes, to be included behind the gate.
+
+    To add a territory requires a grant for the platform, because agents call its PD with their own certificates.
+    """
+    router = APIRouter(tags=["operate"])
+
+    def answered(method: str, path: str, body: bytes | None = None) -> Response:
+        answer = meta.request(method, path, body)
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.get(
+        "/v1/territories",
+        operation_id="AllTerritories",
+        response_model=TerritoryList,
+        responses=openapi.OPERATE_PROBLEMS,
+    )
+    @gate.OPERATE_PLATFORM
+    def all_territories() -> Response:
+        """The territories of all tenants: the agent of each, how far it is, and what it waits for."""
+        return answered("GET", "/v1/territories")
+
+    @router.post(
+        TERRITORIES,
+        operation_id="AddTerritory",
+        response_model=TerritoryInfo,
+        status_code=201,
+        responses=openapi.CANCEL_PROBLEMS,
+        openapi_extra=openapi.json_doc(_MEMBERS, required=["territory", "pd", "pd_cluster_id"]),
+    )
+    @gate.OPERATE_PLATFORM
+    def add_territory(cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """Give keys of a TiDB cluster to the agents. Returns 200 if the same territory exists already, 409 if another
+        one has its id or some of its keys."""
+        return answered("POST", f"{at_meta(cluster_id, tenant_id)}/territories", body)
+
+    @router.get(
+        TERRITORIES,
+        operation_id="ListTerritories",
+        response_model=TerritoryList,
+        responses=openapi.TENANT_PROBLEMS,
+    )
+    @gate.OPERATE_TENANT
+    def list_territories(cluster_id: str, tenant_id: str) -> Response:
+        """The territories of a tenant: the agent of each, how far it is, and what it waits for."""
+        return answered("GET", f"{at_meta(cluster_id, tenant_id)}/territories")
+
+    @router.delete(
+        TERRITORIES + "/{territory}",
+        operation_id="RemoveTerritory",
+        response_model=TerritoryInfo,
+        responses=openapi.TENANT_PROBLEMS,
+    )
+    @gate.OPERATE_PLATFORM
+    def remove_territory(cluster_id: str, tenant_id: str, territory: str) -> Response:
+        """Take a territory from the agents. Its files stay."""
+        name = name_of(territory)
+        if not _ID.fullmatch(name):
+            raise UnknownName(f"no territory has an id that is not of the form {NUMBER}")
+        return answered("DELETE", f"{at_meta(cluster_id, tenant_id)}/territories/{name}")
+
+    return router

@@ -1,0 +1,1 @@
+"""Territories of agents: which process holds the change stream of which keys."""

@@ -1,0 +1,159 @@
+"""Assigns territories to agents. Pure.
+
+basic    every territory has exactly one agent: a new one, or one whose agent is lost, gets the agent with the fewest,
+         at once; one whose agent has started anew stays with it
+drain    an agent that is being drained has no territories
+balance  no agent has many more territories than another, one move at a time
+
+Each assignment has the next epoch. A move needs no preparation: the next holder's first file fences the holder before
+it, which ends that territory when it notices. Two may run for a moment, and no row is lost or repeated. A move costs a
+scan of the last seconds, so the balance moves one territory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tistream.errors import AlreadyDiffers, LimitReached
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
+from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
+from tistream_meta.decide.liveness import NodeState
+
+LOST_MS = 5_000  # silence after which an agent's territories are moved: less than for nodes, because a move is harmless
+TERRITORIES_MAX = 256  # of a tenant
+BALANCE_MOVES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where the changes of a territory come from. `kind`, `keyspace`: as the agent's settings of that name."""
+
+    pd: str
+    pd_cluster_id: int
+    kind: TenantKind = TenantKind.TIDB
+    keyspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Territory:
+    """A row of the table `territories`. `node_id`, `instance`: the start of the agent that holds it; `epoch` 0: none
+    ever did."""
+
+    tenant: TenantKey
+    store_id: int
+    span: KeySpan
+    upstream: Upstream
+    epoch: int = 0
+    node_id: str | None = None
+    instance: str = ""
+
+    @property
+    def key(self) -> tuple[TenantKey, int]:
+        """What names it."""
+        return self.tenant, self.store_id
+
+    def of(self, node_id: str, instance: str) -> bool:
+        """Whether this start of an agent holds it."""
+        return (self.node_id, self.instance) == (node_id, instance)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent as the owner sees it. `silent_ms`: since its last heartbeat. `asks`: it has asked this owner for
+    territories. `serves`: the only PD cluster that it can reach; None: any, or it has not asked yet."""
+
+    instance: str
+    state: NodeState
+    silent_ms: int
+    asks: bool = True
+    serves: int | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether its territories must go to others."""
+        return self.state is NodeState.LOST or self.silent_ms >= LOST_MS
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may be given territories."""
+        return self.state is NodeState.ALIVE and self.asks and not self.lost
+
+    def can(self, territory: Territory) -> bool:
+        """Whether it can reach the cluster of the territory."""
+        return self.serves is None or self.serves == territory.upstream.pd_cluster_id
+
+
+def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> list[tuple[Territory, str]]:
+    """The territories that change hands now, each with its new holder and epoch, and why; empty if nothing does."""
+    given: dict[tuple[TenantKey, int], tuple[Territory, str]] = {}
+    for clusters in _groups(territories):
+        able = {name: one for name, one in agents.items() if one.can(clusters[0])}
+        for territory, why in _of_cluster(clusters, able):
+            given[territory.key] = territory, why
+    return [given[key] for key in sorted(given)]
+
+
+def _groups(territories: Iterable[Territory]) -> list[list[Territory]]:
+    """The territories by the cluster that an agent must reach for them."""
+    found: dict[int, list[Territory]] = {}
+    for one in territories:
+        found.setdefault(one.upstream.pd_cluster_id, []).append(one)
+    return list(found.values())
+
+
+def _of_cluster(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> Iterator[tuple[Territory, str]]:
+    here = [one for one in territories if one.node_id is not None and _holds(agents.get(one.node_id))]
+    for one in here:
+        agent = agents[one.node_id or ""]
+        if one.instance != agent.instance and agent.state is not NodeState.DRAINING:
+            yield _given(one, one.node_id or "", agents), f"{one.node_id} has started anew"
+    ready = {name for name, one in agents.items() if one.ready}
+    if not ready:
+        return
+    loads = NodeLoads({name: float(sum(one.node_id == name for one in here)) for name in sorted(ready)})
+    for one in sorted(set(territories) - set(here), key=lambda one: one.key):
+        node = loads.least()
+        loads.give(node, 1.0)
+        yield _given(one, node, agents), f"{one.node_id} is lost" if one.node_id else "new"
+    for move in _moves(here, agents, loads):
+        yield _given(move.item, move.target, agents), move.why
+
+
+def _holds(agent: Agent | None) -> bool:
+    return agent is not None and not agent.lost
+
+
+def _moves(here: Sequence[Territory], agents: Mapping[str, Agent], loads: NodeLoads) -> Iterator[Move[Territory]]:
+    weighed = [Weighed(one, one.node_id or "", 1.0) for one in sorted(here, key=lambda one: one.key)]
+    yield from drain((one for one in weighed if agents[one.node].state is NodeState.DRAINING), loads)
+    settled = (one for one in weighed if one.node in loads.of and one.item.instance == agents[one.node].instance)
+    yield from islice(even_out(settled, loads, UNEVEN, fill=False), BALANCE_MOVES)
+
+
+def _given(one: Territory, node: str, agents: Mapping[str, Agent]) -> Territory:
+    return replace(one, epoch=one.epoch + 1, node_id=node, instance=agents[node].instance)
+
+
+def check_new(there: Sequence[Territory], wanted: Territory) -> bool:
+    """Check that a tenant with the territories `there` may have another one; returns whether it is new. Raises
+    AlreadyDiffers, LimitReached."""
+    for one in there:
+        if one.store_id == wanted.store_id:
+            if (one.span, one.upstream) == (wanted.span, wanted.upstream):
+                return False
+            raise AlreadyDiffers(
+                f"territory {one.store_id} of tenant {one.tenant} exists already with another PD, keyspace or keys: "
+                "`tistream disconnect` it first"
+            )
+        if one.span.overlaps(wanted.span):
+            raise AlreadyDiffers(
+                f"territory {one.store_id} of tenant {one.tenant} has keys of territory {wanted.store_id}: each key is "
+                "in one territory"
+            )
+    if len(there) >= TERRITORIES_MAX:
+        raise LimitReached(f"tenant {wanted.tenant} has {len(there)} territories (at most {TERRITORIES_MAX})")
+    return True

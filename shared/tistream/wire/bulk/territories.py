@@ -1,0 +1,105 @@
+"""Territories of agents: key spans of connected tenants, and which agent holds each (docs/agent.md)."""
+
+from typing import Annotated
+
+from pydantic import Field, Strict
+
+from tistream.model.tenant_kind import TenantKind
+from tistream.wire.meta import StrictRequest
+from tistream.wire.sorter import Wire
+
+HEX_KEY = "^([0-9a-f]{2}){0,1024}$"
+NUMBER = "^[1-9][0-9]{0,19}$"
+PD_MAX = 1_024
+KEYSPACE = "^([A-Za-z0-9_-]{0,64}|\\*)$"
+
+
+class AddTerritory(StrictRequest):
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: 201, also if this territory is there already;
+    409 if it differs or shares keys with another of the tenant.
+
+    `territory`: the id, which is the store id of its files. `pd`: addresses of PD, host:port, separated by commas.
+    `pd_cluster_id`: the id that PD must have. `kind`, `keyspace`: as the agent's settings of that name. `start_key`,
+    `end_key`: its keys (hex); empty: from the first, to the last.
+    """
+
+    territory: str = Field(pattern=NUMBER)
+    pd: str = Field(min_length=1, max_length=PD_MAX)
+    pd_cluster_id: str = Field(pattern=NUMBER)
+    kind: Annotated[TenantKind, Strict(False)] = TenantKind.TIDB
+    keyspace: str = Field(default="", pattern=KEYSPACE)
+    start_key: str = Field(default="", pattern=HEX_KEY)
+    end_key: str = Field(default="", pattern=HEX_KEY)
+
+
+class TerritoryState(Wire):
+    """What an agent says of a territory.
+
+    `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
+    `cluster_id_mismatch`, `chain`. `reason`: what it waits for, or why it stopped and the way out. `resolved_ts`: all
+    changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys that are furthest behind, in hexadecimal.
+    `held_ts`: the hold on garbage collection.
+    """
+
+    state: str
+    reason: str = ""
+    resolved_ts: str = "0"
+    lag_ms: int = 0
+    span: tuple[str, str] = ("", "")
+    subscriptions: int = 0
+    buffer_bytes: int = 0
+    held_ts: str = "0"
+
+
+class TerritoryReport(TerritoryState):
+    """An agent's report of a territory that it holds under `epoch`."""
+
+    cluster_id: str
+    tenant_id: str
+    territory: str
+    epoch: int
+
+
+class AgentBeat(Wire):
+    """`POST /upcall/v1/territories/beats`: an agent reports what it holds, and asks what it is to hold. `serves`: the
+    id of the only PD cluster that the agent can reach; empty: any."""
+
+    node_id: str
+    instance: str
+    serves: str = ""
+    reports: list[TerritoryReport]
+
+
+class TerritoryWork(Wire):
+    """A territory that an agent is to hold, under `epoch`: the number of the assignment, higher for each holder."""
+
+    cluster_id: str
+    tenant_id: str
+    territory: str
+    pd: str
+    pd_cluster_id: str
+    kind: TenantKind
+    keyspace: str
+    start_key: str
+    end_key: str
+    epoch: int
+
+
+class TerritoryAssignments(Wire):
+    """The answer of AgentBeat: all territories that the agent is to hold from now on. It ends the others."""
+
+    territories: list[TerritoryWork]
+
+
+class TerritoryInfo(TerritoryWork):
+    """A territory with its holder (null: no agent has it), and what the holder has reported last; `said` is null until
+    then."""
+
+    node_id: str | None = None
+    said: TerritoryState | None = None
+
+
+class TerritoryList(Wire):
+    """The answer of `GET /v1/territories` and of a tenant's list, ordered by tenant and id."""
+
+    territories: list[TerritoryInfo]

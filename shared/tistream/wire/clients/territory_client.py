@@ -1,0 +1,16 @@
+"""Calls of agents to the meta servers about territories."""
+
+from __future__ import annotations
+
+from tistream.wire.bulk.territories import AgentBeat, TerritoryAssignments
+from tistream.wire.clients.client import parse
+from tistream.wire.clients.meta_client import BEAT_DEADLINE_S, MetaClient
+
+_BEATS = "/upcall/v1/territories/beats"
+
+
+def beat_territories(meta: MetaClient, beat: AgentBeat) -> TerritoryAssignments:
+    """Report the territories that an agent holds; the answer lists those that it is to hold. Raises Unavailable, and
+    UnknownName if the meta server's version has no territories."""
+    body = beat.model_dump_json().encode()
+    return parse(_BEATS, meta.request("POST", _BEATS, body, BEAT_DEADLINE_S), TerritoryAssignments)

@@ -168,7 +168,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         settings = MetaSettings(database_url=f"sqlite:///{folder}/meta.db", node_id="meta-1", lease_ms=600_000)
         self.clock = ManualClock(4_000_000_000_000)
-        self.app = build_app(settings, Encrypting(), self.clock)
+        self.objects = Encrypting()
+        self.app = build_app(settings, self.objects, self.clock)
         self.client = TestClient(self.app, client=("10.9.8.7", 1))
         self.server: MetaServer = self.app.state.server
         self.repository: Repository = self.server.tenant_rules.repository

@@ -55,6 +55,8 @@ class History:
         cut = any_rules(random.Random(seed + 2), self.rng.choice([1, 3]), 1 << 9)
         few = random.Random(seed + 3)
         self.fate = random.Random(seed + 4)
+        self.loss = random.Random(seed + 6)
+        self.given_back = 0  # how often the meta server had no task any more
         self.objects = ObservedStore()
         self.world = SplitWorld(
             self.upstream,
@@ -107,6 +109,9 @@ class History:
             self._withdraw()
         if self.fate.random() < 0.03:
             world.forget()
+        if self.loss.random() < 0.03:
+            world.give_back()
+            self.given_back += 1
         if rng.random() < 0.02:
             world.crash(late=rng.random() < 0.5)
         if world.late and rng.random() < 0.1:

@@ -31,6 +31,8 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskReport, TaskRoute, TenantRoute
 from tistream_dispatcher.delivery.router import Router, TaskSpan
+from tistream_meta.tenants.pool_frontier import frontier
+from tistream_meta.tenants.pool_search import pool_tasks
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, kept, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
@@ -305,6 +307,20 @@ class SplitWorld:
         self.merges.clear()
         for row in self.rows.values():
             row.order = None
+        self.assign()
+
+    def give_back(self) -> None:
+        """The database is restored to before the tenant's start: its tasks are those that its manifests tell of."""
+        tenant = self.origin.tenant
+        found = frontier(tenant, pool_tasks(self.objects, tenant))
+        self.merges.clear()
+        self._ids = max(self._ids, found.last_id)
+        self.rows = {
+            task.task_id: Row(task.task_id, task.span, task.task_epoch + 1, task.parents) for task in found.tasks
+        }
+        for span in found.first_spans([WHOLE]):
+            task_id = self._new_id()
+            self.rows[task_id] = Row(task_id, span)
         self.assign()
 
     def busy(self) -> set[int]:

@@ -46,7 +46,13 @@ def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
     """The prefixes of all objects of a tenant, and of no other tenant."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
     own = (push_prefix(tenant), f"base_buffer/{name}", f"schema/{name}", f"served/{name}", f"restore/{name}")
-    return (*own, *(f"committed/{spread:02x}/{name}" for spread in range(256)))
+    return (*own, *task_prefixes(tenant))
+
+
+def task_prefixes(tenant: TenantKey) -> tuple[str, ...]:
+    """The prefixes below which all tasks of a tenant write, each task below one of them."""
+    name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
+    return tuple(f"committed/{spread:02x}/{name}" for spread in range(256))
 
 
 def schema_snap(tenant: TenantKey) -> str:

@@ -29,6 +29,10 @@ def killed(name: str) -> Strike:
     return lambda chaos: chaos.kill(chaos.platform.members[name])
 
 
+def begun_anew(chaos: Chaos) -> None:
+    chaos.forget(None)
+
+
 def store(fault: str, strength: float, for_ms: float) -> Strike:
     return lambda chaos: chaos.storm(chaos.platform.faults.store, fault, strength, for_ms)
 
@@ -104,6 +108,10 @@ SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
         (),
     ),
     "the-meta-database-is-silent-while-a-sorter-dies": ([(300, database(0.7, 6_000)), (600, killed(SORTER))], ()),
+    "the-meta-database-is-restored-from-before-the-tenants-start": (
+        [(1_000, store("slow", 0.3, 9_000)), (3_000, begun_anew), (3_500, killed(SORTER)), (11_000, begun_anew)],
+        ("tenants whose tasks were given back",),
+    ),
     "the-registry-and-the-dispatcher-are-replaced": (
         [(500, replaced(DISPATCHER)), (1_000, replaced(SCHEMA)), (6_000, replaced(API))],
         (ENDED_THEMSELVES,),

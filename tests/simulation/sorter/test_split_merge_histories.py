@@ -35,4 +35,5 @@ def test_histories_meet_what_they_have_to() -> None:
     for history in met:
         history.run()
     assert sum(len(history.world.sealed) for history in met) > 2 * len(met)
+    assert sum(history.given_back for history in met)
     assert sum(reader.crossed for history in met for reader in history.readers)

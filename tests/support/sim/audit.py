@@ -67,6 +67,10 @@ class ObservedStore(MemoryObjectStore):
             self.audit.deleted(key)
         super().delete(key)
 
+    def names(self) -> list[str]:
+        """The keys of all objects that are there."""
+        return list(self._objects)
+
     def peek(self, key: str) -> bytes | None:
         """An object's bytes, if it is there; also while a write is under way."""
         found = self._objects.get(key)

@@ -176,16 +176,17 @@ class Chaos:
             self._later(500, self._back_up)
 
     def _some_forget(self) -> None:
-        self.forget(self.rng.choice((1_000, 4_000, 10_000)))
+        self.forget(self.rng.choice((1_000, 4_000, 10_000, None)))
 
-    def forget(self, age_ms: int) -> None:
-        """The meta database is restored from a backup, while no meta server runs."""
+    def forget(self, age_ms: int | None) -> None:
+        """The meta database is restored from a backup, while no meta server runs: from one that is so old, or (None)
+        from one of before the tenant's start."""
         metas = {member.name for member in self.platform.of("meta")}
         processes = [member.process for member in self.platform.of("meta") if member.process is not None]
         for process in [*processes, *(one for one in self.replaced if one.name in metas)]:
             self.platform.kill(process)
-        if self.platform.forget(age_ms):
-            self._tell(f"forget {age_ms} ms")
+        if self.platform.forget_start() if age_ms is None else self.platform.forget(age_ms):
+            self._tell("forget the start" if age_ms is None else f"forget {age_ms} ms")
 
     def _cut(self) -> None:
         pair = frozenset(member.name for member in self.rng.sample(list(self.platform.members.values()), 2))

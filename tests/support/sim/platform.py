@@ -403,11 +403,26 @@ class SimPlatform:
         for suffix in ("", "-wal", "-shm"):  # the dead still have the files open: they keep what they had
             self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
         shutil.copyfile(old[-1], self._database)
-        if not self._tasks():  # the tenant begins anew, with the change files from the first on
+        self._without_tasks()
+        return True
+
+    def forget_start(self) -> bool:
+        """The meta database is what it was when the tenant was registered and had not started; whether it ever was."""
+        if not self.forget(self.scheduler.now_ms - self._copies[0][0] if self._copies else 0):
+            return False
+        with contextlib.closing(sqlite3.connect(self._database)) as database, database:
+            for statement in ("DELETE FROM tasks", "DELETE FROM stores", "UPDATE tenants SET snapshot_ts = NULL"):
+                database.execute(statement)
+        self._without_tasks()
+        return True
+
+    def _without_tasks(self) -> None:
+        """A tenant without tasks begins anew, with the change files from the first on, unless the registry has a log of
+        it: then none of its tasks may be lost."""
+        if not self._tasks() and not any(key.startswith("schema/") for key in self.objects.names()):
             files = self.objects.audit.files
             files.before_restore.update(self.objects.audit.last)
             files.database_tasks = self._tasks
-        return True
 
     def _tasks(self) -> set[int]:
         """The ids of all tasks that the database knows."""

@@ -32,6 +32,7 @@ SOMETIMES = (
     "DDLs cancelled",
     "chains begun anew",
     "databases restored",
+    "tenants whose tasks were given back",
     "stores retired",
     "stores that waited for a file",
     "stores that went to another dispatcher",

@@ -170,6 +170,7 @@ class World:
                 "requests between processes": self.platform.network.requests,
                 "strikes": len(self.chaos.told),
                 "databases restored": sum(": forget " in line for line in self.chaos.told),
+                "tenants whose tasks were given back": said["tasks continue from their manifests"],
                 "manifests with many chains of a store": audit.crowded,
                 "tasks lost to a newer epoch": said["task is lost"] + said["task is held by a newer epoch"],
                 "replaced processes that ended themselves": len(

@@ -34,7 +34,7 @@ from tistream_meta.database.tenant_ends import TenantEnds
 from tistream_meta.database.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.database.usage_book import UsageBook
 from tistream_meta.decide.incarnations import Standing, Start, standing
-from tistream_meta.decide.model import FOR_EVER, Change, Child, Encryption, Node, Owner, Plan, Retention, Store, Tenant
+from tistream_meta.decide.model import FOR_EVER, Change, Encryption, Node, Owner, Plan, Retention, Store, Task, Tenant
 from tistream_meta.decide.split_merge import CarryOn, Order
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.migrations import migrate
@@ -237,22 +237,27 @@ class Repository:
 
         return self._write(body)
 
-    def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> Change | None:
+    def activate(
+        self,
+        key: TenantKey,
+        snapshot_ts: int,
+        spans: Sequence[KeySpan],
+        continued: Sequence[Task] = (),
+        last_id: int = 0,
+    ) -> Change | None:
         """Store a tenant's snapshot_ts and create its tasks, in one transaction. Returns None if the tenant has started
-        already."""
+        already.
+
+        `continued` are tasks from before a restore of the database, and `last_id` is the highest id that the tenant
+        used then. Raises AlreadyDiffers if another task has one of their ids.
+        """
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.start(connection, key, snapshot_ts)
             if tenant is None:
                 return None
-            first = counter_rows.next_task_ids(connection, len(spans))
-            children = [Child(first + at, span) for at, span in enumerate(spans)]
-            task_rows.add(connection, key, children)
-            return Change(
-                counter_rows.next_version(connection),
-                tenants=(tenant,),
-                tasks=task_rows.some(connection, [child.task_id for child in children]),
-            )
+            tasks = task_rows.begin(connection, key, spans, continued, last_id)
+            return Change(counter_rows.next_version(connection), tenants=(tenant,), tasks=tasks)
 
         return self._write(body)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
+from tistream.errors import AlreadyDiffers
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.database import counter_rows, tables
@@ -48,20 +49,45 @@ def add(
     parents: Sequence[int] = (),
 ) -> None:
     """Insert tasks: with `sorter` under their first epoch, else without a sorter."""
+    epoch = 0 if sorter is None else 1
+    _insert(
+        connection, [Task(one.task_id, tenant, one.span, sorter, epoch, parents=tuple(parents)) for one in children]
+    )
+
+
+def begin(
+    connection: Connection, tenant: TenantKey, spans: Sequence[KeySpan], continued: Sequence[Task], last_id: int
+) -> tuple[Task, ...]:
+    """Insert a tenant's first tasks, one for each of `spans`, and the tasks that it `continued` with, which the
+    database has forgotten. New ids are above `last_id`. Raises AlreadyDiffers if another task has one of their ids."""
+    for other in some(connection, [task.task_id for task in continued])[:1]:
+        raise AlreadyDiffers(
+            f"task {other.task_id} has manifests of this tenant, and the meta database gave its id to {other.tenant} "
+            "after it was restored: restore the backup again, and create this tenant before any other"
+        )
+    counter_rows.raise_to(connection, tables.LAST_TASK_ID, last_id)
+    first = counter_rows.next_task_ids(connection, len(spans))
+    new = [Task(first + at, tenant, span, None, 0) for at, span in enumerate(spans)]
+    _insert(connection, [*continued, *new])
+    return (*continued, *new)
+
+
+def _insert(connection: Connection, tasks: Iterable[Task]) -> None:
     rows = [
         {
-            "task_id": child.task_id,
-            "cluster_id": tenant.cluster_id,
-            "tenant_id": tenant.tenant_id,
-            "range_start": child.span.start,
-            "range_end": child.span.end,
-            "sorter_node": sorter,
-            "task_epoch": 0 if sorter is None else 1,
-            "parents": parents_text(parents),
+            "task_id": task.task_id,
+            "cluster_id": task.tenant.cluster_id,
+            "tenant_id": task.tenant.tenant_id,
+            "range_start": task.span.start,
+            "range_end": task.span.end,
+            "sorter_node": task.sorter_node,
+            "task_epoch": task.task_epoch,
+            "parents": parents_text(task.parents),
         }
-        for child in children
+        for task in tasks
     ]
-    connection.execute(insert(_TASKS), rows)
+    if rows:
+        connection.execute(insert(_TASKS), rows)
 
 
 def order(connection: Connection, one: Order) -> None:

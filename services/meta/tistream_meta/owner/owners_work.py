@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tistream.clock import Clock
 from tistream.concurrency import Lock
-from tistream.errors import InvalidRequest, Superseded, Unavailable, UnknownName
+from tistream.errors import AlreadyDiffers, InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
@@ -37,6 +37,7 @@ from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.scheduler import Scheduler
 from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
 from tistream_meta.tenants import snapshot
+from tistream_meta.tenants.pool_frontier import Frontier
 from tistream_meta.tenants.tenant_start import TenantStarts
 from tistream_meta.territories.territory_policy import Agent
 
@@ -119,12 +120,20 @@ class OwnersWork:
                 waiting = route_table.waiting(book.tenants.values())
             self._starts.look(waiting, self._activate, self._cannot)
 
-    def _activate(self, key: TenantKey, facts: snapshot.SnapshotFacts) -> None:
-        spans = ranges.cut(facts.physical_ids, self._options.ranges_per_tenant)
-        with self._writing():
-            self._take(change := self._repository.activate(key, facts.snapshot_ts, spans))
+    def _activate(self, key: TenantKey, facts: snapshot.SnapshotFacts, before: Frontier) -> None:
+        spans = before.first_spans(ranges.cut(facts.physical_ids, self._options.ranges_per_tenant))
+        try:
+            with self._writing():
+                change = self._repository.activate(key, facts.snapshot_ts, spans, before.tasks, before.last_id)
+                self._take(change)
+        except AlreadyDiffers as error:
+            self._cannot(key, str(error))
+            return
         if change is not None:
-            log.info("tenant starts", extra={"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)})
+            fields = {"tenant": str(key), "snapshot_ts": facts.snapshot_ts}
+            log.info("tenant starts", extra={**fields, "tasks": len(spans)})
+            if before.tasks:
+                log.warning("tasks continue from their manifests", extra={**fields, "tasks": len(before.tasks)})
 
     def _cannot(self, key: TenantKey, problem: str) -> None:
         with self._writing() as book:

@@ -1,7 +1,7 @@
 """Starts tenants: reads the schema_snap of each tenant that has not started, and reports its facts to the caller.
 
-The schema registry deletes a schema_snap that is in its log. If the log exists and schema_snap does not, the meta
-database has forgotten that the tenant started, and the log says where it began.
+The schema registry deletes a schema_snap that is in its log. If the log exists, the meta database has forgotten that
+the tenant started. Then the log says where it began, and the tasks that have manifests continue (pool_frontier.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tistream.clock import Clock
-from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, Unavailable
+from tistream.errors import CorruptObject, InvalidRequest, InvariantBroken, NotFoundYet, Unavailable
 from tistream.format import floor as floor_format
 from tistream.model.ids import TenantKey
 from tistream.schema import log_format
@@ -19,6 +19,8 @@ from tistream.storage import layout
 from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
 from tistream.storage.object_store import ObjectStore
 from tistream_meta.tenants import snapshot
+from tistream_meta.tenants.pool_frontier import NO_TASKS, Frontier, frontier
+from tistream_meta.tenants.pool_search import pool_tasks
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +51,11 @@ class TenantStarts:
     def look(
         self,
         keys: Collection[TenantKey],
-        found: Callable[[TenantKey, snapshot.SnapshotFacts], None],
+        found: Callable[[TenantKey, snapshot.SnapshotFacts, Frontier], None],
         missing: Callable[[TenantKey, str], None],
     ) -> None:
-        """Poll the tenants whose retry is due. `found` is called with the facts of a snapshot, `missing` with the
-        reason if it does not exist yet.
+        """Poll the tenants whose retry is due. `found` is called with the facts of a snapshot and the tasks that
+        continue, `missing` with the reason if the snapshot does not exist yet.
         """
         self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
         for key in keys:
@@ -64,11 +66,24 @@ class TenantStarts:
             retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
             retry.pause_ms = min(retry.pause_ms * 2, self._retry_max_ms)
             facts = self._read(key, retry)
-            if isinstance(facts, str):
+            tasks = facts if isinstance(facts, str) else self._continued(key)
+            if isinstance(tasks, str):
                 # The text may quote what outsiders wrote, in characters that a database column may not accept.
-                missing(key, facts.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX])
-            else:
-                found(key, facts)
+                missing(key, tasks.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX])
+            elif not isinstance(facts, str):
+                found(key, facts, tasks)
+
+    def _continued(self, key: TenantKey) -> Frontier | str:
+        """The tasks with which a tenant continues that has started before, or the problem with them. The registry's log
+        is the evidence, because a search for tasks costs 256 requests, which no new tenant needs."""
+        try:
+            if self._in_log(key) is None:
+                return NO_TASKS
+            return frontier(key, pool_tasks(self._objects, key))
+        except (CorruptObject, InvariantBroken) as error:
+            return f"the tenant has started before, and its tasks cannot continue: {error}"
+        except Unavailable as error:
+            return f"object storage does not answer: {error}"
 
     def _read(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str:
         name = layout.schema_snap(key)
@@ -79,7 +94,7 @@ class TenantStarts:
                     return snapshot.parse(name, data)
             return self._read_large(name, retry)
         except NotFoundYet:
-            return self._in_log(key, retry) or f"schema_snap has not come: {name}"
+            return self._only_in_log(key, retry) or f"schema_snap has not come: {name}"
         except CorruptObject as error:
             return f"schema_snap is damaged: {error}"
         except InvalidRequest as error:  # a link that leads out of the store
@@ -87,22 +102,28 @@ class TenantStarts:
         except Unavailable as error:
             return f"object storage does not answer: {error}"
 
-    def _in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
+    def _only_in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
         """The facts about a tenant's start from the schema registry's log, or the problem with the log; None if there
         is no log."""
         if retry.begins:
             return None
         try:
-            number = self._floor(key)
-            name = layout.schema_log(key, number)
-            return snapshot.SnapshotFacts(*log_format.beginning(name, self._objects.get(name)))
-        except NotFoundYet:
-            retry.begins = True
-            return None
+            facts = self._in_log(key)
+            retry.begins = facts is None
+            return facts
         except CorruptObject as error:
             return f"schema_snap has not come, and the schema log is damaged: {error}"
         except Unavailable as error:
             return f"object storage does not answer: {error}"
+
+    def _in_log(self, key: TenantKey) -> snapshot.SnapshotFacts | None:
+        """The facts about a tenant's start from the schema registry's log; None if there is no log. Raises
+        CorruptObject, Unavailable."""
+        try:
+            name = layout.schema_log(key, self._floor(key))
+            return snapshot.SnapshotFacts(*log_format.beginning(name, self._objects.get(name)))
+        except NotFoundYet:
+            return None
 
     def _floor(self, key: TenantKey) -> int:
         name = layout.schema_floor(key)

@@ -239,10 +239,10 @@ class ModelCluster:
         for one in [one for one in self.streams if one[0] == client and stream in (None, one[1])]:
             del self.streams[one]
 
-    def register(self, client: object, request: steps.Register) -> None:
+    def register(self, client: object, request: steps.Register, counts: bool = True) -> None:
         stream = self.streams[client, request.stream]
         self.registered.append((request.checkpoint_ts, request.encoded_start, request.encoded_end, self.now_ms))
-        if request.checkpoint_ts <= self.hold_ts:
+        if counts and request.checkpoint_ts <= self.hold_ts:
             self.scans_below_hold += 1
         region = next((one for one in self.regions if one.region_id == request.region_id), None)
         if self.rng.random() < 0.06:

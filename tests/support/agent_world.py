@@ -148,7 +148,8 @@ class AgentWorld:
                     cluster.open_stream(process.name, command.stream, command.tikv_store_id)
                 case steps.Register():
                     if (process.name, command.stream) in cluster.streams:
-                        cluster.register(process.name, command)
+                        # A paused one that wakes may ask below the hold of its successor: its files are refused.
+                        cluster.register(process.name, command, counts=process is self.processes[-1])
                 case steps.CloseStream():
                     cluster.close(process.name, command.stream)
                 case steps.PutFile(draft=draft):

@@ -170,3 +170,5 @@ class TerritoryDriver:
     def _pd_failed(self, what: str, error: TiStreamError) -> None:
         self._metrics.pd_failures.inc()
         log.warning("PD does not answer", extra={"asked": what, "reason": str(error)})
+        if isinstance(error, OtherCluster):
+            self._inbox.say(steps.ClusterChanged(str(error)))

@@ -37,7 +37,7 @@ def fenced_agent_goes_on(original: Function) -> Function:
 def log_id_is_the_regions_id(original: Function) -> Function:
     """R1: the log id is the region's id, which its next subscription has too."""
 
-    def broken(self: Any, call: int, last: int, now_ms: int) -> Any:
+    def broken(self: Any, call: int, last: int, above: int, now_ms: int) -> Any:
         chosen = [self.territory.at(start) for start in self._chosen] if call == self._call else []
         out = []
         if chosen:
@@ -132,3 +132,13 @@ def hole_goes_to_its_neighbour(original: Function) -> Function:
 def scanning_span_left_out_of_the_footer(original: Function) -> Function:
     """A4: the footer does not carry what a subscription that scans rests on."""
     return lambda self, request_id: True
+
+
+@mutant(
+    "tistream_agent:TerritoryAgent._ts_max",
+    invariants=(1, 7),
+    catchers=("test_a_timestamp_of_the_far_future_ends_its_stream",),
+)
+def timestamps_of_the_future(original: Function) -> Function:
+    """A resolved_ts that PD cannot have given is a promise of the chain."""
+    return lambda self, now_ms: (1 << 63) - 1

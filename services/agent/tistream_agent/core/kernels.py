@@ -4,7 +4,7 @@
 the columns needs a change of that file too.
 """
 
-# ruff: noqa: PLR0912, PLR0915
+# ruff: noqa: PLR0911, PLR0912, PLR0915
 # A parser is one loop of cases: calls between kernels cost more than the parsing.
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
 LATE, OUTSIDE, EMPTY_REPEATS, REGRESSIONS, EARLY_RESOLVED, ENDS = range(6)
 COUNTERS = 6
 # What `apply` returns besides: the stream must end, or the territory must.
-FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN = range(4)
+FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN, AHEAD = range(5)
 
 
 @inline
@@ -60,6 +60,7 @@ def apply(
     subs: Any,
     bounds: Any,
     drops_empty: bool,
+    ts_max: int,
     row_slot: Any,
     row_index: Any,
     ends: Any,
@@ -71,12 +72,14 @@ def apply(
         slot_of: the slot of request `lowest_request + i`, or -1.
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
+        ts_max: PD cannot have given a higher timestamp yet.
         row_slot: out; the slot of each row that enters a file, or -1.
         row_index: out; its log index.
         ends: out; items with an error of a live subscription, in order. `counters[ENDS]` is their number.
 
     Returns:
-        (FINE, WRONG_REGION, BAD_ROW or PROMISE_BROKEN, the item at which it happened). What follows was not applied.
+        (FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN or AHEAD, the item at which it happened). What follows was not
+        applied.
     """
     row_slot[:] = -1
     for item in range(items.shape[1]):
@@ -100,6 +103,8 @@ def apply(
             ts = items[TS, item]
             if subs[STATE, slot] != LIVE:
                 counters[EARLY_RESOLVED] += 1
+            elif ts > ts_max:
+                return AHEAD, item
             elif ts < subs[TOLD, slot]:
                 counters[REGRESSIONS] += 1
             else:
@@ -127,6 +132,8 @@ def apply(
                 if not inside or _below(data, at, size, bounds, begin, middle):
                     counters[OUTSIDE] += 1
                     continue
+                if whole and rows[COMMIT_TS, row] > ts_max:
+                    return AHEAD, item
                 told = max(subs[PROMISED, slot], subs[TOLD, slot] if live else i64(0))
                 if whole and rows[COMMIT_TS, row] <= told:
                     return PROMISE_BROKEN, item

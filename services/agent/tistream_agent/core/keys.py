@@ -9,6 +9,7 @@ from tistream.schema.tidb.meta_key import encode_bytes
 
 _GROUP = 8
 _FULL = 0xFF
+_ID_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,11 @@ class Region:
     conf_ver: int
     version: int
     leader_store: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its numbers can be those of a region: PD's are unsigned, the files' are not."""
+        return 0 < self.region_id < _ID_END and max(self.version, self.conf_ver, self.leader_store) < _ID_END
 
     def raw_span(self) -> KeySpan | None:
         """The raw keys of the region; None if its bounds have no key between them."""

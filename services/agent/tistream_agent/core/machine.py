@@ -11,18 +11,23 @@ from enum import Enum
 
 import pyarrow as pa
 
+from tistream.model.ts import from_physical_ms, physical_ms
 from tistream_agent.core import steps
 from tistream_agent.core.chain import Position, Promise
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.planner import Planner
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
-from tistream_agent.core.subscription import PromiseBroken, StreamLies, Subscriptions
+from tistream_agent.core.subscription import TS_MAX, PromiseBroken, StreamLies, Subscriptions
 from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegister, WaitsForRegion
 from tistream_agent.core.wire import ErrorKind
 
 _FATAL = {ErrorKind.COMPATIBILITY: "compatibility", ErrorKind.CLUSTER_ID_MISMATCH: "cluster_id_mismatch"}
-_LIES_MAX = 3  # streams in a row that ended because a message was broken
+_LIES_MAX = 3  # streams of a store that ended because of what it sent, within _LIES_MS
+_LIES_MS = 600_000
+_AHEAD_MS = 3_600_000  # what a timestamp may be above PD's clock, which is only estimated
+_ENTRIES_BYTES = 12 << 10  # memory of a table besides its data
+_FOLD, _FOLDED_BYTES = 64, 1 << 20  # small tables in a row become one
 
 
 class Phase(Enum):
@@ -64,11 +69,15 @@ class TerritoryAgent:
         self.planner = Planner(self.territory, self.subscriptions, config.kv_api)
         self.hold_ts = position.lowest_ts - 1  # what the durable files need
         self._hold_asked_ms: int | None = None
+        self._hold_under_way = False
         self._open: list[pa.Table] = []
         self._open_bytes = 0
         self._under_way: Draft | None = None
         self._cut_ms = 0
-        self._lies: dict[int, int] = {}  # by store
+        self._lies: dict[int, list[int]] = {}  # by store, when
+        self._pd_ahead_ms: int | None = None  # PD's clock less the caller's
+        self._last_id = max(promise.ts for promise in position.promises)  # the highest timestamp that is known
+        self._small = 0  # tables at the end of _open that are small
 
     @property
     def buffer_bytes(self) -> int:
@@ -88,16 +97,10 @@ class TerritoryAgent:
         match event:
             case steps.Received():
                 return self._received(event, now_ms)
+            case steps.StreamEnded(stream=stream, reason=reason, unreadable=True) if stream in self.planner.streams:
+                return self._distrust(stream, reason, now_ms)
             case steps.StreamEnded(stream=stream):
                 self.planner.stream_ended(stream, now_ms)
-            case steps.RegionsFound():
-                self.planner.regions_found(event.scan, event.regions, now_ms)
-            case steps.ScanFailed():
-                self.planner.scan_failed(event.scan, now_ms)
-            case steps.TimestampsTaken():
-                return self.planner.timestamps_taken(event.call, event.last, now_ms)
-            case steps.TimestampsFailed():
-                self.planner.timestamps_failed(event.call)
             case steps.FileDurable(ts=ts):
                 return self._durable(ts, now_ms)
             case steps.ForeignFile():
@@ -106,13 +109,27 @@ class TerritoryAgent:
                     f"file {event.ts} of store {self.config.store_id} has nonce {event.nonce}, its own is "
                     f"{self.config.nonce}: another agent has taken this territory over, and this process ends",
                 )
+            case _:
+                return self._answered(event, now_ms)
+        return []
+
+    def _answered(self, event: steps.Event, now_ms: int) -> list[Command]:
+        """What PD has answered, or that time has passed."""
+        match event:
+            case steps.RegionsFound():
+                self.planner.regions_found(event.scan, event.regions, now_ms)
+            case steps.ScanFailed():
+                self.planner.scan_failed(event.scan, now_ms)
+            case steps.TimestampsTaken():
+                return self._timestamps_taken(event, now_ms)
+            case steps.TimestampsFailed():
+                self.planner.timestamps_failed(event.call)
             case steps.HoldSet():
-                if self.phase is Phase.HOLDING:
-                    self.phase = Phase.RUNNING
+                return self._hold_set(event, now_ms)
             case steps.HoldRefused():
-                return self._hold_refused(event)
-            case steps.Tick():
-                pass
+                return self._hold_refused(event, now_ms)
+            case steps.ClusterChanged(reason=reason):
+                return self._stop("cluster_id_mismatch", reason)
         return []
 
     # -- start, hold, stop --------------------------------------------------------------------------------------------
@@ -133,12 +150,21 @@ class TerritoryAgent:
         return out + self._pressure()
 
     def _move_hold(self, now_ms: int) -> list[Command]:
-        self._hold_asked_ms = now_ms
+        if self._hold_under_way:  # the next one is moved to where the files are then
+            return []
+        self._hold_asked_ms, self._hold_under_way = now_ms, True
         return [steps.MoveHold(self.hold_ts)]
 
-    def _hold_refused(self, event: steps.HoldRefused) -> list[Command]:
-        if event.ts < self.hold_ts:  # a newer call is under way
-            return []
+    def _hold_set(self, event: steps.HoldSet, now_ms: int) -> list[Command]:
+        self._hold_under_way = False
+        if self.phase is Phase.HOLDING:
+            self.phase = Phase.RUNNING
+        return self._move_hold(now_ms) if event.ts < self.hold_ts else []
+
+    def _hold_refused(self, event: steps.HoldRefused, now_ms: int) -> list[Command]:
+        self._hold_under_way = False
+        if event.ts < self.hold_ts:  # the files have got further meanwhile
+            return self._move_hold(now_ms)
         return self._stop(
             "gc",
             f"history up to {event.safe_point} is collected, but keys of store {self.config.store_id} are durable only "
@@ -178,31 +204,70 @@ class TerritoryAgent:
         if store is None:
             return []
         try:
-            outcome = self.subscriptions.take(event.stream, scan(event.messages))
+            outcome = self.subscriptions.take(event.stream, scan(event.messages), self._ts_max(now_ms))
         except (BrokenMessage, StreamLies) as error:
-            return self._distrust(event.stream, store, error, now_ms)
+            return self._distrust(event.stream, str(error), now_ms)
         except PromiseBroken as error:
             return self._stop("upstream", str(error))
-        self._lies.pop(store, None)
-        self.planner.pace(store).received()
         if outcome.changes.num_rows:
-            self._open.append(outcome.changes)
-            self._open_bytes += int(outcome.changes.nbytes)
+            self._keep(outcome.changes)
+        out: list[Command] = []
         for request_id in outcome.initialized:
             self.planner.initialized(request_id)
         for ended in outcome.ended:
             if ended.error is not None and (code := _FATAL.get(ended.error.kind)) is not None:
                 return self._stop(code, f"store {store}, region {ended.opened.region_id}: {ended.error.detail}")
+            if ended.error is not None and ended.error.kind is ErrorKind.DUPLICATE_REQUEST:
+                # The error is of a second request: the first one goes on at the store, and the agent does not read it.
+                out.append(steps.Deregister(event.stream, ended.opened.request_id))
             self.planner.ended(ended, now_ms)
-        return []
+        return out
 
-    def _distrust(self, stream: int, store: int, error: BrokenMessage | StreamLies, now_ms: int) -> list[Command]:
-        """End a stream whose messages cannot be used; the third time in a row the territory stops."""
-        self._lies[store] = self._lies.get(store, 0) + 1
-        if self._lies[store] >= _LIES_MAX:
-            return self._stop("upstream", f"store {store}, {_LIES_MAX} streams in a row: {error}")
+    def _keep(self, changes: pa.Table) -> None:
+        """Keep rows for the next file. Small tables are made one now and then: each takes memory of its own."""
+        size = int(changes.nbytes) + _ENTRIES_BYTES
+        self._open.append(changes)
+        self._open_bytes += size
+        self._small = self._small + 1 if size < _FOLDED_BYTES // _FOLD else 0
+        if self._small >= _FOLD:
+            small = self._open[-_FOLD:]
+            folded = pa.concat_tables(small).combine_chunks()
+            self._open[-_FOLD:] = [folded]
+            self._open_bytes += int(folded.nbytes) - sum(int(table.nbytes) for table in small)
+            self._open_bytes -= (_FOLD - 1) * _ENTRIES_BYTES
+            self._small = 0
+
+    def _distrust(self, stream: int, reason: str, now_ms: int) -> list[Command]:
+        """End a stream whose messages cannot be used; the third one of a store in ten minutes stops the territory."""
+        store = self.planner.streams[stream]
+        lies = [at for at in self._lies.get(store, []) if now_ms - at < _LIES_MS] + [now_ms]
+        self._lies[store] = lies
+        if len(lies) >= _LIES_MAX:
+            return self._stop(
+                "upstream", f"{len(lies)} streams of store {store} could not be used within ten minutes: {reason}"
+            )
         self.planner.stream_ended(stream, now_ms)
         return [steps.CloseStream(stream)]
+
+    def _timestamps_taken(self, event: steps.TimestampsTaken, now_ms: int) -> list[Command]:
+        """Log ids rise for ever (A2), and are above every promise: a promise is a ts that PD had given before."""
+        out = self.planner.timestamps_taken(event.call, event.last, self._last_id, now_ms)
+        if out is None:
+            return self._stop(
+                "upstream",
+                f"PD gave timestamps up to {event.last}, but {self._last_id} was given before: was the cluster "
+                "restored, or --pd changed? Connect it as a new tenant",
+            )
+        self._last_id = max(self._last_id, event.last)
+        ahead_ms = physical_ms(event.last) - now_ms
+        self._pd_ahead_ms = ahead_ms if self._pd_ahead_ms is None else max(self._pd_ahead_ms, ahead_ms)
+        return out
+
+    def _ts_max(self, now_ms: int) -> int:
+        """PD cannot have given a higher timestamp yet."""
+        if self._pd_ahead_ms is None:
+            return TS_MAX
+        return from_physical_ms(now_ms + self._pd_ahead_ms + _AHEAD_MS)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -230,7 +295,7 @@ class TerritoryAgent:
             watermarks=self.subscriptions.cut(),
             size=self._open_bytes,
         )
-        self._open, self._open_bytes = [], 0
+        self._open, self._open_bytes, self._small = [], 0, 0
         self._under_way, self._cut_ms = draft, now_ms
         self.prev_ts, self.next_ts = self.next_ts, self.next_ts + 1
         return [steps.PutFile(draft)]

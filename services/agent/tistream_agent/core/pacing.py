@@ -26,7 +26,7 @@ class StorePace:
 
     limit: int = START
     outstanding: set[int] = field(default_factory=set)
-    failures: int = 0  # streams that ended without data, in a row
+    failures: int = 0  # streams that ended before a scan did, in a row
     not_before_ms: int = 0  # when a stream may be opened again
 
     @property
@@ -43,6 +43,7 @@ class StorePace:
         if request_id in self.outstanding:
             self.outstanding.remove(request_id)
             self.limit = min(MOST, self.limit + 1)
+            self.failures = 0
 
     def ended(self, request_id: int) -> None:
         """A subscription ended, with or without its scan."""
@@ -57,7 +58,3 @@ class StorePace:
         self.outstanding.clear()
         self.failures += 1
         self.not_before_ms = now_ms + doubled(RECONNECT_MS, self.failures)
-
-    def received(self) -> None:
-        """The stream delivers."""
-        self.failures = 0

@@ -20,6 +20,7 @@ from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegist
 from tistream_agent.core.wire import ErrorKind
 
 SCANS = 4  # calls of PD under way
+_LEADERS_MAX = 3  # stores in a row that name another leader; then PD is asked
 
 
 @dataclass(slots=True)
@@ -145,11 +146,13 @@ class Planner:
         if call == self._call:
             self._release()
 
-    def timestamps_taken(self, call: int, last: int, now_ms: int) -> list[Command]:
-        """Register the chosen pieces, each with a log id of its own."""
+    def timestamps_taken(self, call: int, last: int, above: int, now_ms: int) -> list[Command] | None:
+        """Register the chosen pieces, each with a log id of its own. None: the ids are not above `above`."""
         if call != self._call:
             return []
         chosen = [self.territory.at(start) for start in self._chosen]
+        if last - len(chosen) < above:
+            return None
         self._release()
         out: list[Command] = []
         for log_id, piece in zip(range(last - len(chosen) + 1, last + 1), chosen, strict=True):
@@ -223,12 +226,14 @@ class Planner:
         """The state of a piece after an error of its subscription (upstream-doors 10); None: its stream ended."""
         match None if error is None else error.kind:
             case None | ErrorKind.EPOCH_NOT_MATCH:
-                return WaitsForRegion(now_ms, failures=failures)
-            case ErrorKind.NOT_LEADER if error is not None and error.leader_store:
-                wait = 0 if failures < 3 else pacing.doubled(pacing.NOT_FOUND_MS, failures)
-                return ToRegister(replace(region, leader_store=error.leader_store), now_ms + wait, failures=failures)
+                # PD may be behind TiKV for longer than a moment. A store's pace has the waits after its streams.
+                wait = 0 if error is None or failures < 2 else pacing.doubled(pacing.NOT_FOUND_MS, failures - 1)
+                return WaitsForRegion(now_ms + wait, failures=failures)
+            case ErrorKind.NOT_LEADER if error is not None and error.leader_store and failures < _LEADERS_MAX:
+                return ToRegister(replace(region, leader_store=error.leader_store), now_ms, failures=failures)
             case ErrorKind.NOT_LEADER:
-                return WaitsForRegion(now_ms + pacing.NOT_LEADER_WAIT_MS, failures=failures)
+                wait = max(pacing.NOT_LEADER_WAIT_MS, pacing.doubled(pacing.NOT_FOUND_MS, failures))
+                return WaitsForRegion(now_ms + wait, failures=failures)
             case ErrorKind.SERVER_IS_BUSY | ErrorKind.CONGESTED:
                 self.pace(region.leader_store).pressed()
                 stated = 0 if error is None else min(error.backoff_ms, pacing.BUSY_MS[1])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tistream_agent.core.wire import ErrorKind
 
 _U64 = (1 << 64) - 1
+_ID_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def parse(data: bytes) -> RegionError:
         case ErrorKind.NOT_LEADER:
             leader = inner.get(2, b"")
             store = dict(_fields(leader)).get(2, 0) if isinstance(leader, bytes) else 0
-            return RegionError(kind, leader_store=store if isinstance(store, int) else 0)
+            return RegionError(kind, leader_store=store if isinstance(store, int) and store < _ID_END else 0)
         case ErrorKind.SERVER_IS_BUSY:
             backoff = inner.get(2, 0)
             return RegionError(kind, backoff_ms=backoff if isinstance(backoff, int) else 0, detail=_text(inner.get(1)))

@@ -17,6 +17,8 @@ from tistream_agent.core import kernels, region_error, scan_kernel
 from tistream_agent.core.region_error import RegionError
 
 Table = npt.NDArray[np.int64]
+# TiKV's messages have rows of tens of bytes. One of 256 MiB may name millions of empty ones.
+TABLES_BYTES_MAX = 512 << 20
 
 
 class BrokenMessage(TiStreamError):
@@ -58,6 +60,9 @@ def scan(messages: Sequence[bytes]) -> Scanned:
     count, rows_max, broken = scan_kernel.scan(data, bounds, none_items, none_rows, groups)
     if broken >= 0:
         raise BrokenMessage(broken, len(messages[broken]), "its bytes are not a ChangeDataEvent")
+    if (count * kernels.ITEM_COLUMNS + rows_max * kernels.ROW_COLUMNS) * 8 > TABLES_BYTES_MAX:
+        largest = max(range(len(messages)), key=lambda number: len(messages[number]))
+        raise BrokenMessage(largest, len(messages[largest]), f"{count} events and {rows_max} rows are too many at once")
     items = np.zeros((kernels.ITEM_COLUMNS, count), np.int64)
     rows = np.zeros((kernels.ROW_COLUMNS, rows_max), np.int64)
     _, row_count, _ = scan_kernel.scan(data, bounds, items, rows, groups)

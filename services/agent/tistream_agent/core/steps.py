@@ -60,10 +60,14 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """A stream could not be opened or has ended, whatever its status was."""
+    """A stream could not be opened or has ended, whatever its status was.
+
+    `unreadable`: it ended because a message cannot be received, as one that is too large: asking again may not help.
+    """
 
     stream: int
     reason: str
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,13 @@ class HoldRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """PD answers as another cluster than at the start."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed. Expected at least every 50 ms."""
 
@@ -146,6 +157,7 @@ Event = (
     | ForeignFile
     | HoldSet
     | HoldRefused
+    | ClusterChanged
     | Tick
 )
 
@@ -220,7 +232,10 @@ class PutFile:
 
 @dataclass(frozen=True, slots=True)
 class MoveHold:
-    """Set the GC hold to `ts` with a TTL of 24 hours. Answered by `HoldSet` or `HoldRefused`; a failure is repeated."""
+    """Set the GC hold to `ts` with a TTL of 24 hours. Answered by `HoldSet` or `HoldRefused`; a failure is repeated.
+
+    One is under way at a time, so that they cannot overtake each other, nor queue while PD is away.
+    """
 
     ts: int
 

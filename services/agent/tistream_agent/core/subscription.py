@@ -24,6 +24,7 @@ from tistream_agent.core.scanner import Scanned
 
 _NO_SLOT = -1
 _MIN_SLOTS = 64
+TS_MAX = (1 << 63) - 1
 
 
 class StreamLies(TiStreamError):
@@ -149,8 +150,8 @@ class Subscriptions:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def take(self, stream: int, scanned: Scanned) -> Outcome:
-        """Apply a batch of a stream's messages.
+    def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX) -> Outcome:
+        """Apply a batch of a stream's messages. `ts_max`: PD cannot have given a higher timestamp yet.
 
         Raises:
             StreamLies: an event contradicts its registration. Nothing of the batch may be used.
@@ -163,7 +164,7 @@ class Subscriptions:
         before = table[:, slots]  # a copy, because a batch that is refused changes nothing
         verdict, item = k.apply(
             *(scanned.data, items, rows, stream, self._slot_of, self._lowest, table),
-            *(self._bounds, self.drops_empty, row_slot, row_index, ends, counters),
+            *(self._bounds, self.drops_empty, ts_max, row_slot, row_index, ends, counters),
         )
         if verdict != k.FINE:
             error = self._refused(verdict, scanned, int(item))
@@ -200,8 +201,11 @@ class Subscriptions:
             return PromiseBroken(
                 f"region {region} on store {opened.tikv_store_id} sent a commit at or below its resolved_ts "
                 f"{self.resolved_ts(request)}, at or below {opened.told_ts} of the leader before, or below one of the "
-                "same batch: check the version of TiKV"
+                "same batch: changes may be missing. Check the version of TiKV, then backfill the territory "
+                "(docs/backfill.md)"
             )
+        if verdict == k.AHEAD:
+            return StreamLies(f"region {region} sent a timestamp that PD cannot have given yet")
         if verdict == k.WRONG_REGION:
             return StreamLies(f"request {request} is of region {opened.region_id}, its events are of region {region}")
         return StreamLies(

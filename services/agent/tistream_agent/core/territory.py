@@ -172,9 +172,9 @@ def cut_by_regions(
     """Cut a piece by PD's answer.
 
     Keys of a region with a leader are to be registered. Holes, and regions without a leader, wait for `hole_wait_ms`.
-    Of overlapping regions the one with the highest version counts.
+    Of overlapping regions the one with the highest version counts. A region with impossible numbers is a hole.
     """
-    spans = [(found, region) for region in regions if (found := region.raw_span()) is not None]
+    spans = [(found, region) for region in regions if region.is_known and (found := region.raw_span()) is not None]
     inside = [(part, region) for found, region in spans if (part := found.clip(piece.span)) is not None]
     inside.sort(key=lambda one: one[0].start)
     bounds = sorted(

@@ -131,6 +131,8 @@ class PdClient:
                     self._on_call("Tso")
                     answer = self._tso.take(pdpb.TsoRequest(header=self._header(), count=count))
                     self._check("Tso", answer)
+                    if answer.count != count:
+                        raise Unavailable(f"PD gave {answer.count} timestamps for {count}")
                     return int(answer.timestamp.physical) << LOGICAL_BITS | int(answer.timestamp.logical)
                 except (grpc.RpcError, StopIteration, _NotLeader) as error:
                     problem = _reason(error)
@@ -161,7 +163,12 @@ class PdClient:
             yield from page
             if len(page) < PAGE or not page[-1].region.encoded_end:
                 return
-            start = page[-1].region.encoded_end
+            beyond = page[-1].region.encoded_end
+            if beyond <= start:
+                raise Unavailable(
+                    f"PD's page of regions from {start.hex()} ends at {beyond.hex()}, which is not above it"
+                )
+            start = beyond
             if encoded_end and start >= encoded_end:
                 return
 

@@ -145,12 +145,13 @@ class StoreStreams:
         return feed
 
     def _run(self, stream: _Stream, feed: _Feed) -> None:
-        reason = "the store ended it"
+        reason, unreadable = "the store ended it", False
         try:
             with self._channels.open(self._address(stream.store_id)) as channel:
                 self._read(stream, feed, channel)
         except grpc.RpcError as error:
             reason = self._status(stream, error)
+            unreadable = isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         except TiStreamError as error:
             reason = str(error)
         with self._lock:
@@ -159,7 +160,7 @@ class StoreStreams:
         stream.close()
         if known:
             log.info("stream ended", extra={"store": stream.store_id, "reason": reason})
-            self._inbox.say(StreamEnded(stream.number, reason))
+            self._inbox.say(StreamEnded(stream.number, reason, unreadable))
 
     def _read(self, stream: _Stream, feed: _Feed, channel: grpc.Channel) -> None:
         method = channel.stream_stream(_V1 if stream.old else _V2, request_serializer=None, response_deserializer=None)

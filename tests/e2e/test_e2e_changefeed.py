@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from support import golden, platform
+from support import browser, golden, platform
+from support.browser import CONTRASTS
 from support.kafka import CommittedReader, kafka
-from support.platform import Platform
+from support.platform import COMMAND, Platform
 from support.pull import Consumer
 from support.pull_world import golden_world
 from support.pulled import pulled_whole
@@ -182,6 +186,69 @@ def test_a_feed_is_paused_resumed_and_removed(pushed: Consumer, broker: LocalKaf
     eventually(lambda: feeds.get("other")["node_id"] is not None)
     assert feeds.remove("other") == 200
     assert feeds.remove("other") == 404
+
+
+def sample(text: str, name: str, **labels: str) -> float | None:
+    """The value of a metric in a scrape."""
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            if one.name == name and labels.items() <= one.labels.items():
+                return one.value
+    return None
+
+
+def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creates_pauses_and_resumes_it(
+    up: Platform, pushed: Consumer, broker: LocalKafka
+) -> None:
+    feeds, tenant = Feeds(pushed), pushed.tenant
+    with browser.chromium() as chromium, browser.sight(chromium, up.url) as seen:
+        page = seen.open(f"#/t/{tenant.cluster_id}/{tenant.tenant_id}/feeds")
+        page.set_default_timeout(PATIENCE_S * 1_000)
+        page.get_by_role("button", name="New changefeed").click()
+        page.fill("#feed-id", "shown")
+        page.fill("#feed-sink", uri(broker, "shown").replace("kafka:", "oracle:"))
+        page.get_by_role("button", name="Check").click()
+        page.wait_for_selector("dialog .trouble")  # refused, and the question stays
+        page.fill("#feed-sink", uri(broker, "shown"))
+        page.fill("#feed-start", str(golden.load("everything").snapshot_ts))
+        page.get_by_role("button", name="Check").click()
+        page.wait_for_selector(f"dialog li:has-text('topic shown: {PARTITIONS} partitions')")
+        page.get_by_role("button", name="Create", exact=True).click()
+        row = page.locator("tr", has=page.get_by_role("cell", name="shown", exact=True))
+        row.wait_for()
+        end_ts = golden.load("everything").end_ts
+        eventually(lambda: int(feeds.get("shown")["checkpoint_ts"]) >= end_ts, pause_s=0.5)  # nothing follows
+        rows = f"{feeds.get('shown')['rows']:,}"
+        page.wait_for_selector(f"tr:has-text('shown') td:text-is('{rows}')")
+        assert row.locator(".pill").inner_text() == "running"
+        browser.picture(page, "feeds")
+        assert browser.answered(page, CONTRASTS) == []
+        page.get_by_role("button", name="Pause shown").click()
+        page.get_by_role("button", name="Cancel").click()
+        assert feeds.get("shown")["state"] == "running"
+        page.get_by_role("button", name="Pause shown").click()
+        page.locator("dialog[open]").get_by_role("button", name="Pause", exact=True).click()
+        page.wait_for_selector("tr:has-text('shown') .pill-paused")
+        assert feeds.get("shown")["state"] == "paused"
+        page.get_by_role("button", name="Resume shown").click()
+        page.locator("dialog[open]").get_by_role("button", name="Resume", exact=True).click()
+        page.wait_for_selector("tr:has-text('shown') .pill-running")
+    [worker] = [one for one in up.http(30).get(f"{up.url}/v1/nodes").json()["nodes"] if one["role"] == "changefeed"]
+    labels = {"cluster": tenant.cluster_id, "tenant": tenant.tenant_id, "feed": "shown", "shard": "0"}
+
+    def scraped(name: str, **more: str) -> float | None:
+        text = up.http(30).get(f"{worker['url']}/metrics", headers=up.service_headers()).text
+        return sample(text, f"tistream_changefeed_{name}", **labels, **more)
+
+    eventually(lambda: scraped("rows_total") == feeds.get("shown")["rows"])
+    eventually(lambda: (scraped("transactions_total") or 0) > 0)  # of the holder after the pause
+    assert (scraped("lag_seconds") or 0) < 60
+    of = ["--url", up.url, "--cluster", tenant.cluster_id, "--tenant", tenant.tenant_id]
+    told = subprocess.run([COMMAND, "tenant", "status", *of], capture_output=True, text=True, check=True)
+    states = {one["changefeed_id"]: one["state"] for one in json.loads(told.stdout)["changefeeds"]}
+    assert states["shown"] == "running"
+    assert feeds.remove("shown") == 200
+    eventually(lambda: scraped("rows_total") is None)
 
 
 def test_what_cannot_run_is_refused_at_creation_with_the_way_out(

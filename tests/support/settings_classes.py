@@ -6,8 +6,8 @@ import importlib
 
 from tistream.service.settings import ServiceSettings
 
-SERVICES = ("api", "dispatcher", "ingest", "meta", "schema", "sorter")
-IN_BASE = tuple(one for one in SERVICES if one != "ingest")  # of deploy/k8s; ingest is a component
+SERVICES = ("api", "changefeed", "dispatcher", "ingest", "meta", "schema", "sorter")
+IN_BASE = tuple(one for one in SERVICES if one not in ("changefeed", "ingest"))  # of deploy/k8s; they are components
 
 
 def settings_class(service: str) -> type[ServiceSettings]:

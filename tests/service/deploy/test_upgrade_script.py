@@ -14,6 +14,7 @@ from support.settings_classes import SERVICES
 
 KINDS = ["api", "schema", "meta", "dispatcher", "sorter"]
 WITH_INGEST = [*KINDS[:-1], "ingest", "sorter"]
+WITH_COMPONENTS = [*KINDS[:-1], "changefeed", "ingest", "sorter"]
 KUBECTL = """#!/bin/sh
 echo "$*" >>"$CALLS"
 case "$*" in
@@ -76,6 +77,14 @@ def test_ingest_is_upgraded_before_the_sorters_whose_manifests_it_reads(cluster:
     assert (status, calls) == (0, steps(cluster, *WITH_INGEST))
 
 
+def test_an_overlay_with_every_component_is_upgraded_readers_first(cluster: Cluster) -> None:
+    components = ROOT / "deploy" / "k8s" / "components"
+    parts = [path for name in ("ingest", "changefeed") for path in sorted((components / name).glob("*.yaml"))]
+    cluster.rendered.write_text("---\n".join(path.read_text() for path in parts))
+    status, calls, _ = cluster.upgrade("-b")
+    assert (status, calls) == (0, steps(cluster, *WITH_COMPONENTS))
+
+
 def test_an_overlay_that_only_names_ingest_in_a_policy_has_none(cluster: Cluster) -> None:
     """`kubectl apply` fails where a selector finds nothing."""
     cluster.rendered.write_text((ROOT / "deploy/k8s/overlays/dev/networkpolicies.yaml").read_text())
@@ -88,8 +97,8 @@ def test_the_order_is_that_of_the_document() -> None:
     text = (ROOT / "docs" / "operations" / "upgrade-backup.md").read_text()
     section = text[text.index("## Upgrade") : text.index("## Backup and restore")]
     found = re.findall(r"`(?:kubectl apply -k OVERLAY -l app\.kubernetes\.io/name=)?tistream-(\w+)`", section)
-    assert found[: len(WITH_INGEST)] == WITH_INGEST
-    assert {f"tistream-{kind}" for kind in WITH_INGEST} == {f"tistream-{service}" for service in SERVICES}
+    assert found[: len(WITH_COMPONENTS)] == WITH_COMPONENTS
+    assert {f"tistream-{kind}" for kind in WITH_COMPONENTS} == {f"tistream-{service}" for service in SERVICES}
 
 
 def test_what_comes_after_a_kind_that_does_not_get_ready_is_not_touched(cluster: Cluster) -> None:

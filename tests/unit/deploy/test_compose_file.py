@@ -22,10 +22,17 @@ from tistream_agent.settings import UpstreamTls
 ROOT = Path(__file__).parents[3]
 NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1, "ingest": 1}
 OURS = [f"{role}-{number}" if count > 1 else role for role, count in NODES.items() for number in range(1, count + 1)]
-OURS.append("agent")  # of a profile, and no target of chaos
+OURS += ["agent", "changefeed"]  # of profiles, and no targets of chaos
 ONCE = ("bucket", "keys")  # run and end
 KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
-PROFILES = {"agent": ["connect"], "upstream": ["demo"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
+PROFILES = {
+    "agent": ["connect"],
+    "changefeed": ["changefeed", "kafka"],
+    "kafka": ["kafka"],
+    "upstream": ["demo"],
+    "prometheus": ["monitoring"],
+    "grafana": ["monitoring"],
+}
 # What .env has to state of the cluster that an agent reads.
 STATED = {"agent": {"pd": "pd:2379", "cluster": "7", "tenant": "shop"}}
 DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
@@ -211,6 +218,30 @@ def test_prometheus_asks_every_service() -> None:
     assert asked == {(name.partition("-")[0], f"{name}:8000") for name in OURS}
 
 
+def test_secrets_of_tenants_are_sealed_by_api_servers_and_opened_by_workers() -> None:
+    sealing = {name for name in OURS if "TISTREAM_API__SECRETS_PUBLIC_FILE" in SERVICES[name]["environment"]}
+    assert sealing == {"api-1", "api-2"}
+    files = {variable.removeprefix("/keys/") for variable in map(str, SERVICES["changefeed"]["environment"].values())}
+    assert "secrets.key" in files
+    having = {name for name in OURS if "/keys/secrets.key" in SERVICES[name]["environment"].values()}
+    assert having == {"changefeed"}
+
+
+def test_feeds_may_write_to_the_broker_of_the_profile_which_is_the_kafka_of_the_tests() -> None:
+    hosts = _default(SERVICES["changefeed"]["environment"]["TISTREAM_CHANGEFEED__SINK_HOSTS"])
+    settings = dict(
+        line.split("=", 1)
+        for line in (ROOT / "deploy/compose/kafka.properties").read_text().splitlines()
+        if not line.startswith("#")
+    )
+    assert f"PLAINTEXT://{hosts}" in settings["advertised.listeners"].split(",")
+    assert settings["listeners"].split(",")[1] == "CONTROLLER://127.0.0.1:9093", "nobody else may be a controller"
+    folder = next(one.partition(":")[2] for one in SERVICES["kafka"]["volumes"] if one.startswith("kafka:"))
+    assert settings["log.dirs"].startswith(folder)
+    jars = (ROOT / "tools/tistream_cli/platform/kafka_jars.xml").read_text()
+    assert _default(SERVICES["kafka"]["image"]).partition(":")[2] in re.findall(r"<version>([^<]+)</version>", jars)
+
+
 def test_grafana_is_told_of_prometheus() -> None:
     [source] = _read("deploy/compose/grafana/datasources/prometheus.yml")["datasources"]
     assert source["url"] == "http://prometheus:9090"
@@ -219,7 +250,7 @@ def test_grafana_is_told_of_prometheus() -> None:
 def test_the_override_for_local_bases_changes_images_alone() -> None:
     local = _read("deploy/compose/local.yml")["services"]
     built = {name for name, service in SERVICES.items() if "build" in service}
-    assert set(local) == built | {"mysql", "prometheus"}
+    assert set(local) == built | {"kafka", "mysql", "prometheus"}
     for name, service in local.items():
         assert set(service) <= {"image", "build", "pull_policy"}, name
         if name in built:

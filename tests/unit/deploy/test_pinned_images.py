@@ -13,7 +13,15 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
-BASES = ("PYTHON_IMAGE", "BUILD_IMAGE", "MINIO_IMAGE", "MYSQL_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE")
+BASES = (
+    "PYTHON_IMAGE",
+    "BUILD_IMAGE",
+    "MINIO_IMAGE",
+    "MYSQL_IMAGE",
+    "KAFKA_IMAGE",
+    "PROMETHEUS_IMAGE",
+    "GRAFANA_IMAGE",
+)
 
 
 def script() -> Any:
@@ -44,7 +52,7 @@ def compose(tmp_path: Path) -> Path:
 def test_each_base_of_the_compose_file_has_to_have_a_digest(compose: Path) -> None:
     lines = refused(compose)
     assert [line.split(":")[0] for line in lines] == sorted(BASES)
-    assert "MYSQL_IMAGE: mysql:8.4.7 has no digest" in lines[3]
+    assert "MYSQL_IMAGE: mysql:8.4.7 has no digest" in lines[4]
     pinned = {name: f"mirror.example/{name.lower()}:1.2.3{DIGEST}" for name in BASES}
     assert refused(compose, **pinned) == []
     [line] = refused(compose, **pinned | {"MYSQL_IMAGE": "mysql:8.4.7"})

@@ -16,6 +16,7 @@ FOREVER = "forever"
 NO_KEY = "none"
 _WAIT_SECONDS = 0.5
 _DURATION = re.compile(r"([0-9]{1,9})([dhm])")
+_OF_FEEDS = ("changefeed_id", "state", "lag_seconds", "held_by", "error")
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
@@ -130,7 +131,9 @@ def list_tenants(client: ApiClient, cluster: str) -> None:
 
 
 def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:
-    """Print the status document and the placement on nodes. Raises CliError."""
+    """Print the status document, the placement on nodes and how each changefeed is. Raises CliError."""
     found = client.call("GET", tenant_path(cluster, tenant, "status"))
     found |= client.call("GET", tenant_path(cluster, tenant, "placement"))
+    feeds = client.call("GET", tenant_path(cluster, tenant, "changefeeds"))["changefeeds"]
+    found["changefeeds"] = [{name: one[name] for name in _OF_FEEDS} for one in feeds]
     sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -137,7 +137,7 @@ def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
 
 @tenant_app.command("status")
 def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """Print a tenant's progress, holds and placement on nodes, as JSON."""
+    """Print a tenant's progress, holds, placement on nodes and changefeeds, as JSON."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import tenant_status as show_status

@@ -27,12 +27,14 @@ export const tenantPath = (cluster, tenant) =>
 export const tablePath = (cluster, tenant, database, table) =>
   `${tenantPath(cluster, tenant)}/databases/${encodeURIComponent(database)}/tables/${encodeURIComponent(table)}`;
 
-async function ask(path, signal) {
+async function ask(path, signal, more = {}) {
   const kept = token.get();
   const headers = kept ? { Authorization: `Bearer ${kept}` } : {};
   let answer;
   try {
-    answer = await fetch(new URL(path, ROOT), { headers, signal, credentials: "omit", cache: "no-store" });
+    answer = await fetch(new URL(path, ROOT), {
+      ...more, headers: { ...headers, ...more.headers }, signal, credentials: "omit", cache: "no-store",
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The API does not answer.");
@@ -66,6 +68,12 @@ export async function lines(path, signal) {
 }
 
 export const get = async (path, signal) => (await ask(path, signal)).json();
+
+// A call that changes something. `body` null: without a body.
+export async function post(path, body, signal) {
+  const sent = body === null ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await ask(path, signal, { method: "POST", ...sent })).json();
+}
 
 // Calls `take` with the events of each piece of an NDJSON answer, until it ends, is aborted, or `take` returns false.
 export async function follow(path, signal, take) {

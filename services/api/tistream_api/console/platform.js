@@ -7,7 +7,7 @@ import { empty, pill, table, tenantLink, trouble } from "./parts.js";
 
 const EVERY_MS = 3_000;
 const TASKS_SHOWN = 200;
-const ROLES = ["api", "dispatcher", "sorter", "schema", "meta"];
+const ROLES = ["api", "dispatcher", "sorter", "schema", "changefeed", "meta"];
 const kept = { text: "" };
 
 const node = (one) => h("li", { key: one.node_id, class: `node node-${one.state}` },

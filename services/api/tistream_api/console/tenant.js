@@ -4,6 +4,7 @@ import { get, poll, tenantPath } from "./api.js";
 import { lagChart, stacked } from "./chart.js";
 import { showDdl } from "./ddl.js";
 import { fill, h } from "./dom.js";
+import { showFeeds } from "./feeds.js";
 import { duration, shortKey, tsToMs } from "./format.js";
 import { STAGES, STAGE_NAMES, copyButton, empty, lost, pill, table, tenantLink, time, trouble } from "./parts.js";
 import { showTables } from "./tables.js";
@@ -11,7 +12,7 @@ import { showTxn } from "./txn.js";
 
 const EVERY_MS = 2_000;
 const SLICES_SHOWN = 20;
-const SECTIONS = { overview: "Overview", tables: "Tables", ddl: "DDL history", placement: "Placement" };
+const SECTIONS = { overview: "Overview", tables: "Tables", ddl: "DDL history", feeds: "Changefeeds", placement: "Placement" };
 const kept = { minutes: 5 };
 
 export function showTenant(main, signal, told, cluster, tenant, section, rest, query) {
@@ -55,7 +56,7 @@ export function showTenant(main, signal, told, cluster, tenant, section, rest, q
     return one;
   };
   const context = { cluster, tenant, path, content, signal, heard, tell, rest, query };
-  const views = { overview: showOverview, tables: showTables, ddl: showDdl, placement: showPlacement, txn: showTxn };
+  const views = { overview: showOverview, tables: showTables, ddl: showDdl, feeds: showFeeds, placement: showPlacement, txn: showTxn };
   if (views[section]) views[section](context);
   else fill(content, [lost("Nothing here", "A tenant has no such section.", tenantLink(cluster, tenant), `Overview of ${cluster}/${tenant}`)]);
 }

@@ -226,6 +226,7 @@ def test_every_text_can_be_read_in_both_lights(chromium: Any, up: Platform, sche
             "#/t/7/acme",
             "#/t/7/live/ddl",
             "#/t/7/live/placement",
+            "#/t/7/live/feeds",
             "#/platform",
         ):
             page = one.open(path)
@@ -237,7 +238,7 @@ def test_every_text_can_be_read_in_both_lights(chromium: Any, up: Platform, sche
 
 
 def test_everything_can_be_reached_and_has_a_name(seen: Sight) -> None:
-    for path in ("#/tenants", "#/t/7/live", "#/t/7/live/tables", "#/platform"):
+    for path in ("#/tenants", "#/t/7/live", "#/t/7/live/tables", "#/t/7/live/feeds", "#/platform"):
         page = seen.open(path)
         page.wait_for_selector("h1")
         nameless = answered(
@@ -365,6 +366,7 @@ PATHS = [
     "#/t/7/acme/tables/shop/orders",
     "#/t/7/acme/ddl",
     "#/t/7/live/placement",
+    "#/t/7/live/feeds",
     "#/platform",
 ]
 

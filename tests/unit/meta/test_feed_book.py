@@ -240,3 +240,13 @@ def test_a_tenant_that_is_being_deleted_has_no_feed_run(book: FeedBook, world: W
     book.add(ACME, wanted("a"))
     world.ask("PUT", f"{PATH}/deletion", {"confirm": "acme", "grace_ms": "86400000"})
     assert Workers(book, world, "w1").beat("w1") == []
+
+
+def test_a_meta_server_that_is_not_the_owner_any_more_says_so_and_ends_its_ownership(world: World) -> None:
+    def elected(connection: object) -> None:
+        connection.execute(update(tables.owner).values(owner_rev=tables.owner.c.owner_rev + 1))  # type: ignore[attr-defined]
+
+    world.repository._transactions.run(elected)
+    answer = world.client.post(f"{PATH}/changefeeds", json=wanted("a").model_dump(mode="json"))
+    assert (answer.status_code, "owner" in answer.text) == (503, True)
+    assert not world.server.is_owner()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from tistream.clock import Clock
 from tistream.concurrency import new_rlock
@@ -77,6 +78,11 @@ class MetaServer:
     def write(self, change: Callable[[], Change | None]) -> None:
         """Write as the owner, and publish the change in the routes. Raises Unavailable."""
         self.owned().write(change)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Wraps whatever writes as the owner. It raises Unavailable, and ends the ownership, if another meta server is
+        the owner by then."""
+        return self._ownership.writing()
 
     def ending(self) -> list[Tenant]:
         """Tenants that are being erased or have a deletion date, by name; empty if another meta server is the owner."""

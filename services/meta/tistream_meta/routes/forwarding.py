@@ -54,7 +54,8 @@ class OwnersRoute(AuditedRoute):
         async def answered(request: Request) -> Response:
             owner = elsewhere(request)
             if owner is None:
-                return await handle(request)
+                with server_of(request).writing():
+                    return await handle(request)
             body = await request.body()
             with acting.acted_by(actor_of(request)):
                 return await run_in_threadpool(_forwarded, owner, request, body)

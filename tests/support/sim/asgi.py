@@ -73,7 +73,8 @@ def in_fibers() -> Iterator[None]:
         left = asyncio.all_tasks(loop)  # the loop never ran, so none of them has begun
         for task in left:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.close()
         if before is None:
             del _eventloop.loaded_backends["asyncio"]

@@ -284,8 +284,12 @@ class SimPlatform:
         ingests: int = 0,
         skew_ms: int = 0,
         retention_ms: int | None = None,
+        changefeeds: int = 0,
+        new_changefeed: Callable[[Member, Process, HttpClient], FastAPI] | None = None,
     ) -> None:
+        """With `changefeeds`, whose apps `new_changefeed` makes, there is nothing else but meta servers."""
         self.retention_ms = retention_ms
+        self._new_changefeed = new_changefeed
         self.scheduler = scheduler
         self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
         self.logs = MemoryObjectStore()  # somebody else's bucket, with a log backup
@@ -299,6 +303,8 @@ class SimPlatform:
         # Those that there may be several of come last: the names of the others are the same in every world.
         roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, *["api"] * apis]
         roles += [*["dispatcher"] * (dispatchers - 1), *["meta"] * (metas - 1), *["ingest"] * ingests]
+        if changefeeds:
+            roles = [*["meta"] * metas, *["changefeed"] * changefeeds]
         self.members = {
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }
@@ -319,10 +325,11 @@ class SimPlatform:
         rng = self.scheduler.rng
         process = Process(member.name, rng.randint(-self._skew_ms, self._skew_ms))
         member.process, member.starts = process, member.starts + 1
+        feeds = self._new_changefeed if member.role == "changefeed" else None
 
         def boot() -> None:
             self.scheduler.sleep(rng.randrange(50_000, 400_000))
-            app = self._app(member, process)
+            app = self._app(member, process) if feeds is None else feeds(member, process, self.client(process))
             lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)
             drive(lifespan.__aenter__())
             self._lifespans.append(lifespan)
@@ -356,7 +363,8 @@ class SimPlatform:
         self.scheduler.after(0, lambda: self.kill(process))
         self.scheduler.park(None)
 
-    def _end_superseded(self, process: Process) -> None:
+    def end_superseded(self, process: Process) -> None:
+        """The process ends itself, because a newer start has replaced it. In one of its fibers."""
         self.superseded.append(process)
         self._end(process)
 
@@ -437,7 +445,7 @@ class SimPlatform:
             self.objects, self.scheduler, process, self.faults.store, self.may_die, self.network.alone
         )
         common = {"port": member.port, "node_id": member.name, "meta_url": self.meta_urls}
-        end = partial(self._end_superseded, process)
+        end = partial(self.end_superseded, process)
         new_http = lambda deadline_s=PATIENCE_S: self.client(process, min(deadline_s, PATIENCE_S))  # noqa: E731
         match member.role:
             case "meta":
@@ -448,16 +456,16 @@ class SimPlatform:
                 meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)
                 new_client = partial(self.client, process)
-                return build_meta(meta, objects, clock, repository, new_client, self._nonce, self._open_log(process))
+                return build_meta(meta, objects, clock, repository, new_client, self.nonce, self._open_log(process))
             case "schema":
                 keeping = (
                     {} if self.retention_ms is None else {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}
                 )
-                return build_schema(SchemaSettings(**common, **keeping), objects, new_http(), clock, self._nonce, end)
+                return build_schema(SchemaSettings(**common, **keeping), objects, new_http(), clock, self.nonce, end)
             case "dispatcher":
                 collect = SourceSettings(keep_ms=0, every_ms=1_000)  # a seed lasts for a minute
                 settled = DispatcherSettings(**common, collect=collect)
-                return build_dispatcher(settled, objects, clock, new_http, self._nonce, end)
+                return build_dispatcher(settled, objects, clock, new_http, self.nonce, end)
             case "sorter":
                 space = {
                     "collect": self._collect_settings(),
@@ -467,7 +475,7 @@ class SimPlatform:
                 settings = SorterSettings(**common, tick=self._tick_settings(), **space)
                 objects_there = self._objects_of(self._executor)
                 runner = SimRunner(self.scheduler, self._executor, objects_there, self.faults, self._note_large_job)
-                outside = ProcessEnvironment(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
+                outside = ProcessEnvironment(lambda _: runner, new_http, self.nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case "ingest":
                 quick = {"poll_ms": 200, "sources_ms": 300, "file_rows": self.scheduler.rng.choice((1_000, 10_000))}
@@ -478,12 +486,12 @@ class SimPlatform:
                     releases,
                     open_log=self._open_log(process),
                     new_http=new_http,
-                    new_instance=self._nonce,
+                    new_instance=self.nonce,
                     end=end,
                 )
                 return build_ingest(IngestSettings(**common, **quick), objects, clock, around)
             case _:
-                return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http, self._nonce, end)
+                return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http, self.nonce, end)
 
     def _note_large_job(self) -> None:
         self.large_jobs += 1
@@ -533,7 +541,8 @@ class SimPlatform:
         """Opens the bucket of the log backup, whatever its URL."""
         return lambda _url: self._objects_of(process, self.logs)
 
-    def _nonce(self) -> str:
+    def nonce(self) -> str:
+        """A text that no other call returns."""
         return f"{self._nonces.getrandbits(64):016x}"
 
     def _repository(self, process: Process, settings: MetaSettings) -> SimRepository:

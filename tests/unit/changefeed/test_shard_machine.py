@@ -1,4 +1,5 @@
-"""The machine of a shard against a model of a transactional log: whatever fails, each event is there once, in order."""
+"""The machine of a shard and its Kafka sink against a model of Kafka: whatever fails, each event is there once, in
+order."""
 
 from __future__ import annotations
 
@@ -9,15 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from support.model_sink import ModelLog
+from support.model_kafka import Faults, ModelKafka
+from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream_changefeed.core.failure import Failure, FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing
 from tistream_changefeed.core.progress import Fence, Progress, Tally, check_kept, decode, encode, taken_over
 from tistream_changefeed.core.segments import windows
-from tistream_changefeed.core.shard import Order, Shard, everywhere, to_partitions
+from tistream_changefeed.core.shard import Order, Shard, Transaction, everywhere, to_partitions
 from tistream_changefeed.protocols.messages import Message
+from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+from tistream_changefeed.sinks.kafka.target import KafkaTarget
 
 TENANT = TenantKey("7", "acme")
 ORDER = Order(TENANT, "orders", 0, Fence(1, 1), 100)
@@ -49,51 +53,73 @@ class Life:
         self.rng = Random(seed)
         self.rows = history(self.rng)
         self.ddls = set(self.rng.sample(sorted(self.rows), 5))
-        self.log = ModelLog(self.rng, faults=0.15)
+        self.clock = ManualClock(4_000_000_000_000)
+        faults = Faults(lost=0.02, unanswered=0.03, refused=0.03)
+        self.kafka = ModelKafka(self.clock.monotonic_ms, self.rng, faults)
+        self.kafka.topics = {topic: [[] for _ in range(count)] for topic, count in TOPICS.items()}
         self.epoch = 0
-        self.reported = 0
-        self.now_ms = 0
+        self._passed_s = 0.0
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.monotonic_ms()
 
     def run(self) -> None:
         """Until the shard has finished."""
-        paused: list[tuple[Shard, int]] = []
-        while True:
-            self.epoch += 1
-            shard = Shard(replace(ORDER, fence=Fence(1, self.epoch), end_ts=END), self.rng)
-            holder = self._open(shard)
-            if holder is not None and self._work(shard, holder):
+        paused: list[tuple[Shard, KafkaSink]] = []
+        shard = self._new_shard()
+        while shard.phase != "finished":
+            sink = self._open(shard)
+            if sink is not None and self._work(shard, sink):
                 break
-            if holder is not None and shard.acked is not None and shard.phase == "running":
-                paused.append((shard, holder))  # killed, or paused: then it may wake up later
+            if sink is not None and shard.phase == "running":
+                paused.append((shard, sink))  # killed, or paused: then it may wake up later
+            if shard.phase != "retrying" or self.rng.random() < 0.5:
+                shard = self._new_shard()
             if paused and self.rng.random() < 0.5:
                 self._wake(*paused.pop())
 
-    def _open(self, shard: Shard) -> int | None:
-        holder, found, ends = self.log.open()
+    def _new_shard(self) -> Shard:
+        self.epoch += 1
+        return Shard(replace(ORDER, fence=Fence(1, self.epoch), end_ts=END), self.rng)
+
+    def _pause(self, seconds: float) -> None:
+        self._passed_s += seconds
+        whole_ms = int(self._passed_s * 1_000)
+        self.clock.advance(whole_ms)
+        self._passed_s -= whole_ms / 1_000
+
+    def _open(self, shard: Shard) -> KafkaSink | None:
+        clients = self.kafka.clients(self._pause, lambda: True)
+        sink = KafkaSink(KafkaTarget(("broker:9092",), "a"), shard.order, self.clock, clients)
         try:
+            found, ends = sink.open()
             opening = shard.opened(found, ends, "log")
-            self.log.write(holder, opening)
+            sink.write(opening)
+            shard.acknowledged(opening, self.now_ms)
+            assert sink.partitions("b") == TOPICS["b"]
         except FeedFailed as error:
             shard.failed(error.failure, self.now_ms)
+            sink.close()
             return None
-        shard.acknowledged(opening, self.now_ms)
-        return holder
+        return sink
 
-    def _work(self, shard: Shard, holder: int) -> bool:
+    def _work(self, shard: Shard, sink: KafkaSink) -> bool:
         """Send until it finishes, fails or is killed; whether it has finished."""
         while shard.phase != "finished":
             if self.rng.random() < 0.05:
                 return False
             try:
-                self._step(shard, holder)
+                self._step(shard, sink)
             except FeedFailed as error:
                 shard.failed(error.failure, self.now_ms)
+                sink.close()
                 return False
             self._check_report(shard)
         return True
 
-    def _step(self, shard: Shard, holder: int) -> None:
-        self.now_ms += self.rng.choice((10, 500, 2_000))
+    def _step(self, shard: Shard, sink: KafkaSink) -> None:
+        self._pause(self.rng.choice((0.01, 0.5, 2.0)))
         if shard.at.place is Place.DDL:  # each commit_ts has one
             shard.skip(Position(shard.at.commit_ts))
         at = shard.at
@@ -109,48 +135,55 @@ class Life:
             if ts is None:
                 transaction = shard.send(part, len(part), (), window.until)
             else:
-                marks = everywhere(Message(None, b"resolved %d" % ts), TOPICS)
+                marks = everywhere(Message(None, b"resolved %d" % ts), sink.topics())
                 transaction = shard.resolve(part, len(part), marks, ts, window.until)
-            self._write(shard, holder, transaction)
+            self._write(shard, sink, transaction)
         shard.skip(until)
         if at_ddl:
             marks = to_partitions(Message(None, b"ddl %d" % high), TOPICS["a"], "a")
             end = Position(high, Place.DDL, table_id=1)
-            self._write(shard, holder, shard.send(NOTHING, 0, marks, end))
+            self._write(shard, sink, shard.send(NOTHING, 0, marks, end))
             shard.skip(Position(high))
         ts = shard.resolved_ts_due(shard.at, self.now_ms, reaches_end=shard.at.commit_ts == END)
         if ts is not None:
-            marks = everywhere(Message(None, b"resolved %d" % ts), TOPICS)
-            self._write(shard, holder, shard.resolve(NOTHING, 0, marks, ts, shard.at))
+            marks = everywhere(Message(None, b"resolved %d" % ts), sink.topics())
+            self._write(shard, sink, shard.resolve(NOTHING, 0, marks, ts, shard.at))
 
-    def _write(self, shard: Shard, holder: int, transaction: object) -> None:
-        self.log.write(holder, transaction)  # type: ignore[arg-type]
-        shard.acknowledged(transaction, self.now_ms)  # type: ignore[arg-type]
+    def _write(self, shard: Shard, sink: KafkaSink, transaction: Transaction) -> None:
+        sink.write(transaction)
+        shard.acknowledged(transaction, self.now_ms)
+
+    def _stored(self) -> Progress:
+        """The newest committed record; its transaction may not be marked everywhere yet."""
+        records = self.kafka.topics["a-progress"][0]
+        values = [one.value for one in records if one.transaction and one.transaction.state == "committed"]
+        return decode(TENANT, [value for value in values if value is not None][-1], "log")
 
     def _check_report(self, shard: Shard) -> None:
         """A checkpoint that is reported is never above what the log has."""
         assert shard.acked is not None
-        assert self.log.progress is not None
-        assert shard.acked.at <= self.log.progress.at
+        assert shard.acked.at <= self._stored().at
 
-    def _wake(self, shard: Shard, holder: int) -> None:
-        """An old holder goes on with what it had: the log refuses it."""
-        if holder == self.log.holder:
-            return
-        before = {key: list(messages) for key, messages in self.log.partitions.items()}
-        with pytest.raises(FeedFailed):
-            self.log.write(holder, shard.send(NOTHING, 0, (), shard.at))
-        assert self.log.partitions == before
+    def _wake(self, shard: Shard, sink: KafkaSink) -> None:
+        """An old holder goes on with what it had: the broker refuses it, once another has opened."""
+        before, decided = self._stored(), self.kafka.decided
+        transaction = shard.send(NOTHING, 0, (), shard.at)
+        if before.fence > shard.order.fence:
+            with pytest.raises(FeedFailed):
+                sink.write(transaction)
+            assert (self._stored(), self.kafka.decided) == (before, decided)
+        sink.close()
 
     def check(self) -> None:
         """Each event is there once and in order, no row follows a resolved or a DDL that covers it."""
+        self._pause(1)
         expected: dict[tuple[str, int], list[str]] = {}
         for ts, rows in sorted(self.rows.items()):
             for at, (topic, partition) in enumerate(rows):
                 expected.setdefault(("ab"[topic], partition), []).append(f"{ts}.{at}")
         for topic, count in TOPICS.items():
             for number in range(count):
-                seen = [(one.value or b"").decode() for one in self.log.partitions[topic, number]]
+                seen = [(one.value or b"").decode() for _, one in self.kafka.committed(topic, number)]
                 rows = [one for one in seen if " " not in one]
                 assert rows == expected.get((topic, number), [])
                 assert seen[-1] == f"resolved {END}"
@@ -166,13 +199,12 @@ class Life:
                         assert int(one.split(".")[0]) > max(resolved, barrier)
                 ddls = [int(one.split()[1]) for one in seen if one.startswith("ddl")]
                 assert ddls == (sorted(self.ddls) if topic == "a" else [])
-        progress = self.log.progress
-        assert progress is not None
+        progress = self._stored()
         assert progress.rows == sum(map(len, self.rows.values()))
         for topic, tallies in progress.topics.items():
             for number, tally in enumerate(tallies):
                 found = Tally()
-                for one in self.log.partitions[topic, number]:
+                for _, one in self.kafka.committed(topic, number):
                     found = found.plus(one.value)
                 assert tally == found
 

@@ -26,7 +26,7 @@ class Segment:
 
 def segments(events: Events, start: Position, through: int | None) -> Iterator[Segment]:
     """Cut the events of a batch behind `start` at each DDL: the rows at or before a DDL are durable before it is sent,
-    and it before any row above it (invariant 40). `through` as of a Batch: None if the batch ends inside a
+    and it before any row above it (invariant 43). `through` as of a Batch: None if the batch ends inside a
     commit_ts."""
     begin = 0
     for at in np.flatnonzero(events.place == int(Place.DDL)).tolist():

@@ -3,7 +3,7 @@
 A holder opens the sink (which fences the holder before it), calls `opened`, and writes the transaction that it gets
 back, so that the sink knows the new fence before anything else happens. Then it reads events behind `at`, encodes them,
 and writes one Transaction after the other. Only `acked` advances what is reported: the checkpoint is what the sink has
-acknowledged (invariant 36). After any failure the holder opens the sink again and goes on from what the sink says.
+acknowledged (invariant 39). After any failure the holder opens the sink again and goes on from what the sink says.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def to_partitions(message: Message, count: int, topic: str) -> tuple[Sent, ...]:
 
 
 def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-    """A resolved message for every partition of every topic (invariant 39)."""
+    """A resolved message for every partition of every topic (invariant 42)."""
     return tuple(
         Sent(topic, number, message.key, message.value)
         for topic, count in sorted(topics.items())

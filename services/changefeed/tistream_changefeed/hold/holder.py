@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
 from tistream.errors import CorruptObject, FatalError, Gone, RetryableError, UnknownName
-from tistream.follow.tenant_view import TenantView
 from tistream.read.cursor import Scope
 from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget, Scan
@@ -20,6 +19,7 @@ from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
+from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
@@ -36,7 +36,7 @@ class Holder:
     threads. `window_bytes`: what one transaction aims for."""
 
     shard: Shard
-    view: Callable[[], TenantView]
+    view: Callable[[], Pool]
     new_sink: Callable[[], Sink]
     pipeline: Pipeline
     clock: Clock

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -20,6 +21,7 @@ from tistream_changefeed.core.outgoing import Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.sinks.kafka import target as settings
+from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
 from tistream_changefeed.sinks.kafka.stored_progress import stored_progress
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, transactional_id
@@ -36,9 +38,9 @@ _CLOSE_S = 2.0
 class KafkaSink:
     """One holder's connection. Every call raises FeedFailed."""
 
-    def __init__(self, target: KafkaTarget, order: Order, clock: Clock) -> None:
-        self._target, self._order, self._clock = target, order, clock
-        self._topics = Topics(target, transactional_id(order))
+    def __init__(self, target: KafkaTarget, order: Order, clock: Clock, clients: KafkaClients = CONFLUENT) -> None:
+        self._target, self._order, self._clock, self._clients = target, order, clock, clients
+        self._topics = Topics(target, transactional_id(order), clients=clients)
         self._producer: Producer | None = None
         self._errors: list[KafkaError] = []
 
@@ -55,7 +57,8 @@ class KafkaSink:
         # holder has left open is not waited for: only the fencing ends it before its timeout
         there = self._stored(wait=self._target.delivery != "exactly-once")
         progress.taken_over(there, self._order.fence, self._order.start_ts, self.where)
-        self._producer = Producer(settings.producer(self._target, self._order), on_delivery=self._delivered, logger=log)
+        conf: dict[str, Any] = {**settings.producer(self._target, self._order), "on_delivery": self._delivered}
+        self._producer = self._clients.producer(conf, logger=log)
         if self._target.delivery == "exactly-once":
             self._init(self._producer)
             there = self._stored(wait=True)
@@ -113,7 +116,7 @@ class KafkaSink:
     def _stored(self, *, wait: bool) -> Progress | None:
         name = self._target.progress_topic
         end = self._topics.ends([name])[name].get(0, 0)
-        return stored_progress(self._target, self._order, end, self._clock, wait=wait)
+        return stored_progress(self._target, self._order, end, self._clock, self._clients, wait=wait)
 
     def _init(self, producer: Producer) -> None:
         deadline_ms = self._clock.monotonic_ms() + int(INIT_S * 1000)

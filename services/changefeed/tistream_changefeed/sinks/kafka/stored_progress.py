@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from tistream.clock import Clock
 from tistream_changefeed.core import progress
 from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order
+from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
 from tistream_changefeed.sinks.kafka.target import TRANSACTION_MS, KafkaTarget, committed_reader
 
@@ -19,7 +20,15 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.5
 
 
-def stored_progress(target: KafkaTarget, order: Order, end: int, clock: Clock, *, wait: bool = True) -> Progress | None:
+def stored_progress(
+    target: KafkaTarget,
+    order: Order,
+    end: int,
+    clock: Clock,
+    clients: KafkaClients = CONFLUENT,
+    *,
+    wait: bool = True,
+) -> Progress | None:
     """The newest committed record of a shard below offset `end` of the progress topic; None without one.
 
     `end` is the end of the log, not of what is committed: transactions of other feeds that are open there are waited
@@ -27,7 +36,7 @@ def stored_progress(target: KafkaTarget, order: Order, end: int, clock: Clock, *
     may be an earlier record. Raises FeedFailed.
     """
     topic, key = target.progress_topic, progress.record_key(order.tenant, order.feed_id, order.shard)
-    consumer = Consumer(committed_reader(target, order), logger=log)
+    consumer = clients.consumer(committed_reader(target, order), logger=log)
     found: bytes | None = None
     deadline_ms = clock.monotonic_ms() + 2 * TRANSACTION_MS
     try:

@@ -8,10 +8,11 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
+from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import CONNECTING, failure_of
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
@@ -36,11 +37,13 @@ T = TypeVar("T")
 class Topics:
     """Topics by name. Every call raises FeedFailed. `answer_s`: seconds to wait for each answer of the broker."""
 
-    def __init__(self, target: KafkaTarget, client: str, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, target: KafkaTarget, client: str, answer_s: float = ANSWER_S, clients: KafkaClients = CONFLUENT
+    ) -> None:
         self._answer_s = answer_s
         self._target = target
         conf: Any = {**common(target, client), "error_cb": self._remember}
-        self._admin = AdminClient(conf, logger=log)
+        self._admin = clients.admin(conf, logger=log)
         self._last: KafkaError | None = None  # what the connection said, which a call that times out does not say
         self._known: dict[str, int] = {}
         self._limits: dict[str, int] = {}

@@ -1,0 +1,134 @@
+"""Changefeeds: what is in a sink once and in order, who may write it, and what users are told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mutants.mutant import Function, mutant
+
+LIFE = "test_each_event_is_sent_once_and_in_order_whatever_fails"
+
+
+@mutant("tistream_changefeed:Shard.resolved_ts_due", invariants=(42,), catchers=(f"{LIFE}[0]",))
+def feed_resolved_before_rows(original: Function) -> Function:
+    """A resolved message names a ts whose rows are not sent yet."""
+
+    def broken(self: Any, until: Any, now_ms: int, *, reaches_end: bool) -> int | None:
+        found: int | None = original(self, until, now_ms, reaches_end=reaches_end)
+        return None if found is None else min(found + 20, self.order.end_ts)
+
+    return broken
+
+
+@mutant("tistream_changefeed:to_partitions", invariants=(43,), catchers=(f"{LIFE}[0]",))
+def feed_ddl_to_one_partition(original: Function) -> Function:
+    """A DDL of a protocol that sends it everywhere goes to the first partition alone."""
+    return lambda message, count, topic: original(message, count, topic)[:1]
+
+
+@mutant("tistream_changefeed:everywhere", invariants=(42,), catchers=(f"{LIFE}[0]",))
+def feed_resolved_to_the_first_topic(original: Function) -> Function:
+    """A resolved message goes to the partitions of one topic alone."""
+    return lambda message, topics: original(message, dict(sorted(topics.items())[:1]))
+
+
+@mutant(
+    "tistream_changefeed:taken_over",
+    invariants=(40,),
+    catchers=("test_only_the_owner_and_a_newer_holder_go_on",),
+)
+def feed_stale_epoch_goes_on(original: Function) -> Function:
+    """A holder goes on though a newer one has written."""
+
+    def broken(found: Any, fence: Any, start_ts: int, where: str) -> Any:
+        newer = found is not None and found.fence > fence
+        return original(replace(found, fence=fence) if newer else found, fence, start_ts, where)
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:Shard.acked",
+    invariants=(39,),
+    catchers=("test_only_what_the_sink_has_acknowledged_is_reported",),
+)
+def feed_checkpoint_of_what_is_planned(original: Function) -> Function:
+    """The checkpoint is what was sent, not what the sink has acknowledged."""
+    return lambda self: self._planned or original(self)
+
+
+@mutant(
+    "tistream_changefeed:segments.windows",
+    invariants=(38, 48),
+    catchers=("test_windows_end_between_commit_ts_and_are_cut_by_bytes",),
+)
+def feed_windows_end_anywhere(original: Function) -> Function:
+    """A window ends inside a commit_ts, and the position after it counts the whole."""
+
+    def broken(commit_ts: Any, sizes: Any, limit: int, until: Any) -> Any:
+        from tistream.read.cursor import Position
+
+        for one in original(commit_ts, sizes, limit, until):
+            if one.end - one.start < 2:
+                yield one
+                continue
+            middle = (one.start + one.end) // 2
+            yield replace(one, end=middle, until=Position(int(commit_ts[middle - 1])))
+            yield replace(one, start=middle)
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:check_kept",
+    invariants=(38,),
+    catchers=("test_a_log_that_is_shorter_than_what_was_sent_stops_the_feed",),
+)
+def feed_lost_messages_unnoticed(original: Function) -> Function:
+    """A feed goes on though its topic has lost messages."""
+    return lambda progress, ends: None
+
+
+@mutant(
+    "tistream_changefeed:pause_ms",
+    invariants=(46,),
+    catchers=("test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why",),
+)
+def feed_tries_again_at_once(original: Function) -> Function:
+    """A feed whose sink is dead tries again without a pause."""
+    return lambda failures, rng: 0
+
+
+@mutant(
+    "tistream_meta:HeldShard.of",
+    invariants=(40,),
+    catchers=("test_a_worker_that_starts_anew_takes_its_feeds_at_once",),
+)
+def feed_epoch_outlives_its_process(original: Function) -> Function:
+    """A new start of a worker goes on under the epoch of the one before."""
+    return lambda self, node_id, instance: self.node_id == node_id
+
+
+@mutant(
+    "tistream_meta:HeldShard.free",
+    invariants=(40,),
+    catchers=("test_workers_share_the_feeds_and_each_holds_one_epoch",),
+)
+def feed_taken_under_a_lease(original: Function) -> Function:
+    """A worker takes a shard whose lease another holds."""
+    return lambda self, node_id, instance, now_ms: not self.of(node_id, instance)
+
+
+@mutant(
+    "tistream_meta:feed_book._reported",
+    invariants=(39,),
+    catchers=("test_the_checkpoint_never_goes_down_and_idle_beats_write_nothing",),
+)
+def feed_checkpoint_goes_down(original: Function) -> Function:
+    """What a user sees as the checkpoint falls when a new holder reports."""
+
+    def broken(shard: Any, feed: Any, report: Any, now_ms: int) -> Any:
+        return original(replace(shard, checkpoint_ts=report.checkpoint_ts or 0), feed, report, now_ms)
+
+    return broken

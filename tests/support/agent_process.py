@@ -31,7 +31,7 @@ class AgentProcess:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> AgentProcess:
-        given = {
+        given = {  # settings that are empty leave the territory to the meta servers
             "PD": self.pd,
             "CLUSTER": self.tenant.cluster_id,
             "TENANT": self.tenant.tenant_id,
@@ -50,13 +50,18 @@ class AgentProcess:
         return self
 
     def status(self) -> dict[str, Any]:
-        """Its only territory in `/status`; empty while it does not answer."""
+        """Its only territory in `/status`; empty while it does not answer or holds none."""
+        found = self.territories()
+        return found[0] if found else {}
+
+    def territories(self) -> list[dict[str, Any]] | None:
+        """All territories in `/status`; None while it does not answer."""
         try:
             answer = httpx.get(f"http://127.0.0.1:{self.port}/status", timeout=60, trust_env=False)
         except httpx.TransportError:
-            return {}
+            return None
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()["territories"][0]
+        found: list[dict[str, Any]] = answer.json()["territories"]
         return found
 
     def reached(self, ts: int) -> bool:
@@ -67,6 +72,11 @@ class AgentProcess:
         """Its exit status; None while it runs."""
         assert self.process is not None
         return self.process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal, such as SIGSTOP."""
+        assert self.process is not None
+        self.process.send_signal(number)
 
     def kill(self) -> None:
         """kill -9."""

@@ -1,8 +1,7 @@
-"""Composition of the agent: `/status`, probes and metrics beside its territory."""
+"""Composition of the agent: `/status`, probes and metrics beside its territories."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,19 +11,23 @@ from tistream.clock import Clock
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry
 from tistream.service.observe.store_metrics import measured
 from tistream.service.settings import SettingsError
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import Accepted, Notification
 from tistream_agent.core.cutter import Draft
+from tistream_agent.holding.node import NodeLoop
+from tistream_agent.holding.order import Order
+from tistream_agent.holding.territories import Territories
 from tistream_agent.metrics import AgentMetrics
-from tistream_agent.run import Agent
+from tistream_agent.run import TerritoryRun
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import AgentStatus
-
-log = logging.getLogger(__name__)
 
 MEASURE_MS = 1_000
 
@@ -34,8 +37,8 @@ router = APIRouter()
 @router.get("/status", operation_id="AgentStatus")
 def get_status(request: Request) -> AgentStatus:
     """How far each territory has come, and what it waits for."""
-    agent: Agent = request.app.state.agent
-    return agent.status()
+    status: Callable[[], AgentStatus] = request.app.state.status
+    return status()
 
 
 def build_app(
@@ -44,48 +47,79 @@ def build_app(
     clock: Clock,
     ended: Callable[[str], None],
     new_nonce: Callable[[], str] = random_id,
+    end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the app. The territory runs while it serves. `ended` is called with a code when it has stopped for good."""
+    """Build the app. Territories run while it serves.
+
+    `ended` is called with a code when the territory of the settings has stopped for good. `end` ends the process.
+    """
     peers = Peers(settings, clock)
     registry = new_registry()
     metrics = AgentMetrics(registry)
+    counted = measured(objects, registry)
     http = peers.new_http(headers=_token(settings))
+    meta = MetaClient(http, settings.meta_url)
+    announce = _announcing(settings, http, meta)
 
-    def announce(draft: Draft) -> None:
-        if settings.api_url:
-            body = Notification(
-                cluster_id=draft.tenant.cluster_id,
-                tenant_id=draft.tenant.tenant_id,
-                store_id=str(draft.store_id),
-                ts=str(draft.ts),
-            )
-            http.send("POST", f"{settings.api_url.rstrip('/')}/v1/notifications", body, Accepted)
+    def new_run(order: Order) -> TerritoryRun:
+        return TerritoryRun(order, settings, counted, clock, metrics, new_nonce, announce)
 
-    agent = Agent(settings, measured(objects, registry), clock, metrics, new_nonce, announce, ended)
+    given = settings.given_by_meta
+    territories = Territories(new_run, (lambda _: None) if given else ended, settings.buffer_bytes)
+    node: NodeLoop | None = None
+    if given:
+        instance = new_nonce()
+        member = Membership(meta, settings.node, "agent", settings.url, instance=instance, end=end)
+        serves = "" if settings.pd_cluster_id is None else str(settings.pd_cluster_id)
+        node = NodeLoop(meta, member, settings.node, instance, serves, territories)
 
-    def run() -> int:
-        agent.run()
-        return 3_600_000  # it has stopped for good; /status says why
+    def status() -> AgentStatus:
+        problem = "" if node is None else node.problem
+        return AgentStatus(node_id=settings.node, problem=problem, territories=territories.statuses())
 
     @contextmanager
     def running() -> Iterator[None]:
         loop_metrics = LoopMetrics(registry)
-        territory = Loop("territory", run, interval_ms=1_000, metrics=loop_metrics)
-        measure = Loop("measure", agent.measure, interval_ms=MEASURE_MS, metrics=loop_metrics)
-        territory.start()
-        measure.start()
+        loops = [
+            Loop("measure", lambda: metrics.measure(territories.statuses(), clock.now_ms()), interval_ms=MEASURE_MS)
+        ]
+        if node is None:
+            territories.follow([settings.order])
+        else:
+            loops.append(Loop("node", node.beat, interval_ms=1_000, backoff_max_ms=1_000, metrics=loop_metrics))
+        for loop in loops:
+            loop.start()
         try:
             yield
         finally:
-            agent.stop()
-            measure.stop(timeout_s=0.2)
-            territory.stop(timeout_s=3.0)
+            for loop in loops:
+                loop.stop(timeout_s=0.5)
+            territories.stop(timeout_s=3.0)
             http.close()
 
-    app = new_app("tistream-agent", ready=agent.not_ready, registry=registry, running=running, clock=clock, peers=peers)
-    app.state.agent = agent
+    ready = territories.not_ready if node is None else node.not_ready
+    app = new_app("tistream-agent", ready=ready, registry=registry, running=running, clock=clock, peers=peers)
+    app.state.status = status
     app.include_router(router)
     return app
+
+
+def _announcing(settings: AgentSettings, http: HttpClient, meta: MetaClient) -> Callable[[Draft], None]:
+    """A function that announces a file: at the API that the settings name, else, as a node, at the meta servers."""
+
+    def announce(draft: Draft) -> None:
+        body = Notification(
+            cluster_id=draft.tenant.cluster_id,
+            tenant_id=draft.tenant.tenant_id,
+            store_id=str(draft.store_id),
+            ts=str(draft.ts),
+        )
+        if settings.api_url:
+            http.send("POST", f"{settings.api_url.rstrip('/')}/v1/notifications", body, Accepted)
+        elif settings.given_by_meta:
+            meta.notify(body)
+
+    return announce
 
 
 def _token(settings: AgentSettings) -> dict[str, str]:

@@ -138,8 +138,6 @@ class TerritoryDriver:
                 if isinstance(error, OtherCluster) or self._wait(HOLD_RETRY_S):
                     return
                 continue
-            if isinstance(moved, steps.HoldSet):
-                self._metrics.held_ts.set(moved.ts)
             self._inbox.say(moved)
             return
 
@@ -164,8 +162,6 @@ class TerritoryDriver:
                 self._metrics.files.inc()
             case steps.StreamEnded():
                 self._metrics.streams_ended.inc()
-            case steps.ForeignFile():
-                self._metrics.fenced.set(1)
 
     def _pd_failed(self, what: str, error: TiStreamError) -> None:
         self._metrics.pd_failures.inc()

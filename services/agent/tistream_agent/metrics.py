@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from tistream.model.ts import physical_ms
+from tistream_agent.status import TerritoryStatus
 
 
 class AgentMetrics:
@@ -42,8 +47,23 @@ class AgentMetrics:
         self.hold_lag = Gauge(
             "tistream_agent_gc_hold_lag_seconds", "Age of the hold on garbage collection.", registry=registry
         )
+        self.territories = Gauge("tistream_agent_territories", "Territories that the agent holds.", registry=registry)
+        self.subscriptions = Gauge(
+            "tistream_agent_subscriptions", "Key ranges of all territories: subscribed or to be.", registry=registry
+        )
         self.fenced = Gauge("tistream_agent_fenced", "1 if another process took the territory over.", registry=registry)
         self.pd_calls = Counter("tistream_agent_pd_calls_total", "Calls to PD.", ("rpc",), registry=registry)
         self.pd_failures = Counter(
             "tistream_agent_pd_failures_total", "Calls to PD without an answer.", registry=registry
         )
+
+    def measure(self, statuses: Sequence[TerritoryStatus], now_ms: int) -> None:
+        """Set the gauges that follow the territories: sums, and the worst of them."""
+        self.territories.set(len(statuses))
+        self.buffer.set(sum(one.buffer_bytes for one in statuses))
+        self.subscriptions.set(sum(one.subscriptions for one in statuses))
+        self.fenced.set(any(one.state == "fenced" for one in statuses))
+        held = [int(one.held_ts) for one in statuses if int(one.held_ts)]
+        self.resolved_lag.set(max((one.lag_ms for one in statuses), default=0) / 1_000)
+        self.held_ts.set(min(held, default=0))
+        self.hold_lag.set(max(0, now_ms - physical_ms(min(held))) / 1_000 if held else 0)

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
-from tistream.errors import CorruptObject
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format import change_file
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.change_reader import open_change_file, read_watermarks
-from tistream.storage.object_store import ObjectStore
+from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream_agent.core import chain
+from tistream_agent.holding import claim_pause
+
+_PAGE = 1_000  # names in the answer of a LIST
+_TAIL = 1_000  # files: ten minutes of a busy territory
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """How often a territory was claimed lately. `newest`: the ts of its newest file; 0: it has none. `nonce`: of that
+    file's agent."""
+
+    claims: int = 0
+    newest: int = 0
+    nonce: str = ""
+
+
+def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: int = 0) -> int:
+    """The ts of the newest file of a chain; 0 if it has none. `known`: of one of its files; 0: not known.
+
+    Names are dense, so the end is found by probes at distances that double: some 15 LISTs for a day of files.
+    """
+    prefix = layout.change_file_prefix(tenant, store_id)
+
+    def after(ts: int) -> Iterator[int]:
+        """The names above `ts`, in order."""
+        for info in objects.list_after(prefix, layout.change_file(tenant, store_id, ts)):
+            name = layout.parse_change_file(info.key)
+            if name is not None:
+                yield name[2]
+
+    low = known or next(after(0), 0)
+    if not low:
+        return 0
+    step = _PAGE
+    while (found := next(after(low + step - 1), 0)) != 0:
+        low, step = found, 2 * step
+    high = low + step  # no file is at or above it
+    while high - low > _PAGE:
+        middle = (low + high) // 2
+        found = next(after(middle - 1), 0)
+        low, high = (found, high) if found else (low, middle)
+    return max(after(low), default=low)
 
 
 def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan) -> chain.Position | None:
@@ -18,17 +63,39 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
 
     Raises CorruptObject: no agent wrote the newest file, or it is damaged.
     """
-    newest: tuple[int, str] | None = None
-    for info in objects.list_after(layout.change_file_prefix(tenant, store_id)):
-        name = layout.parse_change_file(info.key)
-        if name is not None:
-            newest = name[2], info.key
-    if newest is None:
+    ts = newest_file(objects, tenant, store_id)
+    if not ts:
         return None
-    ts, key = newest
+    key = layout.change_file(tenant, store_id, ts)
     file = open_change_file(objects, key)
     said = change_file.footer_metadata(key, file.footer)
     return chain.read_position(key, ts, said, read_watermarks(objects, file), span)
+
+
+def contest_of(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> Contest:
+    """The claims of a territory within RECENT_MS, from the end of its chain. Raises Unavailable."""
+    newest = newest_file(objects, tenant, store_id)
+    if not newest:
+        return Contest()
+    after = layout.change_file(tenant, store_id, max(0, newest - _TAIL))
+    recent = [
+        info
+        for info in objects.list_after(layout.change_file_prefix(tenant, store_id), after)
+        if _is_recent(info, now_ms)
+    ]
+    try:
+        found = claim_pause.claims([info.key for info in recent], lambda key: _nonce(objects, key))
+        return Contest(found, newest, _nonce(objects, layout.change_file(tenant, store_id, newest)))
+    except (CorruptObject, NotFoundYet):
+        return Contest()  # the claim meets the same file, and says what is wrong
+
+
+def _is_recent(info: ObjectInfo, now_ms: int) -> bool:
+    return layout.parse_change_file(info.key) is not None and now_ms - info.modified_ms < claim_pause.RECENT_MS
+
+
+def _nonce(objects: ObjectStore, key: str) -> str:
+    return change_file.footer_metadata(key, open_change_file(objects, key).footer).get(chain.NONCE, "")
 
 
 def snapshot_ts(objects: ObjectStore, tenant: TenantKey) -> int:

@@ -1,15 +1,14 @@
-"""Runs the territory of an agent: its position, its state machine, and the threads around it."""
+"""Runs one territory: its claim, its position, its state machine, and the threads around it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from tistream.clock import Clock
 from tistream.concurrency import new_event, new_executor
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
-from tistream.model import ts as tso
-from tistream.model.span import shown_key
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream_agent.core import chain, steps
@@ -17,12 +16,14 @@ from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.planner import SCANS
 from tistream_agent.driver import TerritoryDriver
+from tistream_agent.holding import claim_pause
+from tistream_agent.holding.order import Order
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
-from tistream_agent.position import last_position, snapshot_ts
+from tistream_agent.position import contest_of, last_position, newest_file, snapshot_ts
 from tistream_agent.settings import AgentSettings
-from tistream_agent.status import AgentStatus, TerritoryStatus
+from tistream_agent.status import Seen, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import OtherCluster, PdClient
@@ -32,43 +33,45 @@ from tistream_agent.warmup import warm_kernels
 
 log = logging.getLogger(__name__)
 
-FENCED, NO_SNAPSHOT, CHAIN = "fenced", "no-snapshot", "chain"
+FENCED, CHAIN = "fenced", "chain"
 _RETRY_S = 1.0
 _CLAIMS = 20  # a process that goes on pushing while this one claims is fenced by then, or fences this one
 
 
-class Agent:
-    """The agent of a tenant with one territory. `run` is the body of a thread.
+class TerritoryRun:
+    """Holds one territory. `run` is the body of a thread.
 
     Args:
         new_nonce: a new hexadecimal text for each claim.
         announce: announces a file to the platform. Raises TiStreamError.
-        ended: called with the code when the territory has stopped for good.
     """
 
     def __init__(
         self,
+        order: Order,
         settings: AgentSettings,
         objects: ObjectStore,
         clock: Clock,
         metrics: AgentMetrics,
         new_nonce: Callable[[], str],
         announce: Callable[[Draft], None],
-        ended: Callable[[str], None],
     ) -> None:
+        self.order = order
+        self.buffer_bytes = settings.buffer_bytes  # may be set from any thread
         self._settings, self._objects, self._clock, self._metrics = settings, objects, clock, metrics
-        self._new_nonce, self._announce, self._ended = new_nonce, announce, ended
+        self._new_nonce, self._announce = new_nonce, announce
         self._channels = Channels(settings.upstream_tls.files)
         self._pd = PdClient(
-            settings.pd_addresses,
+            order.pd,
             self._channels,
-            settings.pd_cluster_id,
+            order.pd_cluster_id,
             on_call=lambda rpc: metrics.pd_calls.labels(rpc).inc(),
         )
         self._stopping = new_event()
-        self._seen: TerritoryStatus | None = None  # replaced as a whole, by the thread of `run`
+        self._seen: Seen | None = None  # replaced as a whole, by the thread of `run`
         self._state, self._reason = "starting", "it reads its chain and asks PD"
         self._pd_cluster_id = 0
+        self.ended: str | None = None  # the code of the stop
 
     def stop(self) -> None:
         """Ask `run` to end."""
@@ -78,44 +81,79 @@ class Agent:
         """Why the territory does not run; None if it does."""
         return None if self._state == "running" else f"{self._state}: {self._reason}"
 
-    def run(self) -> None:
-        """Run until `stop`, or until the territory stops for good. Failures to begin are tried again."""
+    def run(self) -> str | None:
+        """Run until `stop` (None), or until the territory stops for good; returns the code of the stop. Failures to
+        begin are tried again."""
         warm_kernels()  # before the claim: until then the agent that this one replaces goes on
+        try:
+            return self._run()
+        finally:
+            self._pd.close()
+
+    def _run(self) -> str | None:
         claims = 0
         while not self._stopping.is_set():
             try:
+                if self._waits_for_its_claim():
+                    return None
                 stop, claimed = self._once()
             except OtherCluster as error:
-                self._stopped(error.code, str(error))
-                return
+                return self._stopped(error.code, str(error))
             except CorruptObject as error:
-                self._stopped(CHAIN, f"{error}; backfill the tenant (docs/backfill.md) and use a new territory id")
-                return
+                return self._stopped(
+                    CHAIN, f"{error}; backfill the tenant (docs/backfill.md) and use a new territory id"
+                )
             except TiStreamError as error:
                 self._wait_for(str(error))
                 continue
             if stop is None:
-                return
+                return None
             claims += 1
             if stop.code == FENCED and not claimed and claims < _CLAIMS:
                 continue  # the chain has grown since it was read
-            self._stopped(stop.code, stop.reason)
-            return
+            return self._stopped(stop.code, stop.reason)
+        return None
+
+    def _waits_for_its_claim(self) -> bool:
+        """Wait if agents take the territory from each other; returns whether the process must end."""
+        contest = contest_of(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
+        pause = claim_pause.pause_s(contest.claims)
+        waited, grown_s, newest = 0.0, 0.0, contest.newest
+        while waited < pause and waited - grown_s < claim_pause.SILENT_S:
+            self._state, self._seen = FENCED, None
+            self._reason = (
+                f"fenced by {contest.nonce}: agents took this territory from each other {contest.claims} times in "
+                f"{claim_pause.RECENT_MS // 60_000} minutes, so this one waits {pause:.0f} s before it claims: stop one"
+            )
+            self._metrics.fenced.set(1)
+            if waited == 0:
+                log.warning("the claim waits", extra={"reason": self._reason})
+            if self._stopping.wait(_RETRY_S):
+                return True
+            waited += _RETRY_S
+            found = newest_file(self._objects, self.order.tenant, self.order.store_id, newest)
+            if found != newest:
+                grown_s, newest = waited, found
+        if waited:
+            self._state, self._reason = "starting", "it reads its chain and asks PD"
+        return False
 
     def _once(self) -> tuple[steps.Stop | None, bool]:
         """Run one claim of the territory: (why it stopped, whether it had the chain)."""
-        settings, tenant = self._settings, self._settings.tenant_key
+        order, settings = self.order, self._settings
         cluster_id = self._pd_cluster_id = self._pd.cluster_id
-        owned = tenant_keys(self._pd, settings.kind, settings.keyspace)
+        owned = tenant_keys(self._pd, order.kind, order.keyspace)
         config = steps.AgentConfig(
-            tenant,
-            settings.territory,
+            order.tenant,
+            order.store_id,
             self._new_nonce(),
-            kv_api=steps.KV_RAW if settings.kind is TenantKind.RAW else steps.KV_TIDB,
+            epoch=order.epoch,
+            span=order.span,
+            kv_api=steps.KV_RAW if order.kind is TenantKind.RAW else steps.KV_TIDB,
             keys=owned.keys,
             cut_ms=settings.cut_ms,
             idle_cut_ms=settings.idle_cut_ms,
-            buffer_bytes=settings.buffer_bytes,
+            buffer_bytes=self.buffer_bytes,
         )
         machine = TerritoryAgent(config, self._position(config))
         inbox = Inbox()
@@ -127,7 +165,7 @@ class Agent:
             self._pd,
             streams,
             Outbox(self._objects, self._announce, self._stopping.wait),
-            GcHold(self._pd, tenant, settings.territory, owned.held),
+            GcHold(self._pd, order.tenant, order.store_id, owned.held),
             inbox,
             calls,
             files,
@@ -138,7 +176,7 @@ class Agent:
         )
         self._look(machine)
         self._state = "running"
-        log.info("territory begins", extra={"tenant": str(tenant), "territory": settings.territory})
+        log.info("territory begins", extra={"tenant": str(order.tenant), "territory": order.store_id})
         try:
             return driver.run(), driver.claimed
         finally:
@@ -164,52 +202,29 @@ class Agent:
         self._state, self._reason, self._seen = "starting", reason, None
         self._stopping.wait(_RETRY_S)
 
-    def _stopped(self, code: str, reason: str) -> None:
+    def _stopped(self, code: str, reason: str) -> str:
+        reason = f"fenced by another agent: {reason}" if code == FENCED else reason
         log.error("the territory has stopped", extra={"code": code, "reason": reason})
-        self._state, self._reason = code, reason
-        self._ended(code)
-
-    def status(self) -> AgentStatus:
-        """For `GET /status`."""
-        tenant = self._settings.tenant_key
-        return AgentStatus(
-            node_id=self._settings.node,
-            cluster_id=tenant.cluster_id,
-            tenant_id=tenant.tenant_id,
-            pd_cluster_id=str(self._pd_cluster_id),
-            territories=[self._territory()],
-        )
+        self._state, self._reason, self.ended = code, reason, code
+        return code
 
     def _look(self, machine: TerritoryAgent) -> None:
         """Note the state of the machine. Only the thread that steps it may call this."""
-        lowest = machine.lowest()
-        durable_ts = machine.hold_ts + 1  # the hold lies just below what the files promise
-        self._seen = TerritoryStatus(
-            territory=str(self._settings.territory),
-            state="running",
-            reason=lowest.state,
-            resolved_ts=str(durable_ts),
-            span=(shown_key(lowest.piece.span.start), shown_key(lowest.piece.span.end)),
+        if machine.config.buffer_bytes != self.buffer_bytes:
+            machine.config = replace(machine.config, buffer_bytes=self.buffer_bytes)
+        now_ms, lowest, before = self._clock.now_ms(), machine.lowest(), self._seen
+        same = before is not None and (before.span, before.waits_for) == (lowest.piece.span, lowest.state)
+        self._seen = Seen(
+            durable_ts=machine.hold_ts + 1,  # the hold lies just below what the files promise
+            span=lowest.piece.span,
+            waits_for=lowest.state,
+            since_ms=before.since_ms if same and before is not None else now_ms,
             subscriptions=len(machine.territory),
             buffer_bytes=machine.buffer_bytes,
-            held_ts=str(machine.hold_ts),
         )
 
-    def _territory(self) -> TerritoryStatus:
-        seen = self._seen
-        if seen is None:
-            return TerritoryStatus(territory=str(self._settings.territory), state=self._state, reason=self._reason)
-        lag_ms = max(0, self._clock.now_ms() - tso.physical_ms(int(seen.resolved_ts)))
-        if self._state == "running":
-            return seen.model_copy(update={"lag_ms": lag_ms})
-        return seen.model_copy(update={"lag_ms": lag_ms, "state": self._state, "reason": self._reason})
-
-    def measure(self) -> None:
-        """Set the gauges that follow the state machine."""
-        status = self._territory()
-        self._metrics.buffer.set(status.buffer_bytes)
-        self._metrics.fenced.set(self._state == FENCED)
-        if self._seen is not None:
-            self._metrics.resolved_lag.set(status.lag_ms / 1000)
-            held_ms = self._clock.now_ms() - tso.physical_ms(int(status.held_ts))
-            self._metrics.hold_lag.set(max(0, held_ms) / 1000)
+    def status(self) -> TerritoryStatus:
+        """For `GET /status`."""
+        return territory_status(
+            self.order, self._pd_cluster_id, self._state, self._reason, self._seen, self._clock.now_ms()
+        )

@@ -11,8 +11,11 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.tenant_kind import TenantKind
 from tistream.service.settings import ServiceSettings, settings_config
+from tistream_agent.holding.order import Order, addresses
 from tistream_agent.upstream.keyspaces import EVERY
 from tistream_agent.upstream.stores import TlsFiles, host_and_port
+
+_OWN = ("pd", "cluster", "tenant")
 
 
 class UpstreamTls(BaseModel):
@@ -42,9 +45,16 @@ class AgentSettings(ServiceSettings):
     model_config = settings_config("AGENT")
 
     port: int = Field(default=8007, ge=0, le=65535, description="port to bind")
-    pd: str = Field(default="", description="addresses of PD, host:port, separated by commas")
+    pd: str = Field(
+        default="",
+        description="addresses of PD, host:port, separated by commas; without PD, CLUSTER and TENANT the agent holds "
+        "the territories that the meta servers give it",
+    )
     pd_cluster_id: int | None = Field(
-        default=None, ge=1, description="cluster id that PD must have; default: that of its first answer"
+        default=None,
+        ge=1,
+        description="cluster id that PD must have; default: that of its first answer. Of an agent that the meta "
+        "servers give territories: of the only cluster that it can reach; default: any",
     )
     upstream_tls: UpstreamTls = UpstreamTls()
     cluster: str = Field(default="", description="upstream cluster id of the tenant")
@@ -66,16 +76,23 @@ class AgentSettings(ServiceSettings):
         default=3_000, ge=50, le=60_000, description="time after which a file with watermarks only is written"
     )
     buffer_bytes: int = Field(
-        default=256 << 20, ge=8 << 20, description="bytes of rows in memory above which TiKV is not read"
+        default=256 << 20,
+        ge=8 << 20,
+        description="bytes of rows in memory, of all territories together, above which TiKV is not read",
     )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.keyspace == EVERY and self.kind is not TenantKind.RAW:
             raise ValueError("KEYSPACE=* is every keyspace of RawKV: it goes with KIND=raw")
-        missing = [name for name in ("pd", "cluster", "tenant") if not getattr(self, name)]
+        if self.given_by_meta:
+            return self
+        missing = [name for name in _OWN if not getattr(self, name)]
         if missing:
-            raise ValueError(f"{', '.join(name.upper() for name in missing)} must be set")
+            raise ValueError(
+                f"{', '.join(name.upper() for name in missing)} must be set; without PD, CLUSTER and TENANT the agent "
+                "holds the territories that the meta servers give it"
+            )
         try:
             self.tenant_key  # noqa: B018 - it checks the names
             for address in self.pd_addresses:
@@ -85,9 +102,19 @@ class AgentSettings(ServiceSettings):
         return self
 
     @property
-    def pd_addresses(self) -> list[str]:
+    def given_by_meta(self) -> bool:
+        """Whether the meta servers say which territories the agent holds: PD, CLUSTER and TENANT are not set."""
+        return not any(getattr(self, name) for name in _OWN)
+
+    @property
+    def pd_addresses(self) -> tuple[str, ...]:
         """The addresses of PD."""
-        return [address.strip() for address in self.pd.split(",") if address.strip()]
+        return addresses(self.pd)
+
+    @property
+    def order(self) -> Order:
+        """The territory of the settings."""
+        return Order(self.tenant_key, self.territory, self.pd_addresses, self.pd_cluster_id, self.kind, self.keyspace)
 
     @property
     def tenant_key(self) -> TenantKey:

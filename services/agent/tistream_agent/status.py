@@ -1,34 +1,88 @@
-"""What `/status` says about a territory. Pure."""
+"""What `/status` says about territories. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import BaseModel
 
+from tistream.model import ts as tso
+from tistream.model.span import KeySpan, shown_key
+from tistream.wire.bulk.territories import TerritoryState
+from tistream_agent.holding.order import Order
 
-class TerritoryStatus(BaseModel):
-    """Of one territory.
+LATE_MS = 5_000  # a lag above it has a culprit
 
-    `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
-    `cluster_id_mismatch`. `reason`: what it waits for, or why it stopped and the way out. `resolved_ts`: all changes up
-    to it are in files. `lag_ms`: age of that ts. `span`: the keys that are furthest behind, in hexadecimal.
-    """
 
+class TerritoryStatus(TerritoryState):
+    """Of one territory. `pd_cluster_id`: as PD states it; 0 until it has answered. `epoch`: of the assignment."""
+
+    cluster_id: str
+    tenant_id: str
     territory: str
-    state: str
-    reason: str = ""
-    resolved_ts: str = "0"
-    lag_ms: int = 0
-    span: tuple[str, str] = ("", "")
-    subscriptions: int = 0
-    buffer_bytes: int = 0
-    held_ts: str = "0"
+    pd_cluster_id: str
+    epoch: int
 
 
 class AgentStatus(BaseModel):
-    """The answer of `GET /status`."""
+    """The answer of `GET /status`. `problem`: why no territories can be asked for; empty if they can, or if the agent
+    serves that of its settings."""
 
     node_id: str
-    cluster_id: str
-    tenant_id: str
-    pd_cluster_id: str
+    problem: str = ""
     territories: list[TerritoryStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the thread of a territory has seen of its state machine. `durable_ts`: all changes up to it are in files.
+    `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since `since_ms`."""
+
+    durable_ts: int
+    span: KeySpan
+    waits_for: str
+    since_ms: int
+    subscriptions: int
+    buffer_bytes: int
+
+
+def territory_status(
+    order: Order, pd_cluster_id: int, state: str, reason: str, seen: Seen | None, now_ms: int
+) -> TerritoryStatus:
+    """The status of a territory. `seen`: None before it has begun. `reason`: why it does not run."""
+    status = TerritoryStatus(
+        cluster_id=order.tenant.cluster_id,
+        tenant_id=order.tenant.tenant_id,
+        territory=str(order.store_id),
+        pd_cluster_id=str(pd_cluster_id),
+        epoch=order.epoch,
+        state=state,
+        reason=reason,
+    )
+    if seen is None:
+        return status
+    lag_ms = max(0, now_ms - tso.physical_ms(seen.durable_ts))
+    found = {
+        "resolved_ts": str(seen.durable_ts),
+        "lag_ms": lag_ms,
+        "span": (shown_key(seen.span.start), shown_key(seen.span.end)),
+        "subscriptions": seen.subscriptions,
+        "buffer_bytes": seen.buffer_bytes,
+        "held_ts": str(seen.durable_ts - 1),
+    }
+    if state == "running":
+        found["reason"] = _waits(seen, lag_ms, now_ms)
+    return status.model_copy(update=found)
+
+
+def _waits(seen: Seen, lag_ms: int, now_ms: int) -> str:
+    """What the territory waits for, in words."""
+    for_s = max(0, now_ms - seen.since_ms) // 1_000
+    if lag_ms < LATE_MS:
+        return seen.waits_for
+    if seen.waits_for.endswith(" is live"):
+        return (
+            f"{seen.waits_for}, and TiKV's resolved ts is {lag_ms // 1_000} s old: a lock of a long transaction holds "
+            "it, or its leader"
+        )
+    return f"{seen.waits_for} for {for_s} s" if for_s else seen.waits_for

@@ -14,9 +14,12 @@ from support.certificates import Authority
 from support.emulated import EmulatedTikv
 from support.waiting import eventually
 from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.change_reader import open_change_file
+from tistream_agent.core.chain import new_chain
+from tistream_agent.core.cutter import Draft
 
 QUICK = {"CUT_MS": "100", "IDLE_CUT_MS": "200"}
 FENCED = 75
@@ -147,3 +150,21 @@ def test_a_tikv_without_multiplexing_is_read_by_its_older_call(world: World) -> 
     eventually(lambda: agent.reached(world.loaded.end_ts))
     assert not any(store.quirks.multiplexing for store in tikv.upstream.stores.values())
     assert tikv.upstream.counters.streams > 0
+
+
+# Attack: supervisors start two agents for one territory again, whenever one has ended
+def test_an_agent_waits_where_others_fence_each_other_in_turn_and_says_so(world: World) -> None:
+    tikv = world.tikv()
+    end = new_chain(WHOLE, 470_000_000_000_000_000, world.loaded.snapshot_ts)
+    for number, nonce in enumerate(("aa", "bb", "cc", "dd")):
+        ts = end.next_ts + number
+        none: dict[str, Any] = {"changes": (), "watermarks": (), "size": 0, "epoch": 0}
+        kept = {"promises": end.promises, "carried": end.promises}
+        draft = Draft(
+            tenant=world.tenant, store_id=1, ts=ts, prev_ts=ts - 1 if number else 0, nonce=nonce, **kept, **none
+        )
+        world.objects.put_new(draft.key, draft.data())
+    agent = world.agent(tikv)
+    eventually(lambda: "fenced by dd: agents took this territory" in agent.log.read_text())
+    assert "waits 2 s before it claims: stop one" in agent.log.read_text()
+    eventually(lambda: agent.reached(world.loaded.end_ts))

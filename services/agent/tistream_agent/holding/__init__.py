@@ -1,0 +1,1 @@
+"""Which territories a process holds: the one of its settings, or those that the meta servers give it."""

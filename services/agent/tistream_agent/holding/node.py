@@ -1,0 +1,58 @@
+"""An agent as a node of the platform: it beats at the meta servers, and holds the territories that they answer."""
+
+from __future__ import annotations
+
+import logging
+
+from tistream.errors import TiStreamError, UnknownName
+from tistream.wire.bulk.territories import AgentBeat
+from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.territory_client import beat_territories
+from tistream_agent.holding.order import order_of
+from tistream_agent.holding.territories import Territories
+
+log = logging.getLogger(__name__)
+
+
+class NodeLoop:
+    """`beat` is a loop's body. While no meta server answers, what is held goes on.
+
+    Args:
+        serves: the id of the only PD cluster that this process can reach; empty: any.
+    """
+
+    def __init__(
+        self, meta: MetaClient, member: Membership, node_id: str, instance: str, serves: str, territories: Territories
+    ) -> None:
+        self._meta, self._member = meta, member
+        self._node_id, self._instance, self._serves = node_id, instance, serves
+        self._territories = territories
+        self._answered = False
+        self.problem = "no meta server has answered yet"
+
+    def beat(self) -> int | None:
+        """Send a heartbeat, then report and ask. Returns milliseconds until the next. Raises Unavailable."""
+        try:
+            next_ms = self._member.beat()
+            if self._member.registered is not None:
+                self._ask()
+        except TiStreamError as error:
+            self.problem = f"no meta server answers: {error}"
+            raise
+        return next_ms
+
+    def _ask(self) -> None:
+        reports, fenced = self._territories.reports()
+        beat = AgentBeat(node_id=self._node_id, instance=self._instance, serves=self._serves, reports=reports)
+        try:
+            answer = beat_territories(self._meta, beat)
+        except UnknownName as error:
+            self.problem = f"the meta servers are of a version without territories: upgrade them first ({error})"
+            return
+        self._answered, self.problem = True, ""
+        self._territories.follow([order_of(work) for work in answer.territories], fenced)
+
+    def not_ready(self) -> str | None:
+        """Why the process cannot hold what it should; None if it can. One that has begun goes on without meta
+        servers."""
+        return self._territories.not_ready() if self._answered else self.problem

@@ -1,5 +1,5 @@
 """What holds for every test of real services: the limits of calls between them are long, Java compiles little,
-and there is one MariaDB for all.
+and there is one MariaDB and one Kafka for all.
 
 A call that is given up too soon is made again by whoever needs its answer, or tells a user to come again. A thread that
 stalls for some seconds must not make a test see that; tests of a limit set it themselves. All of it ends with the
@@ -22,10 +22,12 @@ import tistream_api.tenant.readiness
 import tistream_meta.database.engine
 import tistream_meta.tenants.token_board
 from support.mariadb import MariaDb, running
+from support.secured_kafka import SecuredKafka, secured_kafka
 from support.short_java import OPTIONS, VARIABLE
 from support.waiting import PATIENCE_S
 from tistream.service.http import peers
 from tistream.wire.clients import client, meta_client, sorter_client, token_client
+from tistream_cli.platform.local_kafka import LocalKafka
 
 # MariaDB's data: what is tried is not the disk, so it is in memory where there is room for that.
 MEMORY = Path("/dev/shm")
@@ -39,6 +41,19 @@ def mariadb() -> Iterator[MariaDb]:
     scratch = tempfile.TemporaryDirectory(prefix="tistream-mariadb-", dir=where)
     with scratch as directory, running(Path(directory), options=QUICK) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A real Kafka, one for all tests: one process runs them (tests/support/one_worker.py)."""
+    with secured_kafka(tmp_path_factory.mktemp("kafka")) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def broker(secured_broker: SecuredKafka) -> LocalKafka:
+    """The same, for who wants its plain listener alone."""
+    return secured_broker.broker
 
 
 @pytest.fixture

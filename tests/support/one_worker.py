@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-FOUR_RANGES, DAMAGES, MORTAL, GUARDED = "four-ranges", "damages", "mortal", "guarded"
+FOUR_RANGES, DAMAGES, MORTAL, GUARDED, BROKER = "four-ranges", "damages", "mortal", "guarded", "broker"
 GROUPS = {
     **dict.fromkeys(("agent", "arrival", "console_points", "golden_pages", "requests", "simulated"), FOUR_RANGES),
     **dict.fromkeys(("backfill", "faults", "log_backup", "tenant_ends", "undecodable"), DAMAGES),
     **dict.fromkeys(("crash", "lifecycle"), MORTAL),
     **dict.fromkeys(("auth", "console_auth"), GUARDED),
+    **dict.fromkeys(("test_kafka_sink", "test_secured_kafka", "test_consume_command"), BROKER),
 }
 # Longest first. What is not here takes less than these.
 LONGEST = (
@@ -29,6 +30,7 @@ LONGEST = (
     MORTAL,
     "tests/e2e/test_e2e_console.py",
     GUARDED,
+    BROKER,
     "tests/simulation/ingest/test_log_backup_replay.py",
     "tests/service/storage/test_lost_answers.py",
     "tests/service/storage/test_object_store.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -12,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.kafka import committed, kafka, partitions_of
+from support.kafka import committed, partitions_of
 from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
@@ -29,12 +28,6 @@ from tistream_cli.platform.local_kafka import LocalKafka
 
 CLOCK = SystemClock()
 ORDER = Order(TenantKey("7", "acme"), "orders", 0, Fence(1, 1), 100)
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with kafka(tmp_path_factory.mktemp("kafka")) as one:
-        yield one
 
 
 def target_of(broker: LocalKafka, topic: str, **options: object) -> KafkaTarget:

@@ -6,23 +6,16 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.feed_topic import ShopTopic
-from support.kafka import kafka
 from support.mariadb import MariaDb
 from support.waiting import PATIENCE_S, eventually
 from tistream_cli.platform.local_kafka import LocalKafka
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with kafka(tmp_path_factory.mktemp("kafka")) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ LEVELS = ("platform", "cluster", "tenant", "database", "table")
 
 # What a call cannot do without
 _KEY = quote('{"id":"1"}')
-QUERIES = {"ListRows": "ts=1", "RowHistory": f"key={_KEY}", "DiffTable": "from=1"}
+QUERIES = {"ListRows": "ts=1", "RowHistory": f"key={_KEY}", "DiffTable": "from=1", "RawValue": "key=61"}
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ NEW_TENANT = {
     "retention_ms": None,
     "kms_key_id": None,
     "index_keys": None,
+    "kind": "tidb",
     "paused": False,
     "delete_at_ms": None,
     "erasing": False,

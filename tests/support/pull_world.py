@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
 
 from support import golden
@@ -158,9 +157,10 @@ class World:
         events: str = "all",
         follow: bool = False,
         coding: str | None = None,
+        scope: Scope | None = None,
     ) -> Iterator[bytes]:
-        """One answer as it is sent."""
-        scope = Scope(self.tenant, *names)
+        """One answer as it is sent; `scope`: in place of `names`."""
+        scope = scope or Scope(self.tenant, *names)
         params = PullParams(None, None, end_ts, limit or 1_000_000, 0, follow, form, events)
         one = one_stream(params, self.source, scope, lambda: self.end_ts)
 
@@ -201,7 +201,8 @@ def world_of(
 ) -> World:
     """A tenant with these committed rows (with their table_id)."""
     objects = MemoryObjectStore()
-    ends = [int(ts) for ts in np.linspace(loaded.snapshot_ts, loaded.end_ts, ticks + 1)]
+    length = loaded.end_ts - loaded.snapshot_ts
+    ends = [loaded.snapshot_ts + length * at // ticks for at in range(ticks + 1)]
     indexes = write_pool(objects, loaded.tenant, rows, tasks, ends)
     source = TenantSource(
         threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20), lambda: None

@@ -86,8 +86,10 @@ class SorterWorld:
         objects: ObjectStore | None = None,
         runner: Runner | None = None,
         index: IndexRules | None = None,
+        raw: bool = False,
     ) -> None:
         self.golden = golden
+        self.raw = raw
         self.objects = objects or MemoryObjectStore()
         self.runner = runner or InlineRunner(self.objects)
         self.clock = ManualClock(golden.snapshot_ts >> 18)
@@ -112,7 +114,7 @@ class SorterWorld:
             SorterMetrics(CollectorRegistry()),
         )
         self.identities = [
-            TaskIdentity(self.golden.tenant, number, span, self.golden.snapshot_ts, self.epoch)
+            TaskIdentity(self.golden.tenant, number, span, self.golden.snapshot_ts, self.epoch, raw=self.raw)
             for number, span in enumerate(self.spans, 1)
         ]
         assert self.node.assign(self.identities)

@@ -226,12 +226,10 @@ def _registering(url: str, kind: TenantKind) -> Callable[[TenantKey], None]:
 
     class NewTenant(BaseModel):  # CreateTenant would send the other members as null, which changes an existing tenant
         tenant_id: str
-
-    class NewRawTenant(NewTenant):
-        kind: TenantKind = TenantKind.RAW
+        kind: TenantKind
 
     def register_tenant(tenant: TenantKey) -> None:
-        body = (NewRawTenant if kind is TenantKind.RAW else NewTenant)(tenant_id=tenant.tenant_id)
+        body = NewTenant(tenant_id=tenant.tenant_id, kind=kind)
         http = HttpClient(headers=_api_token())
         try:
             path = f"{url.rstrip('/')}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"

@@ -66,6 +66,7 @@ from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
 from tistream_api.pull.decode_slots import DecodeSlots, at_once_of
 from tistream_api.pull.start import Pulls
+from tistream_api.raw.raw_routes import build_raw_router
 from tistream_api.request.head_requests import HeadRequests
 from tistream_api.request.params import LAG_MINUTES_MAX
 from tistream_api.request.query_string import on_invalid, strict_query
@@ -189,6 +190,7 @@ def build_app(
     routers = [
         build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
         build_point_router(tenants, points, gate),
+        build_raw_router(tenants, pulls, points, gate),
         build_restore_router(tenants, Definitions(points.times), Undos(points), gate),
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),

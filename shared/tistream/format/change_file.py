@@ -50,6 +50,8 @@ SCHEMA = pa.schema(
         pa.field("after", AFTER),  # of a watermark, after a split or merge: the logs that this one continues
     ]
 )
+EXPIRE = pa.field("expire_ts", pa.int64())  # of COMMITTED of RawKV: seconds of Unix time; null or 0: it does not expire
+RAW_SCHEMA = SCHEMA.append(EXPIRE)  # of files of tenants of RawKV; older readers ignore the column
 CHANGE_COLUMNS = tuple(SCHEMA.names[:12])
 WATERMARK_COLUMNS = ("type", "region_id", "region_version", "log_index", "key", *SCHEMA.names[12:])
 

@@ -22,7 +22,8 @@ are the oldest versions of their keys: no run or segment has one at or below the
 Format of an object: row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes (a larger row is alone), page
 checksums, zstd. Each row group has the exact minimum and maximum of table_id, key and commit_ts as Parquet statistics.
 Keys above 4 KiB have no statistics: a row group without them may hold any key between `first` and `last` of the
-reference. The order by (table_id, key) is the order by key, because a key begins with its table's id.
+reference. Rows and objects are in the order of their keys. For the tables of TiDB that is also the order by table_id,
+because a key begins with its table's id; the ids of RawKV descend.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),
     ]
 )
-ORDER = ("table_id", "key", "commit_ts", "start_ts")  # commit_ts descending: the newest version of a key is first
+ORDER = ("key", "commit_ts", "start_ts")  # commit_ts descending: the newest version of a key is first
 GROUP_ROWS = 8_192
 GROUP_BYTES = 8 << 20
 OBJECT_BYTES = 64 << 20  # a run is cut into objects of about this size, between two keys
@@ -213,5 +214,5 @@ def _check_part(part: IndexPart) -> None:
             raise InvariantBroken(25, f"{base.key} is no base of {part.span}, which begins at {part.begins_ts}")
     for run in (part.base, *part.by_window()):
         for left, right in pairwise(run):
-            if left.last >= right.first:
+            if left.last[1] >= right.first[1]:
                 raise InvariantBroken(25, f"{left.key} and {right.key} of one run overlap")

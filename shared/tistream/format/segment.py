@@ -12,14 +12,14 @@ OP_DELETE = 2
 
 SCHEMA = pa.schema(
     [
-        pa.field("table_id", pa.int64(), nullable=False),  # physical; 0 for `m` keys
+        pa.field("table_id", pa.int64(), nullable=False),  # physical; 0 for `m` keys; `-1 - keyspace` of RawKV
         pa.field("commit_ts", pa.int64(), nullable=False),
         pa.field("start_ts", pa.int64(), nullable=False),
         pa.field("key", pa.binary(), nullable=False),  # raw
         pa.field("op", pa.int8(), nullable=False),  # 1 put, 2 delete
         pa.field("value", pa.binary()),  # row bytes of TiDB
         pa.field("old_value", pa.binary()),  # row bytes of TiDB
-        pa.field("txn_source", pa.int64()),
+        pa.field("txn_source", pa.int64()),  # bits of TiDB; of RawKV: when the row expires (raw_row)
     ]
 )
 ORDER = ("table_id", "commit_ts", "start_ts", "key")

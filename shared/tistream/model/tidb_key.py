@@ -1,4 +1,5 @@
-"""Parses raw TiDB keys, whole columns at once (tablecodec: `t{table_id}_r{handle}`, `t{table_id}_i…`, `m…`)."""
+"""Parses keys, whole columns at once: of TiDB (tablecodec: `t{table_id}_r{handle}`, `t{table_id}_i…`, `m…`), and of
+RawKV (`r`, three bytes of the keyspace, the user's key)."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ EXACT_BYTES = PREFIX_BYTES + TAIL_BYTES  # the length of a record key with an in
 SIGN = np.uint64(1 << 63)
 
 _BIG_ENDIAN = np.dtype(">u8")
+_RAW_PREFIX_BYTES = 4
 _RECORD_MARK, _INDEX_MARK = (int.from_bytes(mark, "little") for mark in (b"_r", b"_i"))
 
 
@@ -29,13 +31,15 @@ class KeyKind(IntEnum):
     META = 1
     RECORD = 2
     INDEX = 3
+    RAW = 4
 
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
     """Parsed keys, as arrays with one element per key.
 
-    kind: KeyKind. table_id: the physical table id of `t` keys, META_TABLE_ID for others. tail: the TAIL_BYTES after the
+    kind: KeyKind. table_id: the physical table id of `t` keys, `-1 - keyspace` of RAW keys, META_TABLE_ID for
+    others. tail: the TAIL_BYTES after the
     prefix as a big-endian number, zero-padded; where it differs between RECORD keys of one table, it has the order of
     the keys. exact: whether it is a RECORD key of EXACT_BYTES, so that table_id and tail determine it.
     """
@@ -75,6 +79,11 @@ def _parts(array: pa.Array) -> KeyParts:
     kind[table & (marks == _INDEX_MARK)] = KeyKind.INDEX
     ids = (_unaligned(heads, 1, _BIG_ENDIAN).astype(np.uint64) ^ SIGN).view(np.int64)
     table_id = ids if table.all() else np.where(table, ids, META_TABLE_ID)
+    raw = (first == ord("r")) & (lengths >= _RAW_PREFIX_BYTES)
+    if raw.any():
+        kind[raw] = KeyKind.RAW
+        keyspaces = (_unaligned(heads, 0, np.dtype(">u4")) & np.uint32(0xFFFFFF)).astype(np.int64)
+        table_id = np.where(raw, -1 - keyspaces, table_id)
     tail = _unaligned(heads, PREFIX_BYTES, _BIG_ENDIAN).astype(np.uint64)
     return KeyParts(kind, table_id, tail, record & (lengths == EXACT_BYTES))
 

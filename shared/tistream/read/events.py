@@ -65,6 +65,30 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class RawRows:
+    """Changes of RawKV, unordered. All arrays have one element for each event.
+
+    raw: raw keys, with the prefix of the keyspace. value: null for a delete. expire_ts: seconds of Unix time; 0: never.
+    """
+
+    commit_ts: Int64s
+    start_ts: Int64s
+    keyspace: Int64s
+    op: Int64s  # 0 delete, 1 put
+    raw: pa.Array
+    value: pa.Array
+    expire_ts: Int64s
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def arrays(self) -> list[pa.Array]:
+        """The arrays that hold buffers; a buffer may be part of a larger one."""
+        return [self.raw, self.value]
+
+
+@dataclass(frozen=True, slots=True)
 class Ddls:
     """Ddl events, in order. `number` counts the events of one commit_ts from 1."""
 
@@ -87,11 +111,11 @@ class Ddls:
 class Events:
     """Events in the order in which they are sent: event i is event `at[i]` of `sets[source[i]]`."""
 
-    sets: tuple[Rows | Ddls, ...]
+    sets: tuple[Rows | RawRows | Ddls, ...]
     commit_ts: Int64s
     place: Int64s  # Place.ROW or Place.DDL
     start_ts: Int64s
-    table_id: Int64s  # logical id; of a ddl event, its number
+    table_id: Int64s  # logical id; of a ddl event, its number; of RawKV, the keyspace + 1
     op: Int64s
     source: Int64s
     at: Int64s
@@ -103,7 +127,7 @@ class Events:
     def held_bytes(self) -> int:
         """Approximate memory that the events hold, in bytes. Counts whole buffers, even if only some of their bytes are
         used."""
-        rows = [one for one in self.sets if isinstance(one, Rows)]
+        rows = [one for one in self.sets if not isinstance(one, Ddls)]
         arrays = [array for one in rows for array in one.arrays]
         buffers = {buffer.address: buffer.size for array in arrays for buffer in array.buffers() if buffer is not None}
         numbers = (len(fields(self)) - 1) * len(self) + (len(fields(Rows)) - 4) * sum(map(len, rows))
@@ -117,7 +141,7 @@ class Events:
         return int(np.count_nonzero(self.place == int(Place.ROW)))
 
     @classmethod
-    def ordered(cls, sets: Sequence[Rows | Ddls]) -> Events:
+    def ordered(cls, sets: Sequence[Rows | RawRows | Ddls]) -> Events:
         """Sort events into the order of design.md 5, "Order"."""
         sets = tuple(one for one in sets if len(one))
         numbers = [_joined([_numbers(one, name) for one in sets]) for name in range(5)]
@@ -168,7 +192,7 @@ class Events:
     def position(self, index: int) -> Position:
         """The position of a pull after the event at `index` has been sent."""
         one, at = self.sets[int(self.source[index])], int(self.at[index])
-        key = one.raw[at].as_py() if isinstance(one, Rows) else b""
+        key = b"" if isinstance(one, Ddls) else one.raw[at].as_py()
         commit_ts, place, start_ts, table_id, op = (int(column[index]) for column in self._order)
         return Position(commit_ts, Place(place), start_ts, table_id, op, key)
 
@@ -187,7 +211,7 @@ class Events:
 
     def _raw_keys(self) -> pa.Array:
         """The raw keys of all sets, concatenated."""
-        keys = [one.raw.cast(_KEY) if isinstance(one, Rows) else pa.array([b""] * len(one), _KEY) for one in self.sets]
+        keys = [pa.array([b""] * len(one), _KEY) if isinstance(one, Ddls) else one.raw.cast(_KEY) for one in self.sets]
         return keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
 
     def _key_at(self) -> Int64s:
@@ -207,14 +231,14 @@ def _joined(parts: list[Int64s]) -> Int64s:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _numbers(one: Rows | Ddls, name: int) -> Int64s:
+def _numbers(one: Rows | RawRows | Ddls, name: int) -> Int64s:
     """Column `name` of the sort order, for one set."""
     count = len(one)
     if isinstance(one, Ddls):
         return (one.commit_ts, np.full(count, int(Place.DDL)), np.zeros(count, np.int64), one.number,
                 np.zeros(count, np.int64))[name]  # fmt: skip
-    return (one.commit_ts, np.full(count, int(Place.ROW)), one.start_ts, np.full(count, one.version.table.id),
-            one.op)[name]  # fmt: skip
+    table_id = one.keyspace + 1 if isinstance(one, RawRows) else np.full(count, one.version.table.id)
+    return (one.commit_ts, np.full(count, int(Place.ROW)), one.start_ts, table_id, one.op)[name]  # fmt: skip
 
 
 def ascend(columns: list[Int64s]) -> bool:

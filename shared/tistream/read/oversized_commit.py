@@ -19,6 +19,8 @@ from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import NOTHING, Events
 from tistream.read.plan import GroupRef, Piece, Run
+from tistream.read.raw_events import render_raw
+from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Barrier, Moving, Rendered, Shapes, render
 from tistream.read.source_contract import Batch, Source
 
@@ -76,7 +78,8 @@ class OversizedCommit:
             if barrier is not None:
                 yield Batch(NOTHING, self._commit_ts - 1, barrier=barrier)
                 return
-        ddl = Events.ordered([self._source.ddl_events(self._scope, self._window)])
+        raw = isinstance(self._scope, RawScope)
+        ddl = NOTHING if raw else Events.ordered([self._source.ddl_events(self._scope, self._window)])
         yield Batch(NOTHING, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
         try:
             for piece in self._held(pieces):
@@ -126,6 +129,8 @@ class OversizedCommit:
         return None
 
     def _rendered(self, piece: Piece, op: int | None) -> Rendered:
+        if isinstance(self._scope, RawScope):
+            return render_raw(self._read(piece), self._scope, op)
         return render(self._read(piece), self._shapes(piece), op, numbered=self._numbered, moving=self._moving)
 
     def _read(self, piece: Piece) -> pa.Table:

@@ -46,21 +46,23 @@ class GroupRef:
         return self.segment.size / max(self.segment.rows, 1)
 
 
-def groups_in(segments: Iterable[SegmentRef], window: Window, ids: npt.NDArray[np.int64] | None) -> list[GroupRef]:
-    """The row groups that may hold rows of `window` and of the physical ids (ascending; None: every user table),
-    ordered by lowest commit_ts."""
+def groups_in(
+    segments: Iterable[SegmentRef], window: Window, ids: npt.NDArray[np.int64] | None, *, raw: bool = False
+) -> list[GroupRef]:
+    """The row groups that may hold rows of `window` and of the physical ids (ascending; None: every user table, or with
+    `raw` every keyspace of RawKV), ordered by lowest commit_ts."""
     found = [
         GroupRef(segment, index)
         for segment in segments
         for index, group in enumerate(segment.row_groups)
-        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and _may_hold(group, ids)
+        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and _may_hold(group, ids, raw=raw)
     ]
     return sorted(found, key=lambda ref: ref.info.commit_ts_min)
 
 
-def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None) -> bool:
+def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None, *, raw: bool) -> bool:
     if ids is None:
-        return group.table_id_max > 0
+        return group.table_id_min < 0 if raw else group.table_id_max > 0
     at = int(np.searchsorted(ids, group.table_id_min))
     return at < len(ids) and int(ids[at]) <= group.table_id_max
 

@@ -17,7 +17,7 @@ from tistream.decode.keys import int_handles
 from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows
 from tistream.format.segment import OP_PUT as STORED_PUT
-from tistream.read.events import Image, Rows, ascend
+from tistream.read.events import Image, RawRows, Rows, ascend
 from tistream.read.plan import OP_DELETE, OP_PUT
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
@@ -66,7 +66,7 @@ class Barrier:
 class Rendered:
     """Row events of one chunk, unordered, and its lowest barrier."""
 
-    sets: list[Rows]
+    sets: list[Rows | RawRows]
     barrier: Barrier | None
 
 
@@ -75,7 +75,7 @@ def render(
 ) -> Rendered:
     """The events of committed rows (tistream.format.segment.SCHEMA, in any order). `op` restricts them to deletes or to
     puts. `numbered`: ENUM and SET are numbers, not names."""
-    sets: list[Rows] = []
+    sets: list[Rows | RawRows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
     ids, commit_ts = (rows.column(name).to_numpy() for name in ("table_id", "commit_ts"))

@@ -21,6 +21,8 @@ from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
 from tistream.read.oversized_commit import GroupRows, OversizedCommit
 from tistream.read.plan import Cut, GroupRef
+from tistream.read.raw_events import render_raw
+from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Moving, render
 from tistream.read.source_contract import Batch, GroupIndex, Source, Worked
 
@@ -109,6 +111,8 @@ class _Weights:
 
     def _each(self, ids: Int64s) -> list[int]:
         """Bytes of a row of each of these ids, in the heaviest version of the window."""
+        if isinstance(self._scope, RawScope):  # its values are shown as they are stored
+            return [0] * len(ids)
         ones: list[int] = ids.tolist()
         if missing := [one for one in ones if one not in self._known]:
             shown = self._source.shapes(self._scope, missing, self._window).intervals
@@ -166,7 +170,8 @@ class Scan:
         end = self._source.horizon(window, STRIDE_CHUNKS * self._budget.index_rows)
         window = Window(self._low, end)
         ids = self._source.physical_ids(self._scope, window)
-        groups = plan.groups_in(self._source.segments(window), window, ids)
+        raw = isinstance(self._scope, RawScope)
+        groups = plan.groups_in(self._source.segments(window), window, ids, raw=raw)
         while self._low < end:
             key = (self._scope, self._low, end, self._rows, self._budget, self._numbered, self._moving)
             step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
@@ -206,7 +211,7 @@ class Scan:
                 break
             index = self._source.index(ref)
             decoded += index.decoded_bytes
-            at, commit_ts = _chosen(ref, index, window, ids)
+            at, commit_ts = _chosen(ref, index, window, ids, raw=isinstance(self._scope, RawScope))
             found.append(_Found(begins, GroupRows(ref, at), commit_ts, index.table_id[at]))
         return high, found
 
@@ -260,6 +265,8 @@ class Scan:
         ).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
+        if isinstance(self._scope, RawScope):
+            return Batch(Events.ordered(render_raw(rows, self._scope).sets), window.high)
         ids = pc.unique(rows.column("table_id")).to_pylist()
         shapes = self._source.shapes(self._scope, ids, window)
         rendered = render(rows, shapes, numbered=self._numbered, moving=self._moving)
@@ -278,12 +285,17 @@ class Scan:
         return replace(batch, events=batch.events.after(self._start))
 
 
-def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Int64s | None) -> tuple[Int64s, Int64s]:
+def _chosen(
+    ref: GroupRef, index: GroupIndex, window: Window, ids: Int64s | None, *, raw: bool
+) -> tuple[Int64s, Int64s]:
     """The indexes of the rows that the window and the scope may select, and their commit_ts."""
     if ref.info.table_id_min == ref.info.table_id_max > 0:  # one selected table, in the order of commit_ts
         low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))
         return np.arange(low, high), index.commit_ts[low:high]
     mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)
-    mask &= index.table_id > 0 if ids is None else np.isin(index.table_id, ids)
+    if ids is None:
+        mask &= index.table_id < 0 if raw else index.table_id > 0
+    else:
+        mask &= np.isin(index.table_id, ids)
     at = np.flatnonzero(mask)
     return at, index.commit_ts[at]

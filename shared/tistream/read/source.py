@@ -11,6 +11,7 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.concurrency import Lock
 from tistream.errors import Gone, Unavailable
+from tistream.format import raw_row
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
@@ -19,6 +20,7 @@ from tistream.read.cursor import Scope
 from tistream.read.events import Ddls
 from tistream.read.group_cache import GroupCache
 from tistream.read.plan import GroupRef
+from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Interval, Shapes
 from tistream.read.shared_work import Made
 from tistream.read.source_contract import GroupIndex, T, Worked
@@ -78,6 +80,8 @@ class TenantSource:
             return [segment for index in self._segments() for segment in index.overlapping(window)]
 
     def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
+        if isinstance(scope, RawScope):
+            return None if scope.keyspace is None else np.array([raw_row.table_id(scope.keyspace)], np.int64)
         if scope.database is None:
             return None
         with self._lock:
@@ -98,6 +102,8 @@ class TenantSource:
         )
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
+        if physical_id < 0:  # of RawKV
+            return raw_row.keyspace_of(physical_id) + 1
         with self._lock:
             version = self._history().table_at(physical_id, commit_ts)
         return physical_id if version is None else version.table.id

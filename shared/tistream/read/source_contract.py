@@ -57,7 +57,8 @@ class Source(Protocol):
         """The table versions that decode rows of these physical ids in the window, as far as the scope shows them."""
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
-        """The table id in events of this physical id's rows; the physical one if no table is shown."""
+        """The table id in events of this physical id's rows; the physical one if no table is shown. Of RawKV: the
+        keyspace + 1."""
 
     def ddl_events(self, scope: Scope, window: Window) -> Ddls:
         """The ddl events of the scope in the window."""

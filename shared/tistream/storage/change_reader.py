@@ -83,6 +83,7 @@ def read_changes(
     added_max: int = ADDED_BYTES_MAX,
 ) -> pa.Table:
     """Row groups of changes, in the order of `indexes`, CRC-checked. Rows are checked as far as `columns` allow.
+    `columns`: of change_file.RAW_SCHEMA.
 
     Raises:
         CorruptObject: damaged, replaced, or not changes; or encodings add more than `added_max` bytes to what is
@@ -92,7 +93,9 @@ def read_changes(
     source, footer = fetch_groups(objects, file, indexes)
     tables = []
     for index in indexes:
-        table = change_file.decode_groups(file.key, footer, source, [index], columns, added_max)
+        table = change_file.decode_groups(
+            file.key, footer, source, [index], columns, added_max, schema=change_file.RAW_SCHEMA
+        )
         added_max -= added_bytes(table, [footer.groups[index]])
         bounds = change_file.key_bounds(footer.groups[index])
         change_rows.check_changes(file.key, table, *bounds)
@@ -153,4 +156,4 @@ def _checked(
 
 
 def _empty(columns: Sequence[str]) -> pa.Table:
-    return pa.schema([f.with_nullable(True) for f in change_file.SCHEMA if f.name in columns]).empty_table()
+    return pa.schema([f.with_nullable(True) for f in change_file.RAW_SCHEMA if f.name in columns]).empty_table()

@@ -108,9 +108,33 @@ class SnapshotEnd(Wire):
     snapshot_ts: Stamp
 
 
+class RawChange(Wire):
+    """One write of RawKV. An expiry is no change: from `expire_at` on the key has no value."""
+
+    type: Literal["raw"]
+    op: Literal["put", "delete"]
+    commit_ts: Stamp
+    keyspace: Id
+    key: str = Field(description="the user's key, base64")
+    value: str | None = Field(description="base64; null after a delete")
+    expire_at: str | None = Field(description="RFC 3339; null: it does not expire")
+
+
+class RawValue(Wire):
+    """What a key of RawKV had at `ts`. `commit_ts`: of its last put."""
+
+    ts: Stamp
+    keyspace: Id
+    key: str = Field(description="the user's key, base64")
+    commit_ts: Stamp
+    value: str = Field(description="base64")
+    expire_at: str | None = Field(description="RFC 3339; null: it does not expire")
+
+
 LINES: dict[str, type[BaseModel]] = {
     "row": Row,
     "ddl": DdlChange,
+    "raw": RawChange,
     "resolved": Resolved,
     "continue": Continue,
     "snapshot_begin": SnapshotBegin,

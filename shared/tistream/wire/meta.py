@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.sorter import Wire
 
@@ -62,13 +63,15 @@ class CreateTenant(StrictRequest):
     tenant gets the default of the meta server's settings, and an existing one keeps its value. `kms_key_id` is the key
     that encrypts the tenant's objects (SSE-KMS); null, or left out for a new tenant: no key of its own. `index_keys`:
     whether index entries are kept in the pool, for restores; null, or left out: the sorters' setting. It cannot be
-    changed later, because entries that were dropped are lost.
+    changed later, because entries that were dropped are lost. `kind`: tidb, or raw for the keys and values of RawKV;
+    null, or left out for a new tenant: tidb. It cannot be changed either.
     """
 
     tenant_id: str
     retention_ms: str | None = None
     kms_key_id: KmsKeyId | None = None
     index_keys: bool | None = None
+    kind: TenantKind | None = None
 
 
 class SetRetention(StrictRequest):
@@ -116,9 +119,9 @@ class RetireStore(StrictRequest):
 class TenantInfo(Wire):
     """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then has the reason.
     `retention_ms` (decimal) null: its rows are kept forever. `kms_key_id` null: it has no key of its own. `index_keys`:
-    whether index entries are kept; null: the sorters' setting. `state`: active, paused (input is not read), deleting
-    (no longer served). `delete_at_ms` (decimal): when it will be deleted; until then it is paused, and the deletion can
-    be cancelled."""
+    whether index entries are kept; null: the sorters' setting. `kind`: tidb or raw (RawKV). `state`: active, paused
+    (input is not read), deleting (no longer served). `delete_at_ms` (decimal): when it will be deleted; until then it
+    is paused, and the deletion can be cancelled."""
 
     cluster_id: str
     tenant_id: str
@@ -127,6 +130,7 @@ class TenantInfo(Wire):
     retention_ms: str | None = None
     kms_key_id: str | None = None
     index_keys: bool | None = None
+    kind: TenantKind = TenantKind.TIDB
     state: str = "active"
     delete_at_ms: str | None = None
 
@@ -194,6 +198,7 @@ class TenantRoute(Wire):
     server's version does not assign stores; then a dispatcher reads all stores that it finds. `retention_ms` is how
     long rows are kept after their commit; None: forever. `limits` are its limits. `kms_key_id` encrypts new objects of
     the tenant; None: no key of its own. `index_keys`: whether index entries are kept; None: the sorter's setting.
+    `kind`: whether its changes are those of a TiDB or of RawKV.
     """
 
     cluster_id: str
@@ -207,6 +212,7 @@ class TenantRoute(Wire):
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None
     index_keys: bool | None = None
+    kind: TenantKind = TenantKind.TIDB
     retired_stores: list[int] = Field(
         default_factory=list, description="not read, and not discovered again, until their files are deleted"
     )

@@ -72,7 +72,7 @@ def test_formats_of_pulls_and_bodies_are_told(document: dict[str, Any]) -> None:
         offered = list(calls[name]["responses"]["200"]["content"])
         assert offered == ["application/x-ndjson", "application/vnd.apache.arrow.stream", "application/x-tar"]
     for name, required, optional in (
-        ("CreateTenant", ["tenant_id"], ["retention_ms", "kms_key_id", "index_keys"]),
+        ("CreateTenant", ["tenant_id"], ["retention_ms", "kms_key_id", "index_keys", "kind"]),
         ("SetRetention", ["retention_ms"], []),
         ("SetEncryption", ["kms_key_id"], []),
         ("Notify", ["cluster_id", "tenant_id", "store_id", "ts"], []),

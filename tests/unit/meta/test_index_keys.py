@@ -9,6 +9,7 @@ from test_tenant_ends import World
 
 from tistream.errors import AlreadyDiffers
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 
 KEPT, DROPPED, AS_SORTERS = (TenantKey("7", name) for name in ("kept", "dropped", "as-sorters"))
 
@@ -39,3 +40,20 @@ def test_it_is_not_changed_by_registering_again(world: World) -> None:
     create(AS_SORTERS)
     with pytest.raises(AlreadyDiffers, match="tenant 7/as-sorters is there with index keys as the sorters have it"):
         create(AS_SORTERS, index_keys=True)
+
+
+def test_the_kind_of_a_tenant_is_routed_and_never_changes(world: World) -> None:
+    raw, tidb = TenantKey("7", "raw"), TenantKey("7", "tidb")
+    create = world.server.tenant_rules.create
+    assert create(raw, kind=TenantKind.RAW).kind is TenantKind.RAW
+    assert create(tidb).kind is TenantKind.TIDB
+    assert create(raw).kind is TenantKind.RAW, "nothing said: as it is"
+    with pytest.raises(AlreadyDiffers, match="tenant 7/raw is there with the kind raw"):
+        create(raw, kind=TenantKind.TIDB)
+    with pytest.raises(AlreadyDiffers, match="tenant 7/tidb is there with the kind tidb"):
+        create(tidb, kind=TenantKind.RAW)
+    world.begin("meta-1")
+    for key, kind in ((raw, TenantKind.RAW), (tidb, TenantKind.TIDB)):
+        route = world.route(key)
+        assert route is not None
+        assert route.kind is kind

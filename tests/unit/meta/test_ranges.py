@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
-from tistream_meta.decide.ranges import DDL_JOB_TABLE, RANGES_MAX, cut, row_key, table_key
+from tistream_meta.decide.ranges import DDL_JOB_TABLE, RANGES_MAX, cut, cut_raw, row_key, table_key
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -47,3 +47,12 @@ def test_many_ranges_cut_between_and_inside_tables_to_come_and_inside_the_schema
 @pytest.mark.parametrize(("low", "high"), [(-1, 0), (0, 1), (1, 2), (255, 256)])
 def test_handles_compare_as_numbers(low, high):
     assert row_key(5, low) < row_key(5, high) < table_key(6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 256, RANGES_MAX])
+def test_the_ranges_of_rawkv_cut_its_first_keyspace_evenly(count: int) -> None:
+    spans = cut_raw(count)
+    assert len(spans) == count
+    assert (spans[0].start, spans[-1].end) == (b"", b"")
+    assert all(left.start < left.end == right.start for left, right in pairwise(spans))
+    assert all(span.start.startswith(b"r\0\0\0") for span in spans[1:])

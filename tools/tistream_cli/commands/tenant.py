@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from tistream.model.tenant_kind import TenantKind
 from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
 
@@ -27,12 +28,15 @@ def create_tenant(
     retention: str | None = None,
     kms_key: str | None = None,
     index_keys: bool | None = None,
+    kind: TenantKind | None = None,
 ) -> None:
     """Register a tenant. Idempotent. Without `retention`, the platform's setting applies. Without `kms_key`, the
     bucket's default encryption applies. Raises CliError."""
     more: dict[str, object] = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
     if index_keys is not None:
         more["index_keys"] = index_keys
+    if kind is not None:
+        more["kind"] = kind.value
     if kms_key is not None:
         more["kms_key_id"] = key_id(kms_key)
     client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})

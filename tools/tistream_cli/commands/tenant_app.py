@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tistream.model.tenant_kind import TenantKind
 from tistream_cli.base_url import DEFAULT_URL, checked
 from tistream_cli.importing import importing
 
@@ -32,6 +33,9 @@ def tenant_create(
         bool | None,
         typer.Option("--index-keys/--no-index-keys", help="Keep its index entries. Default: the sorters' setting."),
     ] = None,
+    kind: Annotated[
+        TenantKind | None, typer.Option(help="tidb, or raw: the keys and values of RawKV. Default: tidb.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the tenant can be pulled.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -41,7 +45,7 @@ def tenant_create(
         from tistream_cli.commands.tenant import create_tenant, wait_for_snapshot
 
     client = ApiClient(url)
-    create_tenant(client, cluster, tenant, retention, kms_key, index_keys)
+    create_tenant(client, cluster, tenant, retention, kms_key, index_keys, kind)
     if wait:
         wait_for_snapshot(client, cluster, tenant)
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tistream.format.change_file import SCHEMA, WATERMARK
+from tistream.format.change_file import EXPIRE, SCHEMA, WATERMARK
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.push.change_writer import DICTIONARY, GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream.storage import layout
 from tistream_agent.core import chain
 
-# Columns of the agent's own: TiKV's ids, and the expiry of RawKV rows in Unix seconds (0: never).
+# Columns of the agent's own are TiKV's ids.
 FILE_SCHEMA = pa.schema(
     [
         *SCHEMA,
         pa.field("tikv_region_id", pa.int64()),
         pa.field("tikv_store_id", pa.int64()),
-        pa.field("expire_ts", pa.int64()),
+        EXPIRE,
     ]
 )
 CHANGE_SCHEMA = pa.schema([FILE_SCHEMA.field(name) for name in (*SCHEMA.names[:12], "tikv_region_id", "expire_ts")])

@@ -19,6 +19,7 @@ from tistream.schema.tidb.sql_type import sql_type
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_api.encode.end import End
+from tistream_api.encode.raw_encoding import is_raw, record_batches
 
 VERSION = "1"
 BATCH_ROWS = 16_384
@@ -45,6 +46,9 @@ def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
     """Yield the events as batches of at most BATCH_ROWS; `seq` is the number of the first event. Ddl events are in
     batches of their own."""
     if not len(events):
+        return
+    if is_raw(events):
+        yield from record_batches(events, seq)
         return
     ddl = events.place != int(Place.ROW)
     edges = np.flatnonzero(ddl[1:] != ddl[:-1]) + 1
@@ -111,7 +115,7 @@ def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
     for same in shapes.values():
         at = np.arange(len(events)) if len(same) == len(numbers) else np.flatnonzero(np.isin(events.source, same))
         chosen = events if len(same) == len(numbers) else events.chosen(at)
-        table = _TableBatches([events.sets[number] for number in same], same)
+        table = _TableBatches([one for number in same if isinstance(one := events.sets[number], Rows)], same)
         for start in range(0, len(at), BATCH_ROWS):
             end = start + BATCH_ROWS
             yield table.batch(chosen.between(start, end), seq + at[start:end])
@@ -127,8 +131,8 @@ def _shape(rows: Rows) -> Hashable:
 class _TableBatches:
     """Builds the batches of sets of one shape."""
 
-    def __init__(self, sets: Sequence[Rows | Ddls], numbers: Sequence[int]) -> None:
-        self._sets = [one for one in sets if isinstance(one, Rows)]
+    def __init__(self, sets: Sequence[Rows], numbers: Sequence[int]) -> None:
+        self._sets = sets
         self._numbers = np.array(numbers, np.int64)
         first = self._sets[0]
         self._new = _Side([one.new for one in self._sets])

@@ -18,6 +18,8 @@ from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Table
 from tistream_api.encode.end import End
+from tistream_api.encode.raw_encoding import is_raw
+from tistream_api.encode.raw_encoding import lines as raw_lines
 
 PIECE_BYTES = 1 << 20
 MIXED_EVENTS = 16_384  # events of several tables are rendered table by table, at most this number at once
@@ -31,6 +33,9 @@ class NdjsonEncoder:
     def events(self, events: Events) -> Iterator[bytes]:
         """Yield the lines of the events, in pieces of about PIECE_BYTES."""
         if not len(events):
+            return
+        if is_raw(events):
+            yield from raw_lines(events, PIECE_BYTES)
             return
         if (events.source == events.source[0]).all():
             yield from _one_set(events)
@@ -57,6 +62,7 @@ def _one_set(events: Events) -> Iterator[bytes]:
     if isinstance(one, Ddls):
         yield b"".join(_ddl_line(one.events[at]) for at in events.at.tolist())
         return
+    assert isinstance(one, Rows)
     for written in _writer(one, events).write(PIECE_BYTES):
         yield written.data.tobytes()
 
@@ -72,6 +78,7 @@ def _mixed(events: Events) -> Bytes:
             lines = [_ddl_line(one.events[place]) for place in events.at[at].tolist()]
             pieces = [(np.frombuffer(b"".join(lines), np.uint8), np.array([len(line) for line in lines]))]
         else:
+            assert isinstance(one, Rows)
             written = _writer(one, events.chosen(at)).write(PIECE_BYTES)
             pieces = [(piece.data.copy(), np.diff(piece.offsets)) for piece in written]
         lengths = np.concatenate([length for _, length in pieces])

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.read.cursor import Scope
-from tistream.read.events import Events, Rows
+from tistream.read.events import Ddls, Events, RawRows, Rows
+from tistream.read.raw_scope import RawScope
 from tistream.read.source import TenantSource
 from tistream.read.source_contract import Batch
 from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches, nameless_schema, row_schema
 from tistream_api.encode.arrow_stream import END_OF_STREAM
 from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
+from tistream_api.encode.raw_encoding import RAW_SCHEMA
 from tistream_api.request.params import ALL, DDL, PullParams
 
 
@@ -58,7 +60,7 @@ class OneStream:
         numbers, firsts = np.unique(events.source, return_index=True)
         for at, number in sorted(zip(firsts.tolist(), numbers.tolist(), strict=True)):
             one = events.sets[number]
-            schema = row_schema(one.version) if isinstance(one, Rows) else DDL_SCHEMA
+            schema = _schema_of(one)
             if self.schema is None:
                 self.schema = schema
             elif not self.schema.equals(schema, check_metadata=True):
@@ -66,11 +68,25 @@ class OneStream:
         return None
 
 
+def _schema_of(one: Rows | RawRows | Ddls) -> pa.Schema:
+    match one:
+        case Rows():
+            return row_schema(one.version)
+        case RawRows():
+            return RAW_SCHEMA
+        case _:
+            return DDL_SCHEMA
+
+
 def one_stream(
     params: PullParams, source: TenantSource, scope: Scope, resolved_ts: Callable[[], int]
 ) -> OneStream | None:
     """The schema of a single-stream answer; None if the answer may have several schemas."""
-    if params.format != "arrow" or params.events == ALL:
+    if params.format != "arrow":
+        return None
+    if isinstance(scope, RawScope):
+        return OneStream(lambda _: RAW_SCHEMA)
+    if params.events == ALL:
         return None
     if params.events == DDL:
         return OneStream(lambda _: DDL_SCHEMA)

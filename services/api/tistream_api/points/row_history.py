@@ -126,7 +126,8 @@ class RowHistory:
         found = render(rows, shapes)
         if found.barrier is not None:
             raise undecodable(found.barrier)
-        sets = [one for one in (_of_key(each, text, self.key) for each in found.sets) if len(one)]
+        rendered = (each for each in found.sets if isinstance(each, Rows))
+        sets = [one for one in (_of_key(each, text, self.key) for each in rendered) if len(one)]
         if not sets:
             return
         sources = {

@@ -10,10 +10,12 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.follow.tenant_view import TenantView
+from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import from_physical_ms
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
 from tistream.read.imported import check_pull
+from tistream.read.raw_scope import RawScope
 from tistream.read.scan import Budget
 from tistream.read.source_contract import Batch
 from tistream.trace import Span
@@ -29,6 +31,15 @@ from tistream_api.pull.answer import Pull, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import PullParams
+
+
+def check_kind(view: TenantView, kind: TenantKind) -> None:
+    """Check that a call is for tenants of this kind. Raises InvalidRequest, which names the calls of the other kind."""
+    if view.route.kind is kind:
+        return
+    if kind is TenantKind.TIDB:
+        raise InvalidRequest(f"tenant {view.tenant} is RawKV: it has no tables; its changes are at …/raw/changes")
+    raise InvalidRequest(f"tenant {view.tenant} is a TiDB: its changes are at …/changes, not at …/raw/changes")
 
 
 @dataclass(slots=True)
@@ -62,6 +73,7 @@ class Pulls:
         a name may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected,
         the answer ends with ClientDisconnect. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests.
         """
+        check_kind(view, TenantKind.RAW if isinstance(scope, RawScope) else TenantKind.TIDB)
         request = trace.here()
         with trace.child("begin pull"):
             return self._answer(view, scope, params, still, rows, counted, may_read, gone, request)
@@ -108,7 +120,8 @@ class Pulls:
                 raise InvalidRequest(f"end_ts {params.end_ts} lies below the cursor", {"parameter": "end_ts"})
             view.check_retained(start.low_ts)
             view.check_known()
-            check_pull(view.source, view.shards(), scope, start.low_ts, params.end_ts)
+            if not isinstance(scope, RawScope):
+                check_pull(view.source, view.shards(), scope, start.low_ts, params.end_ts)
             return start
         assert params.start_ts is not None  # Parse_pull requires one of the two
         view.check_retained(params.start_ts)
@@ -116,6 +129,8 @@ class Pulls:
         resolved_ts = view.resolved_ts()
         if params.start_ts > max(resolved_ts, self._now_ts()):
             raise InvalidRequest(f"start_ts {params.start_ts} lies in the future", {"parameter": "start_ts"})
+        if isinstance(scope, RawScope):
+            return Position(params.start_ts)
         low = min(params.start_ts, resolved_ts)
         high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
         if not view.source.bears(scope, low, max(low, high)):

@@ -5,6 +5,7 @@ Their validators raise ValueError, which query_string.py turns into a 400 that n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar, Self, get_args
 from urllib.parse import urlencode
 
@@ -56,6 +57,25 @@ class QueryModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def check_position(start_ts: int | str | None, cursor: str | None, end_ts: int | str | None) -> None:
+    """Check that a pull has one beginning, and none above its end. Raises WrongQuery."""
+    if (start_ts is None) == (cursor is None):
+        raise WrongQuery("give either start_ts or cursor, and not both", "start_ts")
+    if isinstance(start_ts, int) and isinstance(end_ts, int) and end_ts < start_ts:
+        raise WrongQuery(f"end_ts {end_ts} lies below start_ts {start_ts}", "end_ts")
+
+
+def check_endless(given: Collection[str], *, follow: bool, form: str) -> None:
+    """Check that an endless stream has no parameter of pages. Raises WrongQuery."""
+    if not follow:
+        return
+    for name in ("limit", "end_ts"):
+        if name in given:
+            raise WrongQuery(f"follow=true is an endless stream: it does not go with {name}", name)
+    if form not in ENDLESS_FORMATS:
+        raise WrongQuery(f"format {form} is made of whole files: it does not go with follow=true", "format")
+
+
 class PullQuery(QueryModel):
     """The query parameters of PullDB and PullTenant. Exactly one of `start_ts` and `cursor` is given."""
 
@@ -103,16 +123,8 @@ class PullQuery(QueryModel):
         if self.squash or self.snapshot is not None:
             return self  # point_queries.squash_ask has the rules, and reads times
         self._check_numbers()
-        if (self.start_ts is None) == (self.cursor is None):
-            raise WrongQuery("give either start_ts or cursor, and not both", "start_ts")
-        for name in ("limit", "end_ts"):
-            if self.follow and name in self.model_fields_set:
-                raise WrongQuery(f"follow=true is an endless stream: it does not go with {name}", name)
-        if self.follow and self.format not in ENDLESS_FORMATS:
-            text = f"format {self.format} is made of whole files: it does not go with follow=true"
-            raise WrongQuery(text, "format")
-        if isinstance(self.start_ts, int) and isinstance(self.end_ts, int) and self.end_ts < self.start_ts:
-            raise WrongQuery(f"end_ts {self.end_ts} lies below start_ts {self.start_ts}", "end_ts")
+        check_position(self.start_ts, self.cursor, self.end_ts)
+        check_endless(self.model_fields_set, follow=self.follow, form=self.format)
         if self.format == "arrow":
             self._check_one_stream()
         return self

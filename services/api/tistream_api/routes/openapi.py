@@ -129,6 +129,7 @@ def create_doc() -> dict[str, Any]:
         "retention_ms": RETENTION,
         "kms_key_id": KMS_KEY_ID,
         "index_keys": kept,
+        "kind": {"type": ["string", "null"], "enum": ["tidb", "raw", None], "description": "raw: RawKV"},
     }
     return json_doc(members, required=["tenant_id"])
 

@@ -12,6 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from tistream.follow.tenant_view import TenantView
 from tistream.follow.tenants import Tenants
+from tistream.model.tenant_kind import TenantKind
 from tistream.read.cursor import Scope
 from tistream.wire.api import DatabaseList, TableNames, TenantPlacement, TenantProgress
 from tistream.wire.clients.meta_client import MetaClient
@@ -25,7 +26,7 @@ from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
 from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
-from tistream_api.pull.start import Pulls
+from tistream_api.pull.start import Pulls, check_kind
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.meta_paths import at_meta
@@ -68,6 +69,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
     squash = squashed(points, guard)
 
     def answer(request: Request, query: PullQuery, view: TenantView, *names: str) -> Response:
+        check_kind(view, TenantKind.TIDB)
         inside = query.cursor is not None and point_cursor.is_snapshot(query.cursor)
         if query.squash or query.snapshot is not None or inside:
             return squash(request, view, Scope(view.tenant, *map(name_of, names)))
@@ -201,8 +203,8 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     @gate.OPERATE_CLUSTER
     def create_tenant(cluster_id: str, body: Body) -> Response:
         """Register a tenant: `{"tenant_id": "acme"}`. Optional: how long its rows are kept: `"retention_ms":
-        "604800000"`; a key of its own: `"kms_key_id": "arn:…"`; its index entries, for restores: `"index_keys": true`.
-        """
+        "604800000"`; a key of its own: `"kms_key_id": "arn:…"`; its index entries, for restores: `"index_keys": true`;
+        RawKV: `"kind": "raw"`."""
         return forward("POST", at_meta(cluster_id), body)
 
     @router.put(

@@ -53,7 +53,7 @@ def raw_changes(events: Events) -> Window:
             continue
         if isinstance(one, Ddls):
             ddls += [PlacedDdl(int(at), one.events[int(events.at[at])]) for at in place]
-        else:
+        elif isinstance(one, Rows):
             rows.append(_batch(one, events.at[place], place))
     return Window(tuple(rows), tuple(sorted(ddls, key=lambda ddl: ddl.at)))
 

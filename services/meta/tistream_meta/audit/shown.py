@@ -33,7 +33,7 @@ def of_tenant(tenant: Tenant | None) -> Values | None:
     """The recorded values of a tenant; None if it does not exist."""
     if tenant is None:
         return None
-    names = ("retention_ms", "kms_key_id", "index_keys", "paused", "delete_at_ms", "erasing")
+    names = ("retention_ms", "kms_key_id", "index_keys", "kind", "paused", "delete_at_ms", "erasing")
     return {**{name: getattr(tenant, name) for name in names}, "quotas": tenant.limits.model_dump()}
 
 

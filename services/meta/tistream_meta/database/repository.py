@@ -23,6 +23,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, func,
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit import shown
@@ -186,14 +187,15 @@ class Repository:
         default: Retention = FOR_EVER,
         encryption: Encryption | None = None,
         index_keys: bool | None = None,
+        kind: TenantKind | None = None,
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with the first tenant of it. Returns an existing tenant unchanged. For an
-        existing tenant, `retention`, `encryption` and `index_keys` None match any value. Raises AlreadyDiffers if it
-        exists with other values.
+        existing tenant, `retention`, `encryption`, `index_keys` and `kind` None match any value. Raises AlreadyDiffers
+        if it exists with other values.
         """
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
-            return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys)
+            return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys, kind)
 
         return self._change_tenant(key, create)
 

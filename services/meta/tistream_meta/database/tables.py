@@ -28,6 +28,7 @@ tenants = Table(
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
     Column("kms_key_id", String(512)),  # key that encrypts its objects; null = no key of its own
     Column("index_keys", BigInteger),  # 1: its index entries are kept, 0: dropped; null = the sorters' setting
+    Column("kind", String(16)),  # of its changes: tidb (or null) or raw
     Column("paused", BigInteger, nullable=False, server_default="0"),  # 1: no more files are read
     Column("delete_at_ms", BigInteger),  # when it is to be erased; null = never
     Column(

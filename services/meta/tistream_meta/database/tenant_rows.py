@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 
 from tistream.errors import AlreadyDiffers, UnknownName
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.limits import Limits
 from tistream_meta.database import tables
 from tistream_meta.decide.model import Encryption, Retention, Tenant
@@ -32,12 +33,13 @@ def create(
     default: Retention,
     now_ms: ColumnElement[int],
     index_keys: bool | None = None,
+    kind: TenantKind | None = None,
 ) -> tuple[Tenant, bool]:
     """Insert a tenant, and its cluster with the first tenant of it. Returns the tenant, and whether it is new.
 
-    For an existing tenant, `wanted`, `encryption` and `index_keys` None match any value. For a new one they mean
-    `default`, no key of its own, and the sorters' setting. Raises AlreadyDiffers if the tenant exists with other values
-    or is being deleted.
+    For an existing tenant, `wanted`, `encryption`, `index_keys` and `kind` None match any value. For a new one they
+    mean `default`, no key of its own, the sorters' setting, and a TiDB. Raises AlreadyDiffers if the tenant exists with
+    other values or is being deleted.
     """
     clusters, tenants = tables.clusters, tables.tenants
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()
@@ -53,6 +55,8 @@ def create(
             raise AlreadyDiffers(f"tenant {key} is there with {Encryption(known.kms_key_id)}")
         if index_keys is not None and index_keys is not known.index_keys:
             raise AlreadyDiffers(f"tenant {key} is there with index keys {_INDEX_KEYS[known.index_keys]}")
+        if kind is not None and kind is not known.kind:
+            raise AlreadyDiffers(f"tenant {key} is there with the kind {known.kind}")
         return known, False
     if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
         connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
@@ -63,11 +67,13 @@ def create(
         "retention_ms": retention.ms,
         "kms_key_id": kms_key_id,
         "index_keys": None if index_keys is None else int(index_keys),
+        "kind": None if kind is None else kind.value,
     }
     connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
     for used in (tables.tenant_usage, tables.tenant_stored):  # reported late, for a deleted tenant of that name
         connection.execute(delete(used).where(used.c.cluster_id == key.cluster_id, used.c.tenant_id == key.tenant_id))
-    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id, index_keys=index_keys), True
+    stored = kind or TenantKind.TIDB
+    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id, index_keys=index_keys, kind=stored), True
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
@@ -162,6 +168,7 @@ def _tenant(row: Row[Any]) -> Tenant:
         limits,
         row.kms_key_id,
         index_keys=None if row.index_keys is None else bool(row.index_keys),
+        kind=TenantKind.TIDB if row.kind is None else TenantKind(row.kind),
         paused=bool(row.paused),
         delete_at_ms=row.delete_at_ms,
         erasing=bool(row.erasing),

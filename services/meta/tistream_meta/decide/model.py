@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.limits import NO_LIMITS, Limits
 
 
@@ -47,6 +48,7 @@ class Tenant:
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None  # None: no key of its own
     index_keys: bool | None = None  # whether index entries are kept; None: the sorters' setting applies
+    kind: TenantKind = TenantKind.TIDB  # never changes
     paused: bool = False  # no more files are read
     delete_at_ms: int | None = None  # when it is to be erased (the database's clock); None: never
     erasing: bool = False  # it is being erased: it has neither tasks nor stores, and this cannot be undone

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tistream.format import raw_row
 from tistream.model.span import KeySpan
 
 RANGES_MAX = 4096
@@ -31,6 +32,14 @@ def cut(physical_ids: Sequence[int], count: int) -> tuple[KeySpan, ...]:
     bounds += _table_bounds(top, count - 1 - len(bounds))
     bounds.sort()
     assert len(set(bounds)) == count - 1
+    return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))
+
+
+def cut_raw(count: int) -> tuple[KeySpan, ...]:
+    """Exactly `count` (1..RANGES_MAX) non-empty spans that cover the whole key space, cut evenly within keyspace 0 of
+    RawKV, because nothing is known of a new tenant's keys."""
+    assert 1 <= count <= RANGES_MAX
+    bounds = [raw_row.prefix(0) + ((part << 16) // count).to_bytes(2, "big") for part in range(1, count)]
     return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))
 
 

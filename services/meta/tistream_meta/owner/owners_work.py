@@ -14,6 +14,7 @@ from tistream.clock import Clock
 from tistream.concurrency import Lock
 from tistream.errors import AlreadyDiffers, InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.meta import Announcement
@@ -121,7 +122,14 @@ class OwnersWork:
             self._starts.look(waiting, self._activate, self._cannot)
 
     def _activate(self, key: TenantKey, facts: snapshot.SnapshotFacts, before: Frontier) -> None:
-        spans = before.first_spans(ranges.cut(facts.physical_ids, self._options.ranges_per_tenant))
+        with self._lock:
+            known = None if self._book is None else self._book.tenants.get(key)
+        raw = known is not None and known.kind is TenantKind.RAW
+        if raw and facts.physical_ids:
+            self._cannot(key, "schema_snap has tables, but the tenant is of kind raw: it is that of a TiDB")
+            return
+        count = self._options.ranges_per_tenant
+        spans = before.first_spans(ranges.cut_raw(count) if raw else ranges.cut(facts.physical_ids, count))
         try:
             with self._writing():
                 change = self._repository.activate(key, facts.snapshot_ts, spans, before.tasks, before.last_id)

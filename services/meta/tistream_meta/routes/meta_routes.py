@@ -68,12 +68,12 @@ WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 
 @of_owner.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
-    """Register a tenant. Idempotent; 409 if it exists with another retention, key, or setting of index keys."""
+    """Register a tenant. Idempotent; 409 if it exists with another retention, key, kind, or setting of index keys."""
     told = "retention_ms" in body.model_fields_set
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
     encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
     key = TenantKey.parse(cluster_id, body.tenant_id)
-    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys))
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys, body.kind))
 
 
 @of_owner.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")

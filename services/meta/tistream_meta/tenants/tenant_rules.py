@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.limits import Limits
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.model import Change, Encryption, Retention, Tenant
@@ -33,16 +34,17 @@ class TenantRules:
         retention: Retention | None = None,
         encryption: Encryption | None = None,
         index_keys: bool | None = None,
+        kind: TenantKind | None = None,
     ) -> Tenant:
         """Register a tenant; it is served once its schema_snap has been read.
 
         `retention` None: the default of the settings. `encryption` None: no key of its own. `index_keys`: whether index
         entries are kept; None: the sorters' setting applies. It never changes, because entries that were dropped would
-        be missing. Raises AlreadyDiffers, InvalidRequest.
+        be missing. `kind` None: a new tenant is a TiDB; it never changes either. Raises AlreadyDiffers, InvalidRequest.
         """
         self._check(encryption)
         default = self.options.retention
-        return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption, index_keys))
+        return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption, index_keys, kind))
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Set how long a tenant's rows are kept. Raises UnknownName."""

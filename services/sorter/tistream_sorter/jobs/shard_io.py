@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tistream import arrow_ipc
 from tistream.concurrency import new_executor
 from tistream.errors import CorruptObject, KeyUnusable, NotFoundYet, TiStreamError
+from tistream.format.change_file import EXPIRE
 from tistream.format.manifest import PendingPart
 from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.format.unpacking import ADDED_BYTES_MAX, added_bytes
@@ -41,7 +42,7 @@ from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.jobs.shard_output import ShardOutput, Target
 from tistream_sorter.jobs.stages import Stages
-from tistream_sorter.match.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
+from tistream_sorter.match.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA, with_expiry
 from tistream_sorter.match.kernel import IDENTITY, Matched, match
 from tistream_sorter.match.key_range import inside
 from tistream_sorter.match.sealing import in_order
@@ -203,17 +204,20 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
     """(the changes inside the shard's span, with the columns `seq` and `pointer`; for each damaged file seq ->
     reason)."""
     tables: list[pa.Table] = []
+    columns = (*CHANGE_COLUMNS, EXPIRE.name) if shard.rules.raw else CHANGE_COLUMNS
     bad: dict[int, str] = {}
     added_max = ADDED_BYTES_MAX  # for all files together: one that exceeds the rest is retried after the others
     for number, file in enumerate(shard.files):
         try:
-            table = read_changes(objects, file, file.wanted, CHANGE_COLUMNS, added_max)
+            table = read_changes(objects, file, file.wanted, columns, added_max)
         except (CorruptObject, NotFoundYet) as error:
             bad[file.seq] = str(error)
             continue
         added_max -= added_bytes(table, file.wanted_groups)
         seq = pa.array(np.full(table.num_rows, file.seq, np.int32))
         pointer = pa.array(pointers(number, [(group.index, group.rows) for group in file.wanted_groups]))
+        if shard.rules.raw:
+            table = with_expiry(table)
         table = table.select(CHANGE_COLUMNS).append_column("seq", seq).append_column("pointer", pointer)
         tables.append(table if _all_inside(file, shard.span) else _inside(table, shard.span))
     empty = UNMATCHED_SCHEMA.empty_table().select([*CHANGE_COLUMNS, "pointer"])

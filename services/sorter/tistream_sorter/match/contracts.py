@@ -10,6 +10,8 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
+from tistream.format import raw_row
+
 PREWRITE, COMMIT, ROLLBACK, COMMITTED = 1, 2, 3, 4
 
 CHANGE_COLUMNS = (
@@ -43,6 +45,13 @@ UNMATCHED_SCHEMA = pa.schema(
         pa.field("pointer", pa.int64()),  # place of the values in a change file, or null: jobs/pointers.py
     ]
 )
+
+
+def with_expiry(changes: pa.Table) -> pa.Table:
+    """Changes of RawKV in the form in which they are kept: `expire_ts` in the column raw_row.EXPIRE."""
+    return changes.set_column(
+        changes.column_names.index(raw_row.EXPIRE), raw_row.EXPIRE, changes.column("expire_ts")
+    ).drop_columns(["expire_ts"])
 
 
 def wide(schema: pa.Schema) -> pa.Schema:

@@ -57,6 +57,7 @@ class MatchRules:
     snapshot_ts: int
     served_ts: int = 0
     keep_index_keys: bool = False
+    raw: bool = False  # a tenant of RawKV: its rows have raw keys, and entries with other keys are dropped
     parts_max: int = 4  # more small pending parts of a kind than this are merged
     rows_small: int = 16_384  # a pending part with fewer rows is small
 
@@ -134,14 +135,15 @@ def match(
 
 
 def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
-    """The rows that a tick processes: record and meta keys, and index keys if the tenant keeps them. Other entries of
-    this tick's files are dropped and counted. Entries of pending parts are always processed."""
+    """The rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; of a tenant of
+    RawKV raw keys. Other entries of this tick's files are dropped and counted. Entries of pending parts are always
+    processed."""
     kind = bank.parts.kind[: bank.fresh]
-    keep = (kind == KeyKind.RECORD) | (kind == KeyKind.META)
-    if rules.keep_index_keys:
+    keep = kind == KeyKind.RAW if rules.raw else (kind == KeyKind.RECORD) | (kind == KeyKind.META)
+    if rules.keep_index_keys and not rules.raw:
         keep |= kind == KeyKind.INDEX
     counters["index_entries"] = int((kind == KeyKind.INDEX).sum())
-    counters["foreign_entries"] = int((kind == KeyKind.OTHER).sum())
+    counters["foreign_entries"] = int((~keep & (kind != KeyKind.INDEX)).sum())
     everything = np.arange(len(bank))
     return everything if keep.all() else np.concatenate([np.flatnonzero(keep), everything[bank.fresh :]])
 

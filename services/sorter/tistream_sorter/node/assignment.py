@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.meta import RouteTable, SealOrder, TaskRoute
 from tistream_sorter.state.task_state import TaskIdentity
 
@@ -62,6 +63,7 @@ def _tasks(routes: RouteTable, rules: TaskRules) -> Iterator[tuple[TaskIdentity,
                 snapshot_ts=tenant.snapshot_ts,
                 task_epoch=task.task_epoch,
                 keep_index_keys=rules.keep_index_keys if tenant.index_keys is None else tenant.index_keys,
+                raw=tenant.kind is TenantKind.RAW,
                 checkpoint_every=rules.checkpoint_every,
                 parents=tuple(task.parents),
             )

@@ -29,6 +29,7 @@ class TaskIdentity:
     snapshot_ts: int
     task_epoch: int
     keep_index_keys: bool = False
+    raw: bool = False  # of a tenant of RawKV
     checkpoint_every: int = 64  # manifests; bounds the manifests that a new reader must read
     parents: tuple[int, ...] = ()  # sealed tasks whose state the task inherits
 

@@ -212,7 +212,9 @@ def plan(
             nonce=nonce,
             number=number,
             span=span,
-            rules=MatchRules(window, after.begins_ts, served_ts, identity.keep_index_keys, rows_small=rules.rows_small),
+            rules=MatchRules(
+                window, after.begins_ts, served_ts, identity.keep_index_keys, identity.raw, rows_small=rules.rows_small
+            ),
             files=mine,
             unmatched=unmatched,
             ready=_of_kind(state.pending, READY, span),

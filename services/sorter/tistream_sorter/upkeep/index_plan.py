@@ -248,8 +248,8 @@ def _size(runs: Sequence[Runs]) -> int:
 
 def _touching(bases: Sequence[RunRef], others: Sequence[RunRef]) -> Runs:
     """The base objects of `bases` that overlap the key range of the other objects, of which there is at least one."""
-    first, last = min(run.first for run in others), max(run.last for run in others)
-    return tuple(base for base in bases if base.first <= last and first <= base.last)
+    first, last = min(run.first[1] for run in others), max(run.last[1] for run in others)
+    return tuple(base for base in bases if base.first[1] <= last and first <= base.last[1])
 
 
 def _within(chosen: Sequence[Runs], largest: int | None) -> Sequence[Runs]:

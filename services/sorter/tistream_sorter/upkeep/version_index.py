@@ -54,7 +54,9 @@ def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) 
         return None
     left = tuple(run for run in part.runs if run.key not in gone)
     if unit.low_ts is None:
-        base = sorted((*(replace(run, high_ts=unit.high_ts) for run in unit.keep), *written), key=lambda run: run.first)
+        base = sorted(
+            (*(replace(run, high_ts=unit.high_ts) for run in unit.keep), *written), key=lambda run: run.first[1]
+        )
         basis = tuple(run for run in part.basis if run.key not in gone)
         return replace(part, base_ts=unit.high_ts, runs=(*base, *left), basis=basis)
     after = replace(part, runs=left + written)
@@ -67,7 +69,7 @@ def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
     for part in index:
         piece = part.span.clip(base.span)
         mine = () if piece is None else tuple(run for run in runs if run.touches(piece))
-        basis = tuple(sorted((*part.basis, *mine), key=lambda run: run.first))
+        basis = tuple(sorted((*part.basis, *mine), key=lambda run: run.first[1]))
         out.append(replace(part, basis=basis))
     return united(tuple(out))
 
@@ -97,7 +99,7 @@ def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
     if not all(_fits(run, span) or run.key in shared for span, runs in objects for run in runs):
         return None  # an object with keys of another task would come back into a span that another run covers
     span = KeySpan(left.span.start, right.span.end)
-    basis = tuple(sorted(_each_once(left.basis, right.basis), key=lambda run: run.first))
+    basis = tuple(sorted(_each_once(left.basis, right.basis), key=lambda run: run.first[1]))
     both = IndexPart(span, left.begins_ts, left.base_ts, left.indexed_ts, _each_once(left.runs, right.runs), basis)
     ordered = both.base + tuple(run for runs in both.by_window() for run in runs)
     return replace(both, runs=ordered)

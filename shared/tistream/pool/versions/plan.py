@@ -125,15 +125,15 @@ def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, .
         if overlaps and run.touches(span):
             found.setdefault(run.window, []).append(run)
     newest_first = sorted(found, key=lambda one: one[1], reverse=True)
-    runs = [tuple(sorted(found[one], key=lambda run: run.first)) for one in newest_first]
+    runs = [tuple(sorted(found[one], key=lambda run: run.first[1])) for one in newest_first]
     return runs + _chains(run for run in shard.basis if run.touches(span))
 
 
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
     """Group the objects of several backfills into few runs, each of objects with disjoint key ranges in key order."""
     chains: list[list[RunRef]] = []
-    for run in sorted(objects, key=lambda run: run.first):
-        fitting = next((chain for chain in chains if chain[-1].last < run.first), None)
+    for run in sorted(objects, key=lambda run: run.first[1]):
+        fitting = next((chain for chain in chains if chain[-1].last[1] < run.first[1]), None)
         if fitting is None:
             chains.append([run])
         else:

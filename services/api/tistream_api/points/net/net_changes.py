@@ -141,7 +141,7 @@ def rendered(part: Part, rows: pa.Table, op: int | None = None) -> tuple[list[Ro
         stamps = np.array([-1], np.int64), np.array([part.schema_version], np.int64)
         found = render(rows, Shapes(intervals, frozenset(), *stamps), op)
         if found.barrier is None:
-            return [one for one in found.sets if len(one)], barrier
+            return [one for one in found.sets if isinstance(one, Rows) and len(one)], barrier
         barrier = found.barrier  # of the lowest commit_ts: another one may be of a lower key
         below = pc.less(rows.column("key"), pa.scalar(barrier.key, pa.binary()))
         rows = rows.filter(below)

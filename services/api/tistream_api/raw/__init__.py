@@ -1,0 +1,1 @@
+"""Reads of tenants of RawKV: their changes, and single values."""

@@ -1,0 +1,69 @@
+"""HTTP routes of RawKV. They parse, call and translate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response, StreamingResponse
+
+from tistream.follow.tenant_view import TenantView
+from tistream.follow.tenants import Tenants
+from tistream.wire.changes import RawValue
+from tistream_api.admission import gate
+from tistream_api.admission.gate import Gate
+from tistream_api.encode.compression import coding_of
+from tistream_api.encode.encoding import FORMATS
+from tistream_api.points.point_reads import PointReads
+from tistream_api.pull.start import Pulls
+from tistream_api.raw.raw_queries import RawPull, RawValueOf
+from tistream_api.raw.raw_value import RawKey, answer
+from tistream_api.request.head_requests import is_head
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+from tistream_api.routes.asking import asking_of, watched
+from tistream_api.routes.point_routes import streamed
+from tistream_api.routes.pull_routes import PULL, TENANT
+
+
+def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> APIRouter:
+    """PullRaw and RawValue, to be included behind the gate."""
+    router = APIRouter(tags=PULL)
+
+    def view_of(cluster_id: str, tenant_id: str) -> TenantView:
+        return tenants.view(name_of(cluster_id), name_of(tenant_id))
+
+    @router.get(
+        TENANT + "/raw/changes",
+        operation_id="PullRaw",
+        response_class=StreamingResponse,
+        dependencies=[Depends(watched)],
+        responses=openapi.PULL_PROBLEMS,
+        openapi_extra=openapi.pull_doc(),
+    )
+    @gate.READ_TENANT
+    def pull_raw(request: Request, cluster_id: str, tenant_id: str, query: RawPull) -> Response:
+        """Changes of RawKV, in the order of their timestamps. An expiry is no event: apply `expire_at`."""
+        view = view_of(cluster_id, tenant_id)
+        asked = query.asked(coding_of(request.headers.get("accept-encoding"), query.format))
+        if is_head(request.scope):  # it does not wait
+            asked = replace(asked, wait_ms=0)
+        asking = asking_of(request, guard, view)
+        found = pulls.answer(
+            view, query.scope(view.tenant), asked, asking.still, asking.rows, asking.counted, None, asking.gone
+        )
+        return streamed(request, found, asked.coding, FORMATS[asked.format].media_type)
+
+    @router.get(
+        TENANT + "/raw/value",
+        operation_id="RawValue",
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+    )
+    @gate.READ_TENANT
+    def read_raw_value(request: Request, cluster_id: str, tenant_id: str, query: RawValueOf) -> RawValue:
+        """The value that a key of RawKV had at a time; 404 if it had none, or had expired."""
+        view = view_of(cluster_id, tenant_id)
+        return answer(points, view, RawKey(query.keyspace, query.key), query.ts, asking_of(request, guard, view))
+
+    return router

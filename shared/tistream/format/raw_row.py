@@ -1,0 +1,28 @@
+"""Rows of RawKV as they are stored: their table ids, their keys, and when they expire. Pure.
+
+A raw key is `r`, three bytes of the keyspace's id, and the user's key. In the pool a keyspace is a table with the id
+`-1 - keyspace`. A raw row belongs to no transaction of TiDB, so the column `txn_source` holds its `expire_ts` instead:
+the time of its expiry in seconds of Unix time; 0 or null: it does not expire.
+"""
+
+from __future__ import annotations
+
+PREFIX = b"r"
+PREFIX_BYTES = 4
+EXPIRE = "txn_source"  # the column of segments, runs and pending parts that holds expire_ts
+KEYSPACE_MAX = (1 << 24) - 1
+
+
+def table_id(keyspace: int) -> int:
+    """The table id of a keyspace's rows."""
+    return -1 - keyspace
+
+
+def keyspace_of(table: int) -> int:
+    """The keyspace of a (negative) table id."""
+    return -1 - table
+
+
+def prefix(keyspace: int) -> bytes:
+    """The first bytes of the keys of a keyspace."""
+    return PREFIX + keyspace.to_bytes(3, "big")

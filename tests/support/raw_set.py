@@ -10,8 +10,8 @@ import polars as pl
 from support import agent_replay
 from support.agent_replay import Replay
 from support.golden import Delivery
-from tistream.format.raw_row import table_id
 from tistream.model.ids import TenantKey
+from tistream.model.raw_row import table_id
 
 NAME = "raw"
 TENANT = TenantKey("7", "raw")

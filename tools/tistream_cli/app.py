@@ -5,7 +5,6 @@ wait for the imports of other commands before it starts its services."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,7 +26,8 @@ from tistream_cli.commands.token_app import token_app
 from tistream_cli.consume.consume_app import add_consume_command
 from tistream_cli.importing import importing
 from tistream_cli.points.points_app import add_commands
-from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check, check_snapshot, check_squash
+from tistream_cli.points.run_pull import run
+from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest
 from tistream_cli.restore.restore_app import add_restore_commands
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -248,34 +248,20 @@ def pull(
     snapshot: Annotated[
         str | None, typer.Option(help="The rows as of now, a TSO or an RFC 3339 time, then the changes; ndjson only.")
     ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The changes of a tenant of RawKV.")] = False,
+    keyspace: Annotated[
+        int | None, typer.Option(min=0, help="With --raw: only this keyspace (its id). Default: all.")
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print events until caught up. The last line has the cursor from which the next pull continues."""
-    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events, snapshot)
-    check(request, form, out)
-    if snapshot is not None:
-        check_snapshot(request, form, squash=squash)
-    if squash:
-        check_squash(request, form)
-        with importing():
-            from tistream_cli.client import ApiClient
-            from tistream_cli.points.squash import run_squash
-
-        run_squash(ApiClient(url), request, sys.stdout.buffer)
-        return
-    with importing():
-        from tistream_cli.client import ApiClient
-        from tistream_cli.pull.pull import run_pull
-
-    if form is PullFormat.NDJSON:
-        run_pull(ApiClient(url), request, sys.stdout.buffer)
-        return
-    with importing():
-        from tistream_cli.pull.directory import ToFiles
-        from tistream_cli.pull.formats import ToOneStream, ToStream, pull_pages
-
-    to_stdout = ToStream if events is PullEvents.ALL else ToOneStream
-    pull_pages(ApiClient(url), request, to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, request))
+    request = PullRequest(
+        *(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events),
+        raw=raw,
+        keyspace=keyspace,
+        snapshot=snapshot,
+    )
+    run(request, form, out, url, squash=squash)
 
 
 @app.command("inspect")

@@ -97,9 +97,9 @@ def tenant_path(cluster: str, tenant: str | None = None, *more: str) -> str:
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def changes_path(cluster: str, tenant: str, database: str | None, table: str | None) -> str:
-    """The URL path of PullTable, PullDB or PullTenant, depending on the given names."""
-    names: list[str] = []
+def changes_path(cluster: str, tenant: str, database: str | None, table: str | None, *, raw: bool = False) -> str:
+    """The URL path of PullTable, PullDB or PullTenant, depending on the given names; with `raw`, of PullRaw."""
+    names: list[str] = ["raw"] if raw else []
     if database is not None:
         names += ["databases", database]
     if table is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tistream.model.tenant_kind import TenantKind
+from tistream_agent.replay.command import replay
 
 if TYPE_CHECKING:
     from tistream.model.ids import TenantKey
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(agent_app, name="agent")
     app.command("connect")(connect)
     app.command("disconnect")(disconnect)
+    app.command("replay")(replay)
 
 
 @agent_app.command("run")

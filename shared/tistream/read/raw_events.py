@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
-from tistream.format import raw_row
 from tistream.format.segment import OP_PUT as STORED_PUT
+from tistream.model import raw_row
 from tistream.read.events import RawRows
 from tistream.read.plan import OP_DELETE, OP_PUT
 from tistream.read.raw_scope import RawScope

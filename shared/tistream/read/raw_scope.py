@@ -6,7 +6,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-from tistream.format import raw_row
+from tistream.model import raw_row
 from tistream.model.span import WHOLE, KeySpan
 from tistream.read.cursor import Scope
 

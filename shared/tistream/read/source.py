@@ -11,8 +11,8 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.concurrency import Lock
 from tistream.errors import Gone, Unavailable
-from tistream.format import raw_row
 from tistream.format.segment import SegmentRef
+from tistream.model import raw_row
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
 from tistream.read import plan

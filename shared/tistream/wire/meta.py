@@ -1,6 +1,6 @@
 """The meta server's HTTP contract: tenants, routes, nodes, announcements."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -71,7 +71,7 @@ class CreateTenant(StrictRequest):
     retention_ms: str | None = None
     kms_key_id: KmsKeyId | None = None
     index_keys: bool | None = None
-    kind: TenantKind | None = None
+    kind: Literal["tidb", "raw"] | None = None
 
 
 class SetRetention(StrictRequest):

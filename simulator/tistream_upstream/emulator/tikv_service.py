@@ -134,7 +134,7 @@ class _Tikv:
         self, request: kvrpcpb.RawBatchPutRequest, _: grpc.ServicerContext
     ) -> kvrpcpb.RawBatchPutResponse:
         def answer(one: Upstream) -> kvrpcpb.RawBatchPutResponse:
-            error = one.reads.region_error(self._number, request.context)
+            error = one.raw_refusal(self._number, request.context)
             if error is not None:
                 return kvrpcpb.RawBatchPutResponse(region_error=error)
             rows = one.reads.puts(request, one.now_ms // 1_000)
@@ -146,7 +146,7 @@ class _Tikv:
         self, request: kvrpcpb.RawBatchDeleteRequest, _: grpc.ServicerContext
     ) -> kvrpcpb.RawBatchDeleteResponse:
         def answer(one: Upstream) -> kvrpcpb.RawBatchDeleteResponse:
-            error = one.reads.region_error(self._number, request.context)
+            error = one.raw_refusal(self._number, request.context)
             if error is not None:
                 return kvrpcpb.RawBatchDeleteResponse(region_error=error)
             rows = one.reads.deletes(request)

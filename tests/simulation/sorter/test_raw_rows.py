@@ -12,8 +12,8 @@ from polars.testing import assert_frame_equal
 from support import raw_set
 from support.raw_set import RawSet
 from support.sorter_world import SorterWorld
-from tistream.format.raw_row import EXPIRE
 from tistream.format.run import runs_of
+from tistream.model.raw_row import EXPIRE
 from tistream.pool.lineage import Lineage
 from tistream.pool.versions.lookup import PLACES, newest_at
 from tistream.pool.versions.plan import shards_of

@@ -18,7 +18,7 @@ import pytest
 from support import raw_set
 from support.pull_world import World, world_of
 from tistream.errors import InvalidRequest
-from tistream.format.raw_row import EXPIRE, keyspace_of, table_id
+from tistream.model.raw_row import EXPIRE, keyspace_of, table_id
 from tistream.model.span import KeySpan
 from tistream.read.cursor import Position, Scope, decode
 from tistream.read.raw_scope import RawScope

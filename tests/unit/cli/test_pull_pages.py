@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from tistream_cli.client import changes_path, split_lines, tenant_path
-from tistream_cli.pull.format import PullFormat, PullRequest, check_snapshot
+from tistream_cli.pull.format import PullFormat, PullRequest, check_raw, check_snapshot
 from tistream_cli.pull.pull import Progress, is_over, page_parameters
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
@@ -116,3 +116,25 @@ def test_names_are_percent_encoded() -> None:
 )
 def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
     assert list(split_lines(iter(chunks))) == [b"ab", b"cd"]
+
+
+def test_writes_of_rawkv_count_as_rows_and_keep_their_keyspace() -> None:
+    request = PullRequest("7", "a", raw=True, keyspace=5)
+    assert changes_path("7", "a", None, None, raw=True) == "/v1/clusters/7/tenants/a/raw/changes"
+    progress = _after(b'{"type":"raw","op":"put","commit_ts":"5"}', CONTINUE)
+    assert progress.rows == 1
+    assert page_parameters(request, progress, "0") == {"cursor": "c8", "keyspace": "5", "limit": "10000"}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PullRequest("7", "a", keyspace=5),
+        PullRequest("7", "a", raw=True, database="d"),
+        PullRequest("7", "a", raw=True, events="rows"),
+        PullRequest("7", "a", raw=True, snapshot="now"),
+    ],
+)
+def test_options_of_tables_do_not_go_with_rawkv(request_: PullRequest) -> None:
+    with pytest.raises(typer.BadParameter):
+        check_raw(request_, PullFormat.NDJSON, squash=False)

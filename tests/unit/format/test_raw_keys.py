@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tistream.format import raw_row
+from tistream.model import raw_row
 from tistream.model.tidb_key import KeyKind, key_parts
 
 ROW = b"t" + (1 << 63 | 9).to_bytes(8, "big") + b"_r" + (1 << 63 | 4).to_bytes(8, "big")

@@ -39,6 +39,8 @@ class PullRequest:
     limit: int | None = None
     follow: bool = False
     events: str | None = None  # the parameter `events`; None: the API's default
+    raw: bool = False  # of a tenant of RawKV
+    keyspace: int | None = None  # of RawKV; None: every keyspace
     snapshot: str | None = None  # begin with the rows as of this time, as the API takes it
 
 
@@ -59,6 +61,19 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
         raise typer.BadParameter(f"is required with --format arrow: {choices}", param_hint="--events")
     if form is PullFormat.ARROW and request.events == PullEvents.ROWS and request.table is None:
         raise typer.BadParameter("rows with --format arrow needs --table", param_hint="--events")
+
+
+def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
+    """Raise typer.BadParameter if an option does not go with --raw, or --keyspace goes without it."""
+    if not request.raw:
+        if request.keyspace is not None:
+            raise typer.BadParameter("needs --raw", param_hint="--keyspace")
+        return
+    if request.database is not None or request.events is not None or request.snapshot is not None or squash:
+        why = "cannot be used with --database, --events, --snapshot or --squash: RawKV has keys and values alone"
+        raise typer.BadParameter(why, param_hint="--raw")
+    if form is not PullFormat.NDJSON:
+        raise typer.BadParameter("needs --format ndjson", param_hint="--raw")
 
 
 def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> None:

@@ -19,6 +19,7 @@ from tistream_cli.errors import CliError
 from tistream_cli.pull.format import PullRequest
 
 _PAGE_EVENTS = 10_000
+_ROWS = (b'{"type":"row"', b'{"type":"raw"')
 _WAIT_MS = "10000"
 _RECONNECT_SECONDS = 1.0
 
@@ -43,7 +44,7 @@ class Progress:
     def pass_over(self, line: bytes, repeated: int) -> int:
         """Skip a line of an answer whose next `repeated` events were received before. Return how many of them
         remain."""
-        if line.startswith((b'{"type":"row"', b'{"type":"ddl"')):
+        if line.startswith((*_ROWS, b'{"type":"ddl"')):
             return repeated - 1
         self.see(line)
         self.after_cursor = repeated
@@ -51,7 +52,7 @@ class Progress:
 
     def see(self, line: bytes) -> None:
         """Count one line. Rows, which are most lines, are recognised by their first bytes."""
-        if line.startswith(b'{"type":"row"'):
+        if line.startswith(_ROWS):
             self.rows += 1
             self.after_cursor += 1
             self.last_type = "row"
@@ -82,7 +83,7 @@ def pull(
     connection was lost, it resumes from the last cursor and skips the events received since.
     Raises CliError, also if an answer ends before its last line.
     """
-    path = changes_path(request.cluster, request.tenant, request.database, request.table)
+    path = changes_path(request.cluster, request.tenant, request.database, request.table, raw=request.raw)
     progress = Progress(cursor=request.cursor, snapshot=request.snapshot)
     start_ts = request.start_ts
     said = ""
@@ -137,6 +138,8 @@ def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> 
             {"snapshot": progress.snapshot} if progress.cursor is None else {"cursor": progress.cursor}
         )
     params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
+    if request.keyspace is not None:
+        params["keyspace"] = str(request.keyspace)
     if request.events is not None:
         params["events"] = request.events
     if request.follow:

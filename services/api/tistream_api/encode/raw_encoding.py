@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from tistream.arrays import Int64s
-from tistream.format import raw_row
+from tistream.model import raw_row
 from tistream.read.events import Events, RawRows
 
 VERSION = "1"

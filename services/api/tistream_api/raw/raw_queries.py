@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from fastapi import Query
 from pydantic import Field, model_validator
 
-from tistream.format.raw_row import KEYSPACE_MAX
 from tistream.model.ids import TenantKey
+from tistream.model.raw_row import KEYSPACE_MAX
 from tistream.model.span import KeySpan
 from tistream.read.raw_scope import RawScope
 from tistream_api.request.params import ALL, FORMATS, LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX, FormatName, PullParams

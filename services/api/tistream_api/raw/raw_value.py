@@ -10,8 +10,8 @@ import pyarrow as pa
 from tistream import trace
 from tistream.errors import UnknownName
 from tistream.follow.tenant_view import TenantView
-from tistream.format import raw_row
 from tistream.format.segment import OP_PUT
+from tistream.model import raw_row
 from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import physical_ms
 from tistream.pool.versions.lookup import PLACES
@@ -52,7 +52,7 @@ def answer(points: PointReads, view: TenantView, key: RawKey, ts: int | None, as
 
 
 def raw_value(reads: PoolReads, key: RawKey, ts: int) -> RawValue:
-    """The newest version at or below `ts` (TSO). Raises UnknownName if there is none, if it is a delete, or if it had
+    """The newest version at or below `ts` (TSO). Raises UnknownName if none exists, if it is a delete, or if it had
     expired at `ts`; and what `reads` raises."""
     place = [[raw_row.table_id(key.keyspace)], [raw_row.prefix(key.keyspace) + key.user]]
     (row,) = reads.newest(pa.table(place, schema=PLACES), ts).to_pylist()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tistream.format import raw_row
+from tistream.model import raw_row
 from tistream.model.span import KeySpan
 
 RANGES_MAX = 4096

@@ -15,6 +15,7 @@ from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey, parse_store_id
 from tistream.model.retention import parse_retention_ms
 from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import MAX_TS
 from tistream.wire.clients.route_mark import Mark
 from tistream.wire.meta import (
@@ -72,8 +73,9 @@ def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> Tena
     told = "retention_ms" in body.model_fields_set
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
     encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
+    kind = None if body.kind is None else TenantKind(body.kind)
     key = TenantKey.parse(cluster_id, body.tenant_id)
-    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys, body.kind))
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys, kind))
 
 
 @of_owner.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")

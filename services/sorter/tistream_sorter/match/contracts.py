@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-from tistream.format import raw_row
+from tistream.model import raw_row
 
 PREWRITE, COMMIT, ROLLBACK, COMMITTED = 1, 2, 3, 4
 

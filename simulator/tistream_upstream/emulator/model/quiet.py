@@ -1,8 +1,8 @@
-"""A cluster in which nothing happens by itself: the target of a replication of raw keys (API V2). Pure."""
+"""A cluster that writes nothing by itself: the target of a replication of raw keys (API V2). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from tistream.model.ts import from_physical_ms, physical_ms
@@ -13,15 +13,17 @@ from tistream_upstream.emulator.model.upstream import Options, Upstream
 
 
 class QuietSource:
-    """Only time passes. `begin_ms`: Unix milliseconds."""
+    """Time passes, and `happenings` come, in the order of `at_us`. `begin_ms`: Unix milliseconds."""
 
-    def __init__(self, begin_ms: int) -> None:
+    def __init__(self, begin_ms: int, happenings: Sequence[Item] = ()) -> None:
+        self._happenings = list(happenings)
         self.base_ts = from_physical_ms(begin_ms)
         self._last = self.base_ts
 
-    def items(self, to_us: int) -> Iterator[Item]:  # noqa: ARG002
-        """Nothing."""
-        yield from ()
+    def items(self, to_us: int) -> Iterator[Item]:
+        """What happens up to `to_us`, once, in order."""
+        while self._happenings and self._happenings[0].at_us <= to_us:
+            yield self._happenings.pop(0)
 
     def tso(self, now_us: int, count: int) -> int:
         """Take `count` timestamps; returns the last one."""
@@ -42,8 +44,10 @@ def quiet_upstream(
     busy_rate: float = 0.0,
     version: str = "8.5.4",
     quota: int = QUOTA,
+    happenings: Callable[[Sequence[Region]], Sequence[Item]] = lambda _: (),
 ) -> Upstream:
-    """An empty cluster of API V2 whose regions are cut at the raw keys `cuts`."""
+    """An empty cluster of API V2 whose regions are cut at the raw keys `cuts`. `happenings`: what happens, by the first
+    regions."""
     edges = [b"", *(encoded_bound(cut) for cut in sorted(set(cuts))), b""]
     numbers = range(1, stores + 1)
     regions = [
@@ -51,4 +55,11 @@ def quiet_upstream(
         for at, (low, high) in enumerate(pairwise(edges))
     ]
     config = StoreConfig(cluster_id, api=2, busy_rate=busy_rate, quota=quota)
-    return Upstream(QuietSource(begin_ms), config, regions, {store: (version, {}) for store in numbers}, (), Options())
+    return Upstream(
+        QuietSource(begin_ms, happenings(regions)),
+        config,
+        regions,
+        {store: (version, {}) for store in numbers},
+        (),
+        Options(),
+    )

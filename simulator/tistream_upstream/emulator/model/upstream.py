@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
+from tistream.wire.tikv import errorpb_pb2 as errorpb
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
 from tistream_upstream.emulator.model.counters import Counters
 from tistream_upstream.emulator.model.feed import not_found
@@ -132,6 +133,19 @@ class Upstream:
         """KvScan at a store. Later async commits of the store commit above the ts that was read."""
         self._source.resolved_limit(store_id, self.now_us)
         return self.reads.scan(store_id, request)
+
+    def raw_refusal(self, store_id: int, context: kvrpcpb.Context) -> errorpb.Error | None:
+        """Why a store does not take a raw write now; None if it does. It is busy as often as for registrations."""
+        store = self.stores[store_id]
+        if store.rng.random() < self.config.busy_rate:
+            self.counters.errors["server_is_busy"] += 1
+            return errorpb.Error(
+                message="server is busy", server_is_busy=errorpb.ServerIsBusy(reason="too many writes", backoff_ms=20)
+            )
+        error = self.reads.region_error(store_id, context)
+        if error is not None:
+            self.counters.errors["raw_region_error"] += 1
+        return error
 
     def _measure_holds(self) -> None:
         for name, hold in self.gc.live(self.now_ms).items():

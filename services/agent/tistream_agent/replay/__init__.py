@@ -1,0 +1,1 @@
+"""`tistream replay`: the changes of a tenant of RawKV, written into another TiKV cluster."""

@@ -1,0 +1,86 @@
+"""The position of a replay: a file that one process at a time holds, and that is replaced as a whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tistream.errors import InvalidRequest
+
+
+class State(BaseModel):
+    """What is stored. `source`: of which changes. `target_cluster_id`: PD's, of the cluster that they are written to.
+    Everything up to `cursor` is in the target."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = 1
+    source: str
+    target_cluster_id: str
+    cursor: str
+    resolved_ts: str
+
+
+@dataclass(slots=True)
+class StateFile:
+    """A context that holds the file. Raises InvalidRequest if another process holds it."""
+
+    path: Path
+    _lock: int = -1
+
+    def __enter__(self) -> StateFile:
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        try:
+            self._lock = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InvalidRequest(f"{lock} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise InvalidRequest(f"{self.path} is held by another replay: end it, or name another file") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._lock)
+
+    def read(self, source: str, target_cluster_id: int) -> State | None:
+        """The stored position; None before the first. Raises InvalidRequest if it is of another source or target."""
+        try:
+            text = self.path.read_text("utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeError) as error:
+            raise InvalidRequest(f"{self.path} cannot be read: {error}") from error
+        try:
+            state = State.model_validate_json(text)
+        except ValidationError as error:
+            raise InvalidRequest(f"{self.path} is no position of a replay: {error.errors()[0]['msg']}") from error
+        if state.version != 1:
+            raise InvalidRequest(f"{self.path} has version {state.version}; this program knows 1")
+        wanted = (source, str(target_cluster_id))
+        if (state.source, state.target_cluster_id) != wanted:
+            raise InvalidRequest(
+                f"{self.path} is of {state.source} into cluster {state.target_cluster_id}, not of {source} into "
+                f"cluster {target_cluster_id}: name another file"
+            )
+        return state
+
+    def write(self, state: State) -> None:
+        """Replace the position. Durable on return."""
+        temporary = self.path.with_name(f"{self.path.name}.new")
+        with temporary.open("w", encoding="utf-8") as out:
+            out.write(state.model_dump_json())
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,167 @@
+"""RawKV of one emulated cluster, through an agent, the platform and a replay, into another one: both are equal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from base64 import b64decode
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import polars as pl
+import pytest
+
+from support import raw_set
+from support.agent_process import AgentProcess
+from support.emulated import EmulatedTikv
+from support.platform import COMMAND, Platform
+from support.raw_target import RawTarget, live_pairs
+from support.waiting import PATIENCE_S, eventually
+from tistream.clock import SystemClock
+from tistream.model.ids import TenantKey
+from tistream.service.lifetime import PARENT_VARIABLE
+
+TENANT = TenantKey("8", "raw")
+SPEED = 0.3  # the six seconds of the record take twenty
+
+
+@pytest.fixture
+def tikv() -> Iterator[EmulatedTikv]:
+    started = EmulatedTikv("raw", speed=SPEED).start()
+    yield started
+    started.stop()
+
+
+class Replay:
+    """`tistream replay` as a process."""
+
+    def __init__(self, up: Platform, target: RawTarget, folder: Path) -> None:
+        self.state, self.log = folder / "state.json", folder / "replay.log"
+        self._command = [
+            *(str(COMMAND), "replay", "--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--url", up.url),
+            *("--to-tikv", target.address, "--state", str(self.state)),
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        environ = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen([*self._command, *more], env=environ, stdout=out, stderr=out)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(60)
+
+    def resolved_ts(self) -> int:
+        """Everything up to it is in the target."""
+        return int(json.loads(self.state.read_text())["resolved_ts"]) if self.state.exists() else 0
+
+    def passed(self, ts: int) -> bool:
+        return self.resolved_ts() > ts
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(PATIENCE_S)
+
+
+def connect(up: Platform, tikv: EmulatedTikv) -> str:
+    """`tistream connect --kind raw`, as a user runs it."""
+    given = ["--pd", tikv.address, "--objects", str(up.objects), "--url", up.url, "--keyspace", "*"]
+    named = ["--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--kind", "raw"]
+    done = subprocess.run(
+        [str(COMMAND), "connect", *given, *named], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Attack: the agent and the replay are killed while writes arrive, and begin again
+def test_two_clusters_are_equal_after_the_agent_and_the_replay_were_killed(
+    up: Platform, tikv: EmulatedTikv, tmp_path: Path
+) -> None:
+    assert "TISTREAM_AGENT__KIND=raw" in connect(up, tikv)
+    settings = {"API_URL": up.url, "CUT_MS": "200", "IDLE_CUT_MS": "500", "KIND": "raw", "KEYSPACE": "*"}
+    agent = AgentProcess(tikv.address, TENANT, up.objects, tmp_path / "agent.log", settings)
+    end_ts = raw_set.load().end_ts
+    with RawTarget() as target, httpx.Client(timeout=90, trust_env=False) as http:
+        replay = Replay(up, target, tmp_path)
+        try:
+            agent.start()
+            replay.start()
+            for _ in range(2):
+                before = replay.resolved_ts()
+                eventually(partial(replay.passed, before))
+                replay.kill()
+                agent.kill()
+                agent.start()
+                replay.start()
+            eventually(lambda: replay.resolved_ts() >= end_ts)
+            replay.kill()
+            replay.start("--until-ts", str(end_ts))
+            assert replay.wait() == 0, replay.log.read_text()
+        finally:
+            agent.kill()
+            replay.kill()
+        now_s = SystemClock().now_ms() // 1_000
+        wanted = live_pairs(tikv.upstream, now_s)
+        assert len(wanted) > 100
+        assert target.live(now_s) == wanted
+
+        root = f"{up.url}/v1/clusters/{TENANT.cluster_id}/tenants/{TENANT.tenant_id}"
+        tenants = http.get(f"{up.url}/v1/clusters/{TENANT.cluster_id}/tenants").json()["tenants"]
+        (snapshot_ts,) = (int(one["snapshot_ts"]) for one in tenants if one["tenant_id"] == TENANT.tenant_id)
+        events = pulled(http, root, snapshot_ts, end_ts)
+        truth = raw_set.truth().sort("commit_ts", "key")
+        found = [(int(one["commit_ts"]), key_of(one), one["op"], value_of(one)) for one in events]
+        assert found == [
+            (ts, key, "put" if op == 1 else "delete", value)
+            for ts, key, op, value in truth.select("commit_ts", "key", "op", "value").iter_rows()
+        ]
+        values(http, root, truth, end_ts)
+        refused = http.get(f"{root}/changes", params={"start_ts": str(snapshot_ts)})
+        assert refused.status_code == 400
+        assert "raw/changes" in refused.json()["detail"]
+
+
+def pulled(http: httpx.Client, root: str, start_ts: int, end_ts: int) -> list[dict[str, Any]]:
+    """All events of PullRaw, page by page."""
+    begin = {"start_ts": str(start_ts)}
+    events: list[dict[str, Any]] = []
+    while True:
+        answer = http.get(f"{root}/raw/changes", params={**begin, "end_ts": str(end_ts), "limit": "999"})
+        assert answer.status_code == 200, answer.text
+        *more, end = map(json.loads, answer.text.splitlines())
+        events += more
+        if end.get("resolved_ts") == str(end_ts):
+            return events
+        begin = {"cursor": end["cursor"]}
+
+
+def key_of(event: dict[str, Any]) -> bytes:
+    return b"r" + int(event["keyspace"]).to_bytes(3, "big") + b64decode(event["key"])
+
+
+def value_of(event: dict[str, Any]) -> bytes | None:
+    return None if event["value"] is None else b64decode(event["value"])
+
+
+def values(http: httpx.Client, root: str, truth: pl.DataFrame, ts: int) -> None:
+    """RawValue of keys that were put last, deleted last, and never there."""
+    newest = truth.sort("key", "commit_ts").group_by("key", maintain_order=True).last()
+    chosen = [newest.filter((pl.col("op") == op) & (pl.col("expire_ts") == 0)).row(0, named=True) for op in (1, 2)]
+    for row in chosen:
+        params = {"key": row["key"][4:].hex(), "keyspace": str(int.from_bytes(row["key"][1:4], "big")), "ts": str(ts)}
+        answer = http.get(f"{root}/raw/value", params=params)
+        if row["op"] == 1:
+            assert answer.status_code == 200, answer.text
+            assert b64decode(answer.json()["value"]) == row["value"]
+            assert answer.json()["commit_ts"] == str(row["commit_ts"])
+        else:
+            assert (answer.status_code, "was deleted" in answer.json()["detail"]) == (404, True)
+    assert http.get(f"{root}/raw/value", params={"key": "00", "ts": str(ts)}).status_code == 404

@@ -64,11 +64,13 @@ class Lost(Exception):
 
 @dataclass
 class Faults:
-    """The probabilities of faults of a request. `refused`: a batch that the partition's replicas never take."""
+    """The probabilities of faults of a request. `refused`: a batch that the partition's replicas never take.
+    `doubtful`: a commit whose outcome the client never learns."""
 
     lost: float = 0.0
     unanswered: float = 0.0
     refused: float = 0.0
+    doubtful: float = 0.0
 
 
 @dataclass
@@ -164,7 +166,7 @@ class ModelKafka:
         self.decided += 1
         one.state, one.order, one.at_ms = state, self.decided, self.now_ms()
         for topic, number in sorted(one.places):
-            one.marked_ms[topic, number] = self.now_ms() + self.rng.choice((0, 0, 30))
+            one.marked_ms[topic, number] = self.now_ms() + self.rng.choice((0, 30, 300))
             self.topics[topic][number].append(Record(None, None, one, marker=True))
         of.open, of.last = None, one
 
@@ -271,11 +273,17 @@ class ModelProducer:
             return  # nothing was sent: the broker knows of no transaction
         assert self._id is not None
         name, number, before = self._id, self._number, self._kafka.decided
+        doubtful = state == "committed" and self._kafka.rng.random() < self._kafka.faults.doubtful
+        if doubtful and self._kafka.rng.random() < 0.3:
+            raise KafkaException(KafkaError(KafkaError._STATE, "the coordinator does not answer"))
         try:
             self._retriable(lambda: self._kafka.end(name, self._epoch, state, number))
         except KafkaException:
             self._kafka.lost_commits += state == "committed" and self._kafka.decided > before
             raise
+        if doubtful:
+            self._kafka.lost_commits += 1
+            raise KafkaException(KafkaError(KafkaError._STATE, "the coordinator does not answer"))
 
     def _send(self) -> None:
         """Send what is queued. An idempotent producer repeats a batch whose answer is lost, and the broker drops the

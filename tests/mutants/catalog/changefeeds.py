@@ -33,6 +33,28 @@ def feed_resolved_to_the_first_topic(original: Function) -> Function:
     return lambda message, topics: original(message, dict(sorted(topics.items())[:1]))
 
 
+@mutant("tistream_changefeed:KafkaSink.write", invariants=(38, 39), catchers=(f"{LIFE}[0]",))
+def feed_progress_outside_the_transaction(original: Function) -> Function:
+    """Rows are committed first, and the progress in a transaction of its own."""
+
+    def broken(self: Any, transaction: Any) -> None:
+        old = getattr(self, "_old_progress", None)
+        if old is not None and len(transaction.rows):
+            original(self, replace(transaction, progress=old))
+            original(self, replace(transaction, rows=transaction.rows.between(0, 0), marks=()))
+        else:
+            original(self, transaction)
+        self._old_progress = transaction.progress
+
+    return broken
+
+
+@mutant("tistream_changefeed:target.transactional_id", invariants=(40,), catchers=(f"{LIFE}[3]",))
+def feed_id_of_each_holder(original: Function) -> Function:
+    """Each holder has a transactional id of its own, so the broker fences none."""
+    return lambda order: f"{original(order)}-{order.fence.epoch}"
+
+
 @mutant(
     "tistream_changefeed:taken_over",
     invariants=(40,),
@@ -44,6 +66,29 @@ def feed_stale_epoch_goes_on(original: Function) -> Function:
     def broken(found: Any, fence: Any, start_ts: int, where: str) -> Any:
         newer = found is not None and found.fence > fence
         return original(replace(found, fence=fence) if newer else found, fence, start_ts, where)
+
+    return broken
+
+
+@mutant("tistream_changefeed:KafkaSink._stored", invariants=(38, 40), catchers=(f"{LIFE}[1]",))
+def feed_progress_read_before_the_fence(original: Function) -> Function:
+    """The progress that was read before the old holder was fenced counts."""
+
+    def broken(self: Any, *, wait: bool) -> Any:
+        if not hasattr(self, "_before_fence"):
+            self._before_fence = original(self, wait=wait)
+        return self._before_fence
+
+    return broken
+
+
+@mutant("tistream_changefeed:Shard.opened", invariants=(38,), catchers=(f"{LIFE}[5]",))
+def feed_goes_on_from_memory(original: Function) -> Function:
+    """After a failure a holder goes on behind what the sink has acknowledged to it, whatever the sink has."""
+
+    def broken(self: Any, found: Any, ends: Any, where: str) -> Any:
+        acked = self.acked
+        return original(self, found if acked is None else acked, ends, where)
 
     return broken
 
@@ -78,6 +123,19 @@ def feed_windows_end_anywhere(original: Function) -> Function:
             yield replace(one, start=middle)
 
     return broken
+
+
+@mutant(
+    "tistream_changefeed:segments._before",
+    invariants=(38, 43),
+    catchers=(
+        "test_rows_up_to_a_ddl_precede_it_and_no_other_follows_below_it",
+        "test_a_reader_goes_on_at_the_end_of_any_segment_without_a_gap_or_a_repeat",
+    ),
+)
+def feed_progress_passes_a_ddl(original: Function) -> Function:
+    """The rows before a DDL are committed with a position behind it."""
+    return lambda events, at, start: events.position(at)
 
 
 @mutant(

@@ -27,6 +27,7 @@ TENANT = TenantKey("7", "acme")
 ORDER = Order(TENANT, "orders", 0, Fence(1, 1), 100)
 TOPICS = {"a": 2, "b": 3}
 END = 400
+DEATHS = 0.002  # of a process, between a request and its answer or before it
 
 
 def history(rng: Random) -> dict[int, list[tuple[int, int]]]:
@@ -46,6 +47,10 @@ def outgoing(rows: dict[int, list[tuple[int, int]]], low: int, high: int) -> Out
     return Outgoing(("a", "b"), columns[1], columns[2], None, values, columns[0])
 
 
+class Killed(Exception):
+    """The process is dead: it has not even left the broker."""
+
+
 class Life:
     """Holders one after the other, and sometimes two at once."""
 
@@ -54,11 +59,12 @@ class Life:
         self.rows = history(self.rng)
         self.ddls = set(self.rng.sample(sorted(self.rows), 5))
         self.clock = ManualClock(4_000_000_000_000)
-        faults = Faults(lost=0.02, unanswered=0.03, refused=0.03)
+        faults = Faults(lost=0.02, unanswered=0.03, refused=0.03, doubtful=0.05)
         self.kafka = ModelKafka(self.clock.monotonic_ms, self.rng, faults)
         self.kafka.topics = {topic: [[] for _ in range(count)] for topic, count in TOPICS.items()}
         self.epoch = 0
         self._passed_s = 0.0
+        self._mortal = True
 
     @property
     def now_ms(self) -> int:
@@ -69,11 +75,17 @@ class Life:
         paused: list[tuple[Shard, KafkaSink]] = []
         shard = self._new_shard()
         while shard.phase != "finished":
-            sink = self._open(shard)
-            if sink is not None and self._work(shard, sink):
-                break
-            if sink is not None and shard.phase == "running":
-                paused.append((shard, sink))  # killed, or paused: then it may wake up later
+            clients = self.kafka.clients(self._pause, lambda: True)
+            sink = KafkaSink(KafkaTarget(("broker:9092",), "a"), shard.order, self.clock, clients)
+            try:
+                opened = self._open(shard, sink)
+                if opened and self._work(shard, sink):
+                    break
+            except Killed:
+                opened = False
+                shard = self._new_shard()
+            if opened and shard.phase == "running":
+                paused.append((shard, sink))  # paused: it may wake up later
             if shard.phase != "retrying" or self.rng.random() < 0.5:
                 shard = self._new_shard()
             if paused and self.rng.random() < 0.5:
@@ -84,14 +96,14 @@ class Life:
         return Shard(replace(ORDER, fence=Fence(1, self.epoch), end_ts=END), self.rng)
 
     def _pause(self, seconds: float) -> None:
+        if self._mortal and self.rng.random() < DEATHS:
+            raise Killed
         self._passed_s += seconds
         whole_ms = int(self._passed_s * 1_000)
         self.clock.advance(whole_ms)
         self._passed_s -= whole_ms / 1_000
 
-    def _open(self, shard: Shard) -> KafkaSink | None:
-        clients = self.kafka.clients(self._pause, lambda: True)
-        sink = KafkaSink(KafkaTarget(("broker:9092",), "a"), shard.order, self.clock, clients)
+    def _open(self, shard: Shard, sink: KafkaSink) -> bool:
         try:
             found, ends = sink.open()
             opening = shard.opened(found, ends, "log")
@@ -101,13 +113,13 @@ class Life:
         except FeedFailed as error:
             shard.failed(error.failure, self.now_ms)
             sink.close()
-            return None
-        return sink
+            return False
+        return True
 
     def _work(self, shard: Shard, sink: KafkaSink) -> bool:
         """Send until it finishes, fails or is killed; whether it has finished."""
         while shard.phase != "finished":
-            if self.rng.random() < 0.05:
+            if self.rng.random() < 0.15:
                 return False
             try:
                 self._step(shard, sink)
@@ -166,6 +178,7 @@ class Life:
 
     def _wake(self, shard: Shard, sink: KafkaSink) -> None:
         """An old holder goes on with what it had: the broker refuses it, once another has opened."""
+        self._mortal = False
         before, decided = self._stored(), self.kafka.decided
         transaction = shard.send(NOTHING, 0, (), shard.at)
         if before.fence > shard.order.fence:
@@ -173,9 +186,11 @@ class Life:
                 sink.write(transaction)
             assert (self._stored(), self.kafka.decided) == (before, decided)
         sink.close()
+        self._mortal = True
 
     def check(self) -> None:
         """Each event is there once and in order, no row follows a resolved or a DDL that covers it."""
+        self._mortal = False
         self._pause(1)
         expected: dict[tuple[str, int], list[str]] = {}
         for ts, rows in sorted(self.rows.items()):

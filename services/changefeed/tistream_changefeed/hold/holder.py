@@ -27,6 +27,10 @@ from tistream_changefeed.shard_metrics import ShardTally
 log = logging.getLogger(__name__)
 
 WAIT_MS = 1_000  # at most, between two looks at the pool
+# A shard that has sent nothing for IDLE_MS looks at the pool each IDLE_LOOK_MS, not whenever resolved_ts rises: each
+# look costs half a millisecond of a processor, and a worker may hold hundreds of idle feeds
+IDLE_MS = 3_000
+IDLE_LOOK_MS = 500
 ENDED = ("failed", "finished", "fenced")
 
 
@@ -47,6 +51,7 @@ class Holder:
     tally: ShardTally = field(default_factory=ShardTally)
     _sink: Sink | None = None
     _resolved_ts: int = 0
+    _sent_ms: int = 0  # of the monotonic clock: when it last sent rows or a DDL, or was opened
     _stopping: Event = field(default_factory=new_event)
 
     def run(self) -> None:
@@ -95,7 +100,7 @@ class Holder:
         tenant = str(self.shard.order.tenant)
         try:
             self._open()
-            self._advance()
+            return self._advance()
         except FeedFailed as error:
             self._failed(error)
         except Gone as error:
@@ -117,6 +122,7 @@ class Holder:
         view = self.view()
         view.wait_fresh()
         view.check_known()
+        self._sent_ms = self.clock.monotonic_ms()
         self._sink = sink = self.new_sink()
         found, ends = sink.open()
         transaction = self.shard.opened(found, ends, sink.where)
@@ -129,7 +135,8 @@ class Holder:
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
 
-    def _advance(self) -> None:
+    def _advance(self) -> int:
+        """Send what can be read now. Returns milliseconds until the next look."""
         view, shard = self.view(), self.shard
         self._resolved_ts = view.resolved_ts()
         high = shard.high(self._resolved_ts)
@@ -143,10 +150,13 @@ class Holder:
                     view.met(batch.barrier)
                     raise _undecodable(batch.barrier)
                 if self._stopping.is_set():
-                    return
+                    return 0
         now_ms = self.clock.monotonic_ms()
         self._resolve(now_ms)
+        if now_ms - self._sent_ms > IDLE_MS:
+            return IDLE_LOOK_MS
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
+        return 0
 
     def _send(self, batch: Batch, high: int) -> None:
         sink = self._sink
@@ -158,13 +168,14 @@ class Holder:
             if segment.ddl is not None and segment.ddl_end is not None:
                 marks = self.pipeline.ddl(segment.ddl, self.view().source.table, sink.partitions)
                 if marks:
+                    self._sent_ms = self.clock.monotonic_ms()
                     self._commit(self.shard.send(NOTHING, 0, marks, segment.ddl_end))
                 self.shard.skip(segment.ddl_end)
 
     def _send_rows(self, sink: Sink, segment: Segment, *, last: bool) -> None:
         if not len(segment.rows):
             return
-        begun_ms = self.clock.monotonic_ms()
+        begun_ms = self._sent_ms = self.clock.monotonic_ms()
         try:
             encoded = self.pipeline.rows(segment.rows, sink.partitions)
         except FatalError as error:  # a message that is too large, or a table that the configuration does not fit

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.secrets.references import names_in
 from tistream.wire.bulk.changefeeds import (
     ChangefeedInfo,
@@ -26,6 +27,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission import gate
 from tistream_api.feeds.feed_body import FEED_NAME, SCHEMA, DryRunQuery, new_feed
+from tistream_api.pull.start import check_kind
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
@@ -63,6 +65,7 @@ def build_feed_router(tenants: Tenants, meta: MetaClient, http: HttpClient) -> A
         lies below retention, and 422 if no setting of the workers allows the sink."""
         ask = read(CreateChangefeed, body)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+        check_kind(view, TenantKind.TIDB)
         view.wait_fresh()
         view.check_known()
         wanted = new_feed(ask, view.resolved_ts())

@@ -34,6 +34,7 @@ Kind = Annotated[TenantKind, typer.Option(help="tidb, or raw: the changes of Raw
 Ca = Annotated[Path | None, typer.Option(help="Authority of the certificates of PD and TiKV.")]
 Cert = Annotated[Path | None, typer.Option(help="Client certificate that PD and TiKV accept.")]
 Key = Annotated[Path | None, typer.Option(help="Private key of the client certificate.")]
+Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the agent's /status on 127.0.0.1.")]
 
 _PREFIX = "TISTREAM_AGENT__"
@@ -111,6 +112,9 @@ def connect(
     cert: Cert = None,
     key: Key = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")] = False,
+    assign: Annotated[
+        bool, typer.Option("--assign", help="Give the keys to the platform's agents, in place of one of their own.")
+    ] = False,
     start: Annotated[bool, typer.Option("--start", help="Then run the agent in the foreground.")] = False,
     manifest: Annotated[str | None, typer.Option(help="Print instead of the command: compose or kubernetes.")] = None,
 ) -> None:
@@ -125,6 +129,9 @@ def connect(
         if dry_run:
             return
         connector.connect()
+        if assign:
+            _assign(url, cluster, tenant, territory, pd, cluster_id, kind, keyspace)
+            return
     given = {
         "PD": pd,
         "PD_CLUSTER_ID": str(cluster_id),
@@ -164,10 +171,60 @@ def disconnect(
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
+    url: Annotated[
+        str, typer.Option(help="Base URL of the API, if agents of the platform have the keys.", envvar="TISTREAM_URL")
+    ] = "",
 ) -> None:
-    """Delete the hold on the cluster's garbage collection. Stop the agent first: it would set the hold again."""
+    """Take the keys from the agents, seal the chain of files, and delete the hold on garbage collection.
+
+    The tenant and its rows stay. An agent that serves the territory ends. `tistream connect` goes on where the chain
+    ended, while the cluster still has the history.
+    """
     with _one_line():
+        if url:
+            from tistream.model.ids import TenantKey
+            from tistream_agent.connecting.platform import PlatformApi
+
+            PlatformApi(url, _api_token()).take(TenantKey.parse(cluster, tenant), territory)
         _connector(pd, objects, cluster, tenant, "", territory, keyspace, kind, (ca, cert, key)).disconnect()
+
+
+@agent_app.command("list")
+def agent_list(url: Url = "http://127.0.0.1:8000") -> None:
+    """List the platform's agents, with their territories, lag, and what the slowest keys wait for."""
+    from tistream_agent.connecting.platform import PlatformApi, agent_rows, as_table
+
+    with _one_line():
+        rows = agent_rows(*PlatformApi(url, _api_token()).agents())
+    typer.echo(as_table([("agent", "is", "tenant", "territory", "state", "lag", "waits for"), *rows]))
+
+
+@agent_app.command("drain")
+def agent_drain(
+    node: Annotated[str, typer.Argument(help="Name of the agent, as `agent list` shows it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take territories again.")] = False,
+    url: Url = "http://127.0.0.1:8000",
+) -> None:
+    """Move all territories off an agent, and give it none."""
+    from tistream_agent.connecting.platform import PlatformApi
+
+    with _one_line():
+        PlatformApi(url, _api_token()).drain(node, draining=not undo)
+    typer.echo(f"agent {node} takes territories again" if undo else f"agent {node} is being drained")
+
+
+def _assign(
+    url: str, cluster: str, tenant: str, territory: int, pd: str, pd_cluster_id: int, kind: TenantKind, keyspace: str
+) -> None:
+    from tistream.model.ids import TenantKey
+    from tistream.wire.bulk.territories import AddTerritory
+    from tistream_agent.connecting.platform import PlatformApi
+
+    wanted = AddTerritory(
+        territory=str(territory), pd=pd, pd_cluster_id=str(pd_cluster_id), kind=kind, keyspace=keyspace
+    )
+    PlatformApi(url, _api_token()).give(TenantKey.parse(cluster, tenant), wanted)
+    typer.echo("the platform's agents take it over: `tistream agent list` shows which")
 
 
 class _Failed(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tistream.errors import CorruptObject, NotFoundYet
+from tistream.errors import CorruptObject, FatalError, NotFoundYet
 from tistream.format import change_file
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -18,6 +18,15 @@ from tistream_agent.holding import claim_pause
 
 _PAGE = 1_000  # names in the answer of a LIST
 _TAIL = 1_000  # files: ten minutes of a busy territory
+
+
+SEALED = "sealed"  # in place of the nonce of the chain's last file, after `tistream disconnect`
+
+
+class ChainSealed(FatalError):
+    """The territory was disconnected: no agent may continue its chain."""
+
+    code = "sealed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +70,29 @@ def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: i
 def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan) -> chain.Position | None:
     """The position after the newest file of a chain; None if the chain has no file.
 
-    Raises CorruptObject: no agent wrote the newest file, or it is damaged.
+    Raises CorruptObject: no agent wrote the newest file, or it is damaged. Raises ChainSealed.
     """
+    found, sealed = end_of_chain(objects, tenant, store_id, span)
+    if sealed:
+        raise ChainSealed(
+            f"`tistream disconnect` sealed territory {store_id} of tenant {tenant}: `tistream connect` opens it again"
+        )
+    return found
+
+
+def end_of_chain(
+    objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan
+) -> tuple[chain.Position | None, bool]:
+    """(the position after the newest file of a chain, None without a file; whether that file seals it). Raises
+    CorruptObject."""
     ts = newest_file(objects, tenant, store_id)
     if not ts:
-        return None
+        return None, False
     key = layout.change_file(tenant, store_id, ts)
     file = open_change_file(objects, key)
     said = change_file.footer_metadata(key, file.footer)
-    return chain.read_position(key, ts, said, read_watermarks(objects, file), span)
+    position = chain.read_position(key, ts, said, read_watermarks(objects, file), span)
+    return position, said.get(chain.NONCE) == SEALED
 
 
 def contest_of(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> Contest:

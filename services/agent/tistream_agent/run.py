@@ -21,7 +21,7 @@ from tistream_agent.holding.order import Order
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
-from tistream_agent.position import contest_of, last_position, newest_file, snapshot_ts
+from tistream_agent.position import ChainSealed, contest_of, last_position, newest_file, snapshot_ts
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import Seen, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
@@ -97,7 +97,7 @@ class TerritoryRun:
                 if self._waits_for_its_claim():
                     return None
                 stop, claimed = self._once()
-            except OtherCluster as error:
+            except (OtherCluster, ChainSealed) as error:
                 return self._stopped(error.code, str(error))
             except CorruptObject as error:
                 return self._stopped(

@@ -13,13 +13,18 @@ from support.agent_process import AgentProcess
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
 from support.waiting import eventually
+from tistream.concurrency import sleep
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.change_reader import open_change_file
+from tistream_agent.connecting.checks import Check
+from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.core.chain import new_chain
 from tistream_agent.core.cutter import Draft
+from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.stores import Channels, TlsFiles
 
 QUICK = {"CUT_MS": "100", "IDLE_CUT_MS": "200"}
 FENCED = 75
@@ -168,3 +173,25 @@ def test_an_agent_waits_where_others_fence_each_other_in_turn_and_says_so(world:
     eventually(lambda: "fenced by dd: agents took this territory" in agent.log.read_text())
     assert "waits 2 s before it claims: stop one" in agent.log.read_text()
     eventually(lambda: agent.reached(world.loaded.end_ts))
+
+
+# Attack: a supervisor starts the agent of a disconnected tenant again
+def test_disconnect_ends_the_agent_and_none_goes_on_with_its_chain(world: World) -> None:
+    tikv = world.tikv(speed=0.1)
+    agent = world.agent(tikv)
+    eventually(lambda: len(world.files()) > 2)
+    channels, told = Channels(TlsFiles()), list[Check]()
+    pd = PdClient([tikv.address], channels)
+    connector = Connector(
+        Connection(world.tenant), pd, channels, world.objects, lambda _: None, sleep, told.append, "c0ffee"
+    )
+    connector.disconnect()
+    eventually(lambda: agent.ended() == FENCED)
+    connector.disconnect()
+    assert tikv.holds == {}
+    before = world.files()
+    agent.start()
+    eventually(_stopped(agent, "sealed"))
+    assert "tistream connect" in agent.status()["reason"]
+    assert world.files() == before
+    assert tikv.holds == {}

@@ -22,7 +22,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import CannotConnect, Connection, Connector
 from tistream_agent.core.chain import Promise
-from tistream_agent.position import last_position
+from tistream_agent.position import ChainSealed, last_position
 from tistream_agent.upstream.pd import OtherCluster, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
@@ -223,3 +223,23 @@ def test_timestamps_grow_and_are_taken_once(serve: Callable[[EmulatedTikv], Emul
     first, second, third = pd.timestamps(1), pd.timestamps(100), pd.timestamps(3)
     assert second - 100 >= first
     assert third - 3 >= second
+
+
+def test_disconnect_seals_the_chain_and_ends_the_hold_and_connect_opens_it_again(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    world.connector.disconnect()
+    assert tikv.holds == {}
+    with pytest.raises(ChainSealed, match="`tistream connect` opens it again"):
+        last_position(world.objects, TENANT, 1, WHOLE)
+    files = len(list(world.objects.list_after("")))
+    world.connector.disconnect()
+    assert len(list(world.objects.list_after(""))) == files, "a second one changes nothing"
+    assert world.connector.connect() == ts
+    position = last_position(world.objects, TENANT, 1, WHOLE)
+    assert position is not None
+    assert position.promises == (Promise(WHOLE, ts),)
+    assert tikv.holds == {"tistream-7-connected-1": ts - 1}

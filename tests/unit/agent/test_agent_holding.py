@@ -14,7 +14,9 @@ from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream.wire.bulk.territories import TerritoryState, TerritoryWork
+from tistream.wire.bulk.territories import TerritoryInfo, TerritoryState, TerritoryWork
+from tistream.wire.meta import NodeInfo
+from tistream_agent.connecting.platform import agent_rows, as_table
 from tistream_agent.holding.claim_pause import PAUSE_MAX_S, claims, pause_s
 from tistream_agent.holding.order import Changes, Order, changes, order_of, report_of
 from tistream_agent.position import newest_file
@@ -124,3 +126,19 @@ def test_an_agent_without_a_cluster_asks_the_meta_servers_and_half_a_cluster_is_
     for part in ({"pd": "pd:2379"}, {"cluster": "7"}, {"pd": "pd:2379", "tenant": "acme"}):
         with pytest.raises(ValueError, match="must be set; without PD, CLUSTER and TENANT"):
             AgentSettings(**part)  # type: ignore[arg-type]
+
+
+def test_the_list_shows_each_territory_with_its_agent_and_those_without() -> None:
+    said = TerritoryState(state="running", reason="region 7 on store 2 scans", resolved_ts="9", lag_ms=1_250)
+    held = TerritoryInfo(**WORK.model_dump(), node_id="agent-1", said=said)
+    lost = held.model_copy(update={"territory": "2", "node_id": None, "said": None})
+    nodes = [
+        NodeInfo(node_id=name, role="agent", url="http://127.0.0.1:1", state="alive", start_epoch=1)
+        for name in ("agent-1", "agent-2")
+    ]
+    assert agent_rows(nodes, [held, lost]) == [
+        ("agent-1", "alive", "7/acme", "1", "running", "1.2 s", "region 7 on store 2 scans"),
+        ("agent-2", "alive", "-", "-", "-", "-", "-"),
+        ("-", "-", "7/acme", "2", "-", "-", "no agent has reported it yet"),
+    ]
+    assert as_table([("a", "long"), ("longer", "b")]) == "a       long\nlonger  b"

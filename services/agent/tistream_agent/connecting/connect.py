@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from tistream.errors import CommitConflict, FatalError, NotFoundYet, TiStreamError
+from tistream.errors import CommitConflict, CommitStateUnknown, FatalError, NotFoundYet, TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.model.tenant_kind import TenantKind
@@ -18,7 +18,7 @@ from tistream_agent.connecting.checks import Check, StoreSeen, raw_check, reach_
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.steps import HoldRefused
-from tistream_agent.position import last_position, snapshot_ts
+from tistream_agent.position import SEALED, end_of_chain, snapshot_ts
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
 from tistream_agent.upstream.pd import HoldTooLow, PdClient
@@ -27,6 +27,8 @@ from tistream_agent.upstream.schema_snap import SchemaReader
 from tistream_agent.upstream.stores import Channels
 
 _CALL_S = 5.0
+_SETTLE_S = 5.0
+_SEALS = 50
 
 
 class CannotConnect(FatalError):
@@ -83,7 +85,7 @@ class Connector:
         tenant = self._connection.tenant
         owned = self._owned()
         hold = GcHold(self._pd, tenant, self._connection.territory, owned.held)
-        position = last_position(self._objects, tenant, self._connection.territory, WHOLE)
+        position, sealed = end_of_chain(self._objects, tenant, self._connection.territory, WHOLE)
         stored = self._stored() if position is None else position.lowest_ts
         ts = self._pd.timestamps(1) if stored is None else stored
         moved = hold.move(ts - 1)
@@ -102,7 +104,11 @@ class Connector:
             self._passed(Check("schema", True, f"stored already; the agent goes on at {ts}"))
         if position is None:
             # The registry deletes schema_snap once it has read it: from then on only the chain says where to begin.
-            self._begin_chain(ts)
+            position = chain.new_chain(WHOLE, self._pd.timestamps(1), ts)
+            self._new(*self._next_file(position, self._nonce))
+        elif sealed:
+            self._new(*self._next_file(position, self._nonce))
+            self._passed(Check("chain", True, f"opened again at {ts}"))
         try:
             self._register(tenant)
         except TiStreamError as error:
@@ -124,15 +130,14 @@ class Connector:
         except CommitConflict as error:
             raise CannotConnect(f"{key} was created at the same time: run the command again") from error
 
-    def _begin_chain(self, ts: int) -> None:
-        """Put the chain's first file, which says that all keys begin at `ts`."""
-        position = chain.new_chain(WHOLE, self._pd.timestamps(1), ts)
+    def _next_file(self, position: chain.Position, nonce: str) -> tuple[str, bytes]:
+        """(key, bytes) of a file that carries all promises over."""
         draft = Draft(
             tenant=self._connection.tenant,
             store_id=self._connection.territory,
             ts=position.next_ts,
-            prev_ts=0,
-            nonce=self._nonce,
+            prev_ts=position.prev_ts,
+            nonce=nonce,
             epoch=0,
             promises=position.promises,
             carried=position.promises,
@@ -140,11 +145,32 @@ class Connector:
             watermarks=(),
             size=0,
         )
-        self._new(draft.key, draft.data())
+        return draft.key, draft.data()
 
     def disconnect(self) -> None:
-        """Delete the hold on GC. Chains and the tenant stay. Raises Unavailable."""
+        """Seal the chain, which ends its agent, and delete the hold on GC. The tenant and its rows stay. Can be run
+        again. Raises Unavailable, and CannotConnect if an agent writes faster than the chain can be sealed."""
+        if self._seal():
+            # The agent notices with its next file, and may refresh the hold until then.
+            self._sleep(_SETTLE_S)
         GcHold(self._pd, self._connection.tenant, self._connection.territory, self._owned().held).release()
+        self._passed(Check("garbage collection", True, "not held any more"))
+
+    def _seal(self) -> bool:
+        """Put a last file after the chain's newest; returns whether the chain was open."""
+        tenant, territory = self._connection.tenant, self._connection.territory
+        for _ in range(_SEALS):
+            position, sealed = end_of_chain(self._objects, tenant, territory, WHOLE)
+            if position is None or sealed:
+                self._passed(Check("chain", True, "sealed already" if sealed else "has no file"))
+                return False
+            try:
+                self._objects.put_new(*self._next_file(position, SEALED))
+            except (CommitConflict, CommitStateUnknown):
+                continue  # the agent was faster, or no answer came: the newest file shows which
+            self._passed(Check("chain", True, f"sealed after {position.prev_ts}"))
+            return True
+        raise CannotConnect(f"the agent of territory {territory} writes faster than its chain is sealed: stop it first")
 
     def _owned(self) -> TenantKeys:
         return tenant_keys(self._pd, self._connection.kind, self._connection.keyspace)

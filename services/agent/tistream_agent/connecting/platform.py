@@ -1,0 +1,89 @@
+"""Calls of `tistream connect`, `disconnect` and `agent` to the platform's API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from tistream.errors import UnknownName
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.territories import AddTerritory, TerritoryInfo, TerritoryList
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList
+
+_ATTEMPTS = 3
+
+
+class PlatformApi:
+    """The API at a base URL. Methods raise TiStreamError with the reason of a refusal.
+
+    Args:
+        headers: the token, if the API requires one.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url, self._headers = url.rstrip("/"), dict(headers)
+
+    def give(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
+        """Give a territory to the agents."""
+        with self._http() as http:
+            return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
+
+    def take(self, tenant: TenantKey, store_id: int) -> bool:
+        """Take a territory from the agents; returns whether they had it."""
+        with self._http() as http:
+            try:
+                http.request("DELETE", f"{self._of(tenant)}/{store_id}")
+            except UnknownName:
+                return False
+            return True
+
+    def agents(self) -> tuple[list[NodeInfo], list[TerritoryInfo]]:
+        """The agents by name, and all territories."""
+        with self._http() as http:
+            nodes = http.get(f"{self._url}/v1/nodes", NodeList).nodes
+            territories = http.get(f"{self._url}/v1/territories", TerritoryList).territories
+        return [one for one in nodes if one.role == "agent"], territories
+
+    def drain(self, node: str, *, draining: bool) -> None:
+        """Move all territories off an agent, or end that."""
+        path = f"{self._url}/v1/nodes/{quote(node, safe='')}/drain"
+        with self._http() as http:
+            http.send("POST", path, DrainNode(draining=draining), Accepted)
+
+    @contextmanager
+    def _http(self) -> Iterator[HttpClient]:
+        http = HttpClient(headers=self._headers)
+        try:
+            yield http
+        finally:
+            http.close()
+
+    def _of(self, tenant: TenantKey) -> str:
+        names = quote(tenant.cluster_id, safe=""), quote(tenant.tenant_id, safe="")
+        return "{}/v1/clusters/{}/tenants/{}/territories".format(self._url, *names)
+
+
+def agent_rows(nodes: Sequence[NodeInfo], territories: Sequence[TerritoryInfo]) -> list[tuple[str, ...]]:
+    """Lines of `tistream agent list`: one for each territory of each agent, then those that no agent has."""
+    rows: list[tuple[str, ...]] = []
+    for node in nodes:
+        own = [one for one in territories if one.node_id == node.node_id]
+        rows += [(node.node_id, node.state, *_cells(one)) for one in own] or [(node.node_id, node.state, *"-----")]
+    named = {node.node_id for node in nodes}
+    return rows + [(one.node_id or "-", "-", *_cells(one)) for one in territories if one.node_id not in named]
+
+
+def _cells(one: TerritoryInfo) -> tuple[str, ...]:
+    said = one.said
+    lag = "-" if said is None or said.resolved_ts == "0" else f"{said.lag_ms / 1000:.1f} s"
+    state, reason = ("-", "no agent has reported it yet") if said is None else (said.state, said.reason)
+    return f"{one.cluster_id}/{one.tenant_id}", one.territory, state, lag, reason or "-"
+
+
+def as_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as text, in columns; the last is not padded."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class AgentProcess:
     objects: Path
     log: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    headers: Callable[[], Mapping[str, str]] = dict  # of calls, where it has a service key
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -57,7 +58,9 @@ class AgentProcess:
     def territories(self) -> list[dict[str, Any]] | None:
         """All territories in `/status`; None while it does not answer."""
         try:
-            answer = httpx.get(f"http://127.0.0.1:{self.port}/status", timeout=60, trust_env=False)
+            answer = httpx.get(
+                f"http://127.0.0.1:{self.port}/status", headers=dict(self.headers()), timeout=60, trust_env=False
+            )
         except httpx.TransportError:
             return None
         assert answer.status_code == 200, answer.text

@@ -19,6 +19,7 @@ from tistream_cli.backfill.backfill_app import backfill_app
 from tistream_cli.base_url import DEFAULT_URL, checked
 from tistream_cli.changefeed.changefeed_app import changefeed_app
 from tistream_cli.changefeed.secret_app import secret_app
+from tistream_cli.commands.node_app import node_app
 from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
 from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
@@ -37,7 +38,6 @@ app.add_typer(source_app, name="source")
 app.add_typer(backfill_app, name="backfill")
 app.add_typer(changefeed_app, name="changefeed")
 app.add_typer(secret_app, name="secret")
-node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
@@ -96,43 +96,26 @@ def up(
     sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
     apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
     changefeeds: Annotated[int, typer.Option(min=0, max=16, help="Workers that run changefeeds.")] = 1,
+    agents: Annotated[
+        int | None, typer.Option(min=0, max=16, help="Agents of TiDB clusters. Default: 0, with --connect 1.")
+    ] = None,
+    connect: Annotated[
+        str | None, typer.Option(help="PD of a TiDB cluster, host:2379, that is connected once all are ready.")
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="With --connect: cluster id of the new tenant.")] = "1",
+    tenant: Annotated[str, typer.Option(help="With --connect: its tenant id.")] = "tidb",
     auth: Annotated[
         bool, typer.Option("--auth", help="The API requires tokens; print the path of the first one.")
     ] = False,
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
     with importing():
-        from tistream_cli.platform.up import Counts, run_up
+        from tistream_cli.platform.up import ConnectOption, Counts, run_up
 
-    counts = Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis, changefeed=changefeeds)
-    run_up(data_dir, port, ranges, counts, auth=auth)
-
-
-@node_app.command("list")
-def node_list(url: Url = DEFAULT_URL) -> None:
-    """List every process but the meta servers, with its role, state, tasks and stores."""
-    with importing():
-        from tistream_cli.client import ApiClient
-        from tistream_cli.commands.operate import list_nodes
-
-    list_nodes(ApiClient(url))
-
-
-@node_app.command("drain")
-def node_drain(
-    node: Annotated[str, typer.Argument(help="Name of the node, as `node list` shows it.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks and stores again.")] = False,
-    wait: Annotated[
-        float | None, typer.Option(min=0, help="Wait until it is empty, up to this number of seconds; else status 1.")
-    ] = None,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Drain a node: move every task and store off it, and assign none to it until it is restarted."""
-    with importing():
-        from tistream_cli.client import ApiClient
-        from tistream_cli.commands.operate import drain_node
-
-    drain_node(ApiClient(url), node, not undo, wait)
+    agents = (0 if connect is None else 1) if agents is None else agents
+    counts = Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis, changefeed=changefeeds, agent=agents)
+    upstream = None if connect is None else ConnectOption(connect, cluster, tenant)
+    run_up(data_dir, port, ranges, counts, auth=auth, connect=upstream)
 
 
 @task_app.command("list")

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from tistream_cli.platform.up import SERVICES, Counts
+from tistream_cli.platform.up import SERVICES, ConnectOption, Counts
 
 
 def test_one_of_each_bears_the_services_name() -> None:
-    assert Counts().children() == {service: service for service in SERVICES}
+    assert Counts(agent=1).children() == {service: service for service in SERVICES}
+
+
+def test_without_a_cluster_to_connect_no_agent_runs() -> None:
+    assert "agent" not in Counts().children()
+
+
+def test_a_cluster_is_connected_by_the_command_that_a_user_would_call() -> None:
+    command = ConnectOption("pd:2379", "7", "shop").command("file:///data/objects", "http://127.0.0.1:8000")
+    assert " ".join(command[3:]) == (
+        "connect --pd pd:2379 --objects file:///data/objects --url http://127.0.0.1:8000 --cluster 7 --tenant shop "
+        "--assign"
+    )
 
 
 def test_the_others_bear_a_number_too() -> None:

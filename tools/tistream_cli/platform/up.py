@@ -10,9 +10,10 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ SERVICES = {
     "dispatcher": "tistream_dispatcher",
     "ingest": "tistream_ingest",
     "changefeed": "tistream_changefeed",
+    "agent": "tistream_agent",
     "api": "tistream_api",
 }
 
@@ -50,6 +52,7 @@ class Counts:
     sorter: int = 1
     api: int = 1
     changefeed: int = 1
+    agent: int = 0
 
     def children(self) -> dict[str, str]:
         """{name: service}. The first process has the name of its service, the others that name and a number."""
@@ -58,6 +61,21 @@ class Counts:
             for number in range(1, getattr(self, service, 1) + 1):
                 found[service if number == 1 else f"{service}-{number}"] = service
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOption:
+    """A TiDB cluster to connect once the platform is ready. `pd`: addresses of PD, without TLS."""
+
+    pd: str
+    cluster: str
+    tenant: str
+
+    def command(self, objects_url: str, url: str) -> list[str]:
+        """The command line that connects it, and gives its keys to the agents."""
+        where = ["--pd", self.pd, "--objects", objects_url, "--url", url]
+        names = ["--cluster", self.cluster, "--tenant", self.tenant]
+        return [sys.executable, "-m", "tistream_cli", "connect", *where, *names, "--assign"]
 
 
 # On one machine the JVM only schedules tasks, and Python processes the rows. Without the JVM's second compiler, the
@@ -70,11 +88,21 @@ _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
 _READY_TIMEOUT_SECONDS = 2.0
 _EXIT_SETTINGS = 2
+_CONNECT_SECONDS = 600
 _KEY_BYTES = 32
 
 
-def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, auth: bool = False) -> None:
-    """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready.
+def run_up(
+    data_dir: Path,
+    port: int,
+    ranges: int | None,
+    counts: Counts,
+    *,
+    auth: bool = False,
+    connect: ConnectOption | None = None,
+) -> None:
+    """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready, and then connects
+    a TiDB cluster if one is named. A cluster that cannot be connected is reported, and the platform goes on.
 
     Raises CliError if it cannot start: Java is missing, the port or directory is in use, the directory is not writable,
     or settings are invalid.
@@ -101,10 +129,14 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, aut
         ports = dict(zip(children, free_ports(len(children), random.Random()), strict=True))
         ports["api"] = listening.getsockname()[1]
         specs = _specs(directory, children, ports, listening, ranges, _first_token(directory) if auth else None)
+        # In a thread, so that children are restarted and signals are followed meanwhile.
+        connecting = threading.Thread(
+            target=lambda: _connect(connect, directory, ports["api"], auth=auth), name="connect", daemon=True
+        )
         supervisor = Supervisor(specs, directory.logs, SystemClock())
         try:
             supervisor.start()
-            _watch(supervisor, ports, directory, stop)
+            _watch(supervisor, ports, directory, stop, connecting.start)
         finally:
             log.info("stopping")
             supervisor.stop(GRACE_MS, hurry=stop.insisted.is_set)
@@ -133,7 +165,13 @@ class _StopSignals:
         (self.insisted if self.requested.is_set() else self.requested).set()
 
 
-def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir, stop: _StopSignals) -> None:
+def _watch(
+    supervisor: Supervisor,
+    ports: Mapping[str, int],
+    directory: DataDir,
+    stop: _StopSignals,
+    then: Callable[[], None],
+) -> None:
     waiting_for = list(ports)
     while not stop.requested.wait(_LOOP_SECONDS):
         for ended in supervisor.poll():
@@ -149,6 +187,20 @@ def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir,
             log.info("ready", extra={"ports": dict(ports)})
             sys.stdout.write(f"ready http://127.0.0.1:{ports['api']}\n")
             sys.stdout.flush()
+            then()
+
+
+def _connect(connect: ConnectOption | None, directory: DataDir, port: int, *, auth: bool) -> None:
+    if connect is None:
+        return
+    token = {"TISTREAM_TOKEN_FILE": str(directory.first_token)} if auth else {}
+    command = connect.command(directory.objects_url, f"http://127.0.0.1:{port}")
+    # What it prints goes to stderr, because the line `ready …` is all that stdout has.
+    done = subprocess.run(
+        command, env={**os.environ, **token}, stdout=sys.stderr, check=False, timeout=_CONNECT_SECONDS
+    )
+    if done.returncode:
+        sys.stderr.write(f"{connect.pd} is not connected (status {done.returncode}); the platform runs without it\n")
 
 
 def _is_ready(port: int) -> bool:

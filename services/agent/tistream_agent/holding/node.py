@@ -53,6 +53,6 @@ class NodeLoop:
         self._territories.follow([order_of(work) for work in answer.territories], fenced)
 
     def not_ready(self) -> str | None:
-        """Why the process cannot hold what it should; None if it can. One that has begun goes on without meta
-        servers."""
-        return self._territories.not_ready() if self._answered else self.problem
+        """Why the process cannot be given territories; None if it can. What a territory waits for is in /status: a PD
+        that does not answer must keep no platform from its start."""
+        return None if self._answered else self.problem

@@ -36,9 +36,9 @@ class TerritoryState(Wire):
     """What an agent says of a territory.
 
     `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
-    `cluster_id_mismatch`, `chain`. `reason`: what it waits for, or why it stopped and the way out. `resolved_ts`: all
-    changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys that are furthest behind, in hexadecimal.
-    `held_ts`: the hold on garbage collection.
+    `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what it waits for, or why it stopped and the way out.
+    `resolved_ts`: all changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys that are furthest
+    behind, in hexadecimal. `held_ts`: the hold on garbage collection.
     """
 
     state: str

@@ -234,7 +234,10 @@ def test_feeds_may_write_to_the_broker_of_the_profile_which_is_the_kafka_of_the_
         for line in (ROOT / "deploy/compose/kafka.properties").read_text().splitlines()
         if not line.startswith("#")
     )
-    assert f"PLAINTEXT://{hosts}" in settings["advertised.listeners"].split(",")
+    command = SERVICES["kafka"]["command"][-1]
+    assert f'"advertised.listeners=PLAINTEXT://{hosts},MACHINE://127.0.0.1:$$MACHINE_PORT"' in command
+    assert SERVICES["kafka"]["environment"] == {"MACHINE_PORT": "${KAFKA_PORT:-9094}"}
+    assert "MACHINE://:9094" in settings["listeners"].split(",")
     assert settings["listeners"].split(",")[1] == "CONTROLLER://127.0.0.1:9093", "nobody else may be a controller"
     folder = next(one.partition(":")[2] for one in SERVICES["kafka"]["volumes"] if one.startswith("kafka:"))
     assert settings["log.dirs"].startswith(folder)

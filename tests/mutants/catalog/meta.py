@@ -65,3 +65,29 @@ def replaced_start_registers_again(original: Function) -> Function:
 def tasks_of_lost_sorters_stay(original: Function) -> Function:
     """The tasks of a sorter that is lost are not given to another."""
     return lambda node, nodes: node is None
+
+
+@mutant(
+    "tistream_meta:pool_frontier._cover",
+    invariants=(14,),
+    catchers=("test_tasks_are_found_across_seals[of a merge only one half is sealed]",),
+)
+def child_of_half_a_merge(original: Function) -> Function:
+    """A tenant that the database forgot continues with a child of which one parent is not sealed."""
+    return lambda parents, span: True
+
+
+@mutant(
+    "tistream_meta:TenantStarts._continued",
+    invariants=(12, 14),
+    catchers=("test_a_tenant_that_is_registered_again_is_routed_to_its_tasks",),
+)
+def forgotten_tenant_begins_anew(original: Function) -> Function:
+    """A tenant that the database forgot begins anew, though its files were deleted for tasks that have manifests."""
+
+    def broken(self: Any, key: Any) -> Any:
+        from tistream_meta.tenants.pool_frontier import NO_TASKS
+
+        return NO_TASKS
+
+    return broken

@@ -43,6 +43,15 @@ def test_a_store_that_nobody_reads_is_named_with_the_reason() -> None:
     assert "a, which has it, has not taken it yet" in holds[2].reason
 
 
+def test_a_retired_store_is_left_out_though_a_dispatcher_still_tells_of_it() -> None:
+    answers = [told("a", s1=500, s2=100)]
+    here = route(s1="a", s2="a")
+    assert [store.store_id for store in merged(here, answers)] == [1, 2]
+    retired = route(s1="a").model_copy(update={"retired_stores": [2]})
+    assert [store.store_id for store in merged(retired, answers)] == [1]
+    assert unread(retired, answers) == []
+
+
 def test_where_the_meta_server_gives_no_stores_out_whatever_is_told_counts() -> None:
     old = TenantRoute(cluster_id="7", tenant_id="t", snapshot_ts=1, tasks=[])
     assert [store.store_id for store in merged(old, [told("a", s1=5, s2=6)])] == [1, 2]

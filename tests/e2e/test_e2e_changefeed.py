@@ -91,7 +91,7 @@ def uri(broker: LocalKafka, topic: str = TOPIC) -> str:
 
 def expected(sink_uri: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
     """What each partition must have without resolved messages, from one read of the same rows in this process."""
-    feed = parsed(sink_uri, {}).pipeline
+    feed = parsed(sink_uri, {}).pipeline()
     out: dict[int, list[tuple[bytes | None, bytes | None]]] = {number: [] for number in range(PARTITIONS)}
     for segment in whole(feed.splitting):
         encoded = feed.rows(segment.rows, lambda _: PARTITIONS)

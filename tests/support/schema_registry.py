@@ -38,24 +38,34 @@ class Registry:
     subjects: dict[str, list[str]] = field(default_factory=dict)
     posts: list[str] = field(default_factory=list)  # the subjects of all POSTs
     failing: int = 0  # answers of 503 that are still to come
+    compatible: bool = True  # whether new schemas are checked; False is Confluent's compatibility NONE
     credentials: str = ""  # user:password that calls must have; empty: none
 
     def register(self, subject: str, schema: str) -> tuple[int, dict[str, Any]]:
         """(status, answer) of a POST."""
         try:
-            parsed = fastavro.parse_schema(json.loads(schema))
+            parsed = fastavro.parse_schema(as_java_reads(json.loads(schema)))
         except (SchemaParseException, ValueError) as error:
             return 422, {"error_code": 42201, "message": f"Invalid schema: {error}"}
         known = self.subjects.setdefault(subject, [])
         if schema not in known:
-            if known and (reason := conflict(parsed, json.loads(known[-1]))):
+            if self.compatible and known and (reason := conflict(parsed, json.loads(known[-1]))):
                 return 409, {"error_code": 409, "message": f"Schema being registered is incompatible: {reason}"}
             known.append(schema)
         return 200, {"id": self.ids.setdefault(schema, len(self.ids) + 1)}
 
     def schema_of(self, number: int) -> Any:
         """The parsed schema with this id."""
-        return json.loads(next(schema for schema, known in self.ids.items() if known == number))
+        return as_java_reads(json.loads(next(schema for schema, known in self.ids.items() if known == number)))
+
+
+def as_java_reads(schema: Any) -> Any:
+    """The schema with numbers that have a point as defaults of float and double: Avro's Java library, which the real
+    registry is made with, takes any number there, and fastavro does not."""
+    for one in schema.get("fields", ()) if isinstance(schema, dict) else ():
+        if type(one.get("default")) is int and _branches(one["type"]) & {"float", "double"}:
+            one["default"] = float(one["default"])
+    return schema
 
 
 def conflict(new: Any, old: Any) -> str:

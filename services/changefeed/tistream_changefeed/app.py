@@ -37,6 +37,7 @@ from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.registry.of_feed import registry_of
 from tistream_changefeed.settings import ChangefeedSettings
 from tistream_changefeed.shard_metrics import ShardsTold
 from tistream_changefeed.sinks.allowed import check_hosts
@@ -80,14 +81,14 @@ def build_app(
         fence = Fence(of.generation, work.epoch)
         order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
         feed = parsed(work.sink_uri, work.config)
-        check_hosts(feed.target.brokers, settings.hosts)
+        check_hosts(feed.hosts, settings.hosts)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)
         target = feed.target.with_secrets(values)
         return Holder(
             Shard(order, rng),
             lambda: tenants.view(of.cluster_id, of.tenant_id),
             lambda: KafkaSink(target, order, clock),
-            feed.pipeline,
+            feed.pipeline(registry_of(feed.config, values)),
             clock,
             settings.budget,
             settings.window_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,12 @@ from tistream.errors import InvalidRequest
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig, ProtocolConfig
 from tistream_changefeed.config.parse import parse_feed
-from tistream_changefeed.hold.sink import Pipeline
+from tistream_changefeed.dispatch.dispatchers import Dispatchers
+from tistream_changefeed.filters.column_selector import ColumnSelector
+from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.pipeline import FeedPipeline, Framing
+from tistream_changefeed.protocols.avro.encoder import AvroEncoder, SchemaIds
+from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
 from tistream_changefeed.protocols.debezium.encoder import DebeziumEncoder
 from tistream_changefeed.protocols.debezium.options import DebeziumOptions
@@ -20,21 +24,51 @@ from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.open_protocol.encoder import OpenOptions, OpenProtocol
 from tistream_changefeed.protocols.simple.bootstraps import BootstrapRule
 from tistream_changefeed.protocols.simple.encoder import SimpleEncoder
+from tistream_changefeed.registry.address import host_of
 from tistream_changefeed.schema_messages import SchemaMessages
 from tistream_changefeed.sinks.kafka.security import KafkaSecurity
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 
-_PROTOCOLS = ("open-protocol", "canal-json", "debezium", "simple")
-
 
 @dataclass(frozen=True, slots=True)
 class RunnableFeed:
-    """What runs a feed: its configuration, its target, the pipeline of its events, and warnings for its user."""
+    """What runs a feed: its configuration, its target, and warnings for its user."""
 
     config: FeedConfig
     target: KafkaTarget
-    pipeline: Pipeline
     warnings: tuple[str, ...]
+    _routes: Dispatchers
+    _filter: FeedFilter
+    _selectors: Sequence[ColumnSelector]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every `host:port` that the feed connects to."""
+        registry = self.config.protocol.schema_registry
+        return self.target.brokers if registry is None else (*self.target.brokers, host_of(registry))
+
+    def pipeline(self, registry: SchemaIds | None = None) -> FeedPipeline:
+        """A new pipeline. `registry`: the client of `sink.schema-registry`, which avro needs."""
+        config, large = self.config, self.config.kafka.large
+        limit = Limit(
+            config.kafka.max_message_bytes,
+            handle_key_only=large.option == "handle-key-only",
+            compression=large.compression,
+        )
+        encoder, framing = _encoder(config, limit, self._routes.topic, registry)
+        schemas = None
+        if isinstance(encoder, SimpleEncoder):
+            schemas = SchemaMessages.by(_bootstrap_rule(config.protocol), encoder.bootstrap)
+        return FeedPipeline(
+            encoder,
+            self._filter,
+            self._selectors,
+            self._routes,
+            parts.splitting(config, self._routes),
+            limit,
+            framing,
+            schemas,
+        )
 
 
 def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
@@ -48,27 +82,16 @@ def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
         )
     config = found.config
     _check_supported(config.kafka)
-    large = config.kafka.large
-    limit = Limit(
-        config.kafka.max_message_bytes,
-        handle_key_only=large.option == "handle-key-only",
-        compression=large.compression,
-    )
-    encoder, framing = _encoder(config, limit)
-    schemas = None
-    if isinstance(encoder, SimpleEncoder):
-        schemas = SchemaMessages.by(_bootstrap_rule(config.protocol), encoder.bootstrap)
-    routes = parts.dispatchers(config)
-    pipeline = FeedPipeline(
-        encoder,
+    if config.protocol.schema_registry is not None:
+        host_of(config.protocol.schema_registry)
+    return RunnableFeed(
+        config,
+        _target(config),
+        found.warnings,
+        parts.dispatchers(config),
         parts.feed_filter(config),
         parts.column_selectors(config),
-        routes,
-        parts.splitting(config, routes),
-        framing,
-        schemas,
     )
-    return RunnableFeed(config, _target(config), pipeline, found.warnings)
 
 
 def _check_supported(kafka: KafkaConfig) -> None:
@@ -102,7 +125,9 @@ def _target(config: FeedConfig) -> KafkaTarget:
     )
 
 
-def _encoder(config: FeedConfig, limit: Limit) -> tuple[Encoder, Framing | None]:
+def _encoder(
+    config: FeedConfig, limit: Limit, topic_of: Callable[[str, str], str], registry: SchemaIds | None
+) -> tuple[Encoder, Framing | None]:
     protocol = config.protocol
     if protocol.protocol == "open-protocol":
         opened = OpenOptions(
@@ -134,7 +159,14 @@ def _encoder(config: FeedConfig, limit: Limit) -> tuple[Encoder, Framing | None]
         return DebeziumEncoder(options), None
     if protocol.protocol == "simple":
         return SimpleEncoder(limit=limit), None
-    raise _refused(f"protocol {protocol.protocol} is not supported yet; there are {', '.join(_PROTOCOLS)}")
+    assert registry is not None, "avro has a registry"
+    avro = AvroOptions(
+        topic_of,
+        decimal_handling_mode=protocol.avro_decimal_handling_mode,
+        bigint_unsigned_handling_mode=protocol.avro_bigint_unsigned_handling_mode,
+        enable_tidb_extension=protocol.enable_tidb_extension,
+    )
+    return AvroEncoder(avro, registry), None
 
 
 def _bootstrap_rule(protocol: ProtocolConfig) -> BootstrapRule:

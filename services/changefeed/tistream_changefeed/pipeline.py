@@ -4,7 +4,7 @@ events, the configuration, and where the holder has begun."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
+from tistream_changefeed.protocols.limits import Limit, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
@@ -60,6 +61,7 @@ class FeedPipeline:
     selectors: Sequence[ColumnSelector]
     dispatchers: Dispatchers
     splitting: Splitting
+    limit: Limit = field(default_factory=Limit)
     framing: Framing | None = None
     schemas: SchemaMessages | None = None
 
@@ -97,7 +99,9 @@ class FeedPipeline:
         selector = selector_of(self.selectors, batch.version)
         if selector is not None:
             batch = selected(batch, selector.sent(batch.version.table))
-        return _Part(batch, self.encoder.rows(batch), topic, places)
+        messages = self.encoder.rows(batch)
+        check_sizes(batch, messages, self.limit)  # of protocols that know no smaller form
+        return _Part(batch, messages, topic, places)
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
         """The messages of a DDL, one for each partition that gets it. It names no tables that the rules leave out."""
@@ -139,8 +143,16 @@ def _in_order(parts: Sequence[_Part], versions: Sequence[TableVersion]) -> Outgo
         topics,
         np.concatenate([np.full(len(part.batch), topics.index(part.topic)) for part in parts])[order],
         np.concatenate([part.partitions for part in parts])[order],
-        None if keys[0] is None else pa.concat_arrays(keys).take(taken),
+        None if all(one is None for one in keys) else _concatenated(keys, parts).take(taken),
         pa.concat_arrays([part.messages.values for part in parts]).take(taken),
         np.concatenate([part.batch.commit_ts for part in parts])[order],
         np.concatenate([np.full(len(part.batch), shapes[part.batch.version]) for part in parts])[order],
+    )
+
+
+def _concatenated(keys: Sequence[pa.Array | None], parts: Sequence[_Part]) -> pa.Array:
+    """The keys of several batches, of which some may have none: tables without a primary key, in avro."""
+    kind = pa.large_binary()
+    return pa.concat_arrays(
+        [pa.nulls(len(part.batch), kind) if one is None else one for one, part in zip(keys, parts, strict=True)]
     )

@@ -60,12 +60,12 @@ def test_a_registry_that_fails_or_is_away_may_be_tried_again() -> None:
 
 def test_credentials_are_sent_and_never_shown() -> None:
     with registry() as server:
-        server.credentials = "feed:secret-word"
+        server.credentials = "feed:secret/w@rd"
         wrong = ConfluentRegistry(server.url.replace("//", "//feed:wrong-word@"))
         with pytest.raises(Unavailable) as refused:
             wrong.id_of(SUBJECT, OLD)
         assert "wrong-word" not in str(refused.value)
-        right = ConfluentRegistry(server.url.replace("//", "//feed:secret-word@"))
+        right = ConfluentRegistry(server.url.replace("//", "//feed:secret%2Fw%40rd@"))
         assert right.id_of(SUBJECT, OLD) == 1
         wrong.close()
         right.close()

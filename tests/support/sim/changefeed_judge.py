@@ -54,7 +54,7 @@ class Feed:
 
 def undisturbed(pool: PoolWorld, feed: Feed) -> tuple[dict[int, list[Wanted]], int]:
     """What each partition of a feed's topic must have without resolved messages, and the number of row events."""
-    pipeline = parsed(feed.uri, {}).pipeline
+    pipeline = parsed(feed.uri, {}).pipeline()
     out: dict[int, list[Wanted]] = {number: [] for number in range(feed.partitions)}
     rows = 0
     for segment in _segments(pool, feed.uri):
@@ -70,7 +70,7 @@ def undisturbed(pool: PoolWorld, feed: Feed) -> tuple[dict[int, list[Wanted]], i
 
 
 def _segments(pool: PoolWorld, uri: str) -> Iterator[Segment]:
-    moving = parsed(uri, {}).pipeline.splitting
+    moving = parsed(uri, {}).pipeline().splitting
     at = Position(pool.snapshot_ts)
     for batch in Scan(
         pool.source, Scope(pool.tenant), at, pool.end_ts, pool.budget, numbered=True, moving=moving

@@ -110,7 +110,7 @@ class Workers:
                 Shard(order, Random(self.rng.random())),
                 lambda: self.pool,
                 lambda: KafkaSink(feed.target, order, clock, clients),
-                feed.pipeline,
+                feed.pipeline(),
                 clock,
                 Budget(rows=self.chunk_rows, first_rows=self.chunk_rows),
                 self.window_bytes,

@@ -92,7 +92,7 @@ def said(one: Sent) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def everything() -> list[Sent]:
-    return sent_by(parsed(URI, {"sink": {"send-bootstrap-in-msg-count": 100}}).pipeline, 700)
+    return sent_by(parsed(URI, {"sink": {"send-bootstrap-in-msg-count": 100}}).pipeline(), 700)
 
 
 def test_each_row_has_its_schema_before_it_in_its_partition(everything: list[Sent]) -> None:
@@ -125,7 +125,7 @@ def test_a_schema_is_sent_to_every_partition_at_least_each_hundred_rows(everythi
 
 def test_schemas_go_to_the_first_partition_alone_and_all_at_the_start_if_it_is_set() -> None:
     options = {"send-bootstrap-to-all-partition": False, "send-all-bootstrap-at-start": True}
-    pipeline = parsed(URI, {"sink": options}).pipeline
+    pipeline = parsed(URI, {"sink": options}).pipeline()
     world = golden_world("everything")
     start_ts = golden_window().ddl[60].commit_ts
     whole = sent_by(pipeline, 700, start_ts)

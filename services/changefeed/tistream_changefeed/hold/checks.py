@@ -32,7 +32,7 @@ class Checks:
         does not answer."""
         tenant = TenantKey.parse(check.cluster_id, check.tenant_id)
         feed = parsed(check.wanted.sink_uri, check.wanted.config)
-        check_hosts(feed.target.brokers, self.hosts)
+        check_hosts(feed.hosts, self.hosts)
         values = self.keys.values(tenant, check.wanted.sink_uri, check.wanted.config, check.secrets)
         planned = plan(feed.config, self.tables(tenant))
         topics = Topics(feed.target.with_secrets(values), "tistream-check", CHECK_S)

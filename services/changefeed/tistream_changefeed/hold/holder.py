@@ -180,6 +180,8 @@ class Holder:
             encoded = self.pipeline.rows(segment.rows, sink.partitions)
         except FatalError as error:  # a message that is too large, or a table that the configuration does not fit
             raise failed("encode", self.shard.order.name, str(error)) from error
+        except RetryableError as error:  # a schema registry that does not answer
+            raise retry("encode", self.shard.order.name, str(error)) from error
         messages = encoded.messages
         self._encoded(messages, self.clock.monotonic_ms() - begun_ms)
         for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):

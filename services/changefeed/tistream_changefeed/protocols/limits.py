@@ -135,6 +135,14 @@ def within(
     return replace(messages, keys=keys, values=_replaced(messages.values, small.values, places), claims=claims)
 
 
+def check_sizes(batch: RowBatch, messages: Messages, limit: Limit) -> None:
+    """Raise MessageTooLarge for a message that the limit refuses."""
+    sizes = _sizes(messages) + RECORD_BYTES
+    if (sizes > limit.bytes_max).any():
+        at = int(np.argmax(sizes))
+        raise MessageTooLarge(batch, at, int(sizes[at]), limit.bytes_max, reduced=False)
+
+
 def _value(_: bytes | None, value: bytes) -> bytes:
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ssl import SSLContext
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import httpx
 import orjson
@@ -21,10 +21,11 @@ class ConfluentRegistry:
     """Registers schemas under subjects. Each (subject, schema) is registered once, and then remembered."""
 
     def __init__(self, url: str, *, tls: SSLContext | None = None, deadline_s: float = _DEADLINE_S) -> None:
-        """`url` may have a user and a password, which no error and no log shows."""
+        """`url` may have a user and a password, percent-encoded, which no error and no log shows."""
         parts = urlsplit(url)
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
-        auth = httpx.BasicAuth(parts.username, parts.password or "") if parts.username else None
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        auth = httpx.BasicAuth(user, password) if user else None
         # The registry is named by the changefeed: a proxy variable of the environment must not interfere.
         self._http = httpx.Client(
             trust_env=False,

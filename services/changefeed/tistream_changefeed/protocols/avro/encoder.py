@@ -101,7 +101,8 @@ class AvroEncoder:
             facts = table_facts(version)
             chosen = facts.of(columns)
             schema = record_schema(facts, chosen, self._options, extended=value)
-            subject = f"{self._options.topic_of(*version.name)}-{'value' if value else 'key'}"
+            topic = self._options.topic_of(*version.name).replace(".", "_")
+            subject = f"{topic}-{'value' if value else 'key'}"
             head = _MAGIC + self._registry.id_of(subject, schema).to_bytes(4, "big")
             found = self._known[version, columns, value] = _Columns(chosen, head)
             if len(self._known) > _KNOWN_MAX:

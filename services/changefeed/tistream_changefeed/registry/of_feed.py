@@ -1,0 +1,24 @@
+"""Makes the client of a feed's schema registry."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+
+from tistream.secrets.references import filled
+from tistream_changefeed.config.feed_config import FeedConfig
+from tistream_changefeed.registry.address import with_secrets
+from tistream_changefeed.registry.confluent import ConfluentRegistry
+
+
+def registry_of(config: FeedConfig, values: Mapping[str, str]) -> ConfluentRegistry | None:
+    """The client of the registry that a configuration names; None without one. `values`: of its secrets, by name. The
+    authority `ca` of the brokers is trusted beside the system's."""
+    url = config.protocol.schema_registry
+    if url is None:
+        return None
+    tls = None
+    if config.kafka.ca is not None:
+        tls = ssl.create_default_context()
+        tls.load_verify_locations(cadata=filled(config.kafka.ca, values))
+    return ConfluentRegistry(with_secrets(url, values), tls=tls)

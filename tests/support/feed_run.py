@@ -1,0 +1,89 @@
+"""Runs a changefeed over a golden set into a real Kafka, with the worker's own holder, and reads its topics back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+
+from support.kafka import Seen, committed
+from support.pull_world import World
+from tistream.clock import SystemClock
+from tistream.follow.tenant_view import TenantView
+from tistream.read.row_events import Barrier
+from tistream.read.source import TenantSource
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.protocols.avro.encoder import SchemaIds
+from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+
+WINDOW_BYTES = 1 << 20
+CLOCK = SystemClock()
+
+
+@dataclass(frozen=True)
+class StillView:
+    """A tenant whose pool does not grow: a world as a holder follows it."""
+
+    world: World
+
+    @property
+    def source(self) -> TenantSource:
+        return self.world.source
+
+    def resolved_ts(self) -> int:
+        return self.world.end_ts
+
+    def wait_fresh(self) -> None:
+        """It is always fresh."""
+
+    def check_known(self) -> None:
+        """It is known."""
+
+    def check_retained(self, ts: int) -> None:
+        assert ts >= self.world.snapshot_ts
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        return False
+
+    def met(self, barrier: Barrier) -> None:
+        raise AssertionError(barrier)
+
+
+def holder_of(
+    world: World, uri: str, document: Mapping[str, Any], feed_id: str, registry: SchemaIds | None = None, epoch: int = 1
+) -> Holder:
+    """A holder of a feed's only shard, from the world's beginning to its end."""
+    feed = parsed(uri, document)
+    order = Order(world.tenant, feed_id, 0, Fence(1, epoch), world.snapshot_ts, world.end_ts)
+    view = cast(TenantView, StillView(world))
+    return Holder(
+        Shard(order, Random(1)),
+        lambda: view,
+        lambda: KafkaSink(feed.target, order, CLOCK),
+        feed.pipeline(registry),
+        CLOCK,
+        world.budget,
+        WINDOW_BYTES,
+        ChangefeedMetrics(CollectorRegistry()),
+    )
+
+
+def finish(holder: Holder) -> None:
+    """Step until the feed has reached its end."""
+    while holder.shard.phase != "finished":
+        holder.step()
+        assert holder.shard.failure is None, holder.shard.failure
+    holder.stop()
+    holder.run()
+
+
+def read_back(address: str, topics: Mapping[str, int]) -> dict[str, dict[int, list[Seen]]]:
+    """What a careful consumer finds in these topics."""
+    return {topic: committed(address, topic) for topic in topics}

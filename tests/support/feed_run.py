@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
-from support.kafka import Seen, committed
 from support.pull_world import World
 from tistream.clock import SystemClock
 from tistream.follow.tenant_view import TenantView
@@ -21,6 +20,7 @@ from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.protocols.avro.encoder import SchemaIds
+from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 WINDOW_BYTES = 1 << 20
@@ -57,17 +57,22 @@ class StillView:
 
 
 def holder_of(
-    world: World, uri: str, document: Mapping[str, Any], feed_id: str, registry: SchemaIds | None = None, epoch: int = 1
+    world: World,
+    uri: str,
+    document: Mapping[str, Any],
+    feed_id: str,
+    registry: SchemaIds | None = None,
+    claims: ClaimFiles | None = None,
 ) -> Holder:
     """A holder of a feed's only shard, from the world's beginning to its end."""
     feed = parsed(uri, document)
-    order = Order(world.tenant, feed_id, 0, Fence(1, epoch), world.snapshot_ts, world.end_ts)
+    order = Order(world.tenant, feed_id, 0, Fence(1, 1), world.snapshot_ts, world.end_ts)
     view = cast(TenantView, StillView(world))
     return Holder(
         Shard(order, Random(1)),
         lambda: view,
-        lambda: KafkaSink(feed.target, order, CLOCK),
-        feed.pipeline(registry),
+        lambda: KafkaSink(feed.target, order, CLOCK, claims=claims),
+        feed.pipeline(registry, feed_id),
         CLOCK,
         world.budget,
         WINDOW_BYTES,
@@ -82,8 +87,3 @@ def finish(holder: Holder) -> None:
         assert holder.shard.failure is None, holder.shard.failure
     holder.stop()
     holder.run()
-
-
-def read_back(address: str, topics: Mapping[str, int]) -> dict[str, dict[int, list[Seen]]]:
-    """What a careful consumer finds in these topics."""
-    return {topic: committed(address, topic) for topic in topics}

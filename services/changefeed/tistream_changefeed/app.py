@@ -26,6 +26,7 @@ from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_objects
 from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed, FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
@@ -40,7 +41,8 @@ from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.registry.of_feed import registry_of
 from tistream_changefeed.settings import ChangefeedSettings
 from tistream_changefeed.shard_metrics import ShardsTold
-from tistream_changefeed.sinks.allowed import check_hosts
+from tistream_changefeed.sinks.allowed import check_hosts, storage_url
+from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 KEYED_CACHE_MS = 300_000
@@ -84,11 +86,14 @@ def build_app(
         check_hosts(feed.hosts, settings.hosts)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)
         target = feed.target.with_secrets(values)
+        claims = None
+        if feed.claim_check is not None:
+            claims = ClaimFiles(open_objects(storage_url(feed.claim_check, settings.file_urls)), feed.claim_check)
         return Holder(
             Shard(order, rng),
             lambda: tenants.view(of.cluster_id, of.tenant_id),
-            lambda: KafkaSink(target, order, clock),
-            feed.pipeline(registry_of(feed.config, values)),
+            lambda: KafkaSink(target, order, clock, claims=claims),
+            feed.pipeline(registry_of(feed.config, values), f"{tenant}/{of.changefeed_id}"),
             clock,
             settings.budget,
             settings.window_bytes,
@@ -132,7 +137,7 @@ def build_app(
         view.check_known()
         return view.source.tables_at(view.resolved_ts(), Scope(tenant))
 
-    app.state.checks = Checks(settings.hosts, secret_keys, tables)
+    app.state.checks = Checks(settings.hosts, secret_keys, tables, settings.file_urls)
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
     registry.register(ShardsTold(driver.told, clock))
     app.include_router(router)

@@ -19,7 +19,7 @@ from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
 from tistream_changefeed.protocols.debezium.encoder import DebeziumEncoder
 from tistream_changefeed.protocols.debezium.options import DebeziumOptions
-from tistream_changefeed.protocols.limits import Limit
+from tistream_changefeed.protocols.limits import ClaimCheck, Limit
 from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.open_protocol.encoder import OpenOptions, OpenProtocol
 from tistream_changefeed.protocols.simple.bootstraps import BootstrapRule
@@ -47,12 +47,22 @@ class RunnableFeed:
         registry = self.config.protocol.schema_registry
         return self.target.brokers if registry is None else (*self.target.brokers, host_of(registry))
 
-    def pipeline(self, registry: SchemaIds | None = None) -> FeedPipeline:
-        """A new pipeline. `registry`: the client of `sink.schema-registry`, which avro needs."""
-        config, large = self.config, self.config.kafka.large
+    @property
+    def claim_check(self) -> str | None:
+        """Where large messages are put; None: nowhere."""
+        large = self.config.kafka.large
+        return large.claim_check_storage_uri if large.option == "claim-check" else None
+
+    def pipeline(self, registry: SchemaIds | None = None, owner: str = "") -> FeedPipeline:
+        """A new pipeline. `registry`: the client of `sink.schema-registry`, which avro needs. `owner`: names the feed
+        and its tenant; names of files are made of it."""
+        config, large, location = self.config, self.config.kafka.large, self.claim_check
         limit = Limit(
             config.kafka.max_message_bytes,
             handle_key_only=large.option == "handle-key-only",
+            claim_check=None
+            if location is None
+            else ClaimCheck(location.rstrip("/"), owner.encode(), large.claim_check_raw_value),
             compression=large.compression,
         )
         encoder, framing = _encoder(config, limit, self._routes.topic, registry)
@@ -98,8 +108,6 @@ def _check_supported(kafka: KafkaConfig) -> None:
     """Refuse what the Kafka sink cannot do yet."""
     if kafka.insecure_skip_verify:
         raise _refused("insecure-skip-verify is not supported: put the authority of the brokers into a secret, as ca")
-    if kafka.large.option == "claim-check":
-        raise _refused("large-message-handle-option = 'claim-check' is not supported yet: use 'handle-key-only'")
 
 
 def _target(config: FeedConfig) -> KafkaTarget:

@@ -21,6 +21,11 @@ class ChangefeedSettings(ServiceSettings):
         description="hosts that feeds may write to, comma-separated, each with or without a port; `*`: any host; "
         "empty: none",
     )
+    claim_check_urls: str = Field(
+        default="",
+        description="places (`s3://bucket/prefix?endpoint=…`) at or below which feeds may put the files of large "
+        "messages, comma-separated; empty: none",
+    )
     secrets_key_file: Path | None = Field(
         default=None, description="private keys that open secrets of tenants, base64, one per line"
     )
@@ -44,3 +49,8 @@ class ChangefeedSettings(ServiceSettings):
     def hosts(self) -> tuple[str, ...]:
         """The hosts that feeds may write to."""
         return tuple(host.strip() for host in self.sink_hosts.split(",") if host.strip())
+
+    @property
+    def file_urls(self) -> tuple[str, ...]:
+        """The places where feeds may put the files of large messages."""
+        return tuple(url.strip() for url in self.claim_check_urls.split(",") if url.strip())

@@ -6,6 +6,7 @@ which TiCDC differs from SELECT are listed, and nothing else may differ.
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -22,7 +23,9 @@ from support.feed_run import finish, holder_of
 from support.kafka import committed
 from support.pull_world import golden_world
 from support.schema_registry import Registry, registry
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_changefeed.registry.confluent import ConfluentRegistry
+from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_cli.platform.local_kafka import LocalKafka
 
 PARTITIONS = 3
@@ -186,6 +189,38 @@ def normal(case: Case, pair: Pair) -> Pair:
     if case.protocol == "simple":
         value = VERSION.sub(b"", value)  # SELECT shows some versions earlier
     return key, value
+
+
+def test_large_messages_are_in_files_that_a_consumer_finds(broker: LocalKafka) -> None:
+    """A reader that puts the content of each file in the place of its message has what TiCDC would have sent."""
+    files = MemoryObjectStore()
+    place = "s3://bucket/large"
+    large = {"large-message-handle-option": "claim-check", "claim-check-storage-uri": place}
+    document, rule_of = dispatching("table")
+    document = with_(document, {"sink": {"kafka-config": {"large-message-handle": large}}})
+    topic = "protocols-claims"
+    uri = (
+        f"kafka://{broker.address}/{topic}?protocol=open-protocol&partition-num={PARTITIONS}&max-batch-size=1"
+        "&max-message-bytes=1000&compression=zstd"
+    )
+    finish(holder_of(golden_world("everything"), uri, document, topic, claims=ClaimFiles(files, place)))
+    found = 0
+
+    def whole(key: bytes | None, value: bytes | None) -> Pair:
+        nonlocal found
+        assert key is not None
+        location = json.loads(key[16:]).get("ccl")
+        if location is None:
+            return key, value
+        found += 1
+        content = json.loads(files.get(location.removeprefix(f"{place}/")))
+        return base64.b64decode(content["key"]), base64.b64decode(content["value"])
+
+    seen = committed(broker.address, topic)
+    ours = {number: [whole(key, value) for _, key, value in messages] for number, messages in seen.items()}
+    compare(Case("open", "open-protocol", {}), ours, rule_of)
+    assert found > 10
+    assert len(list(files.list_after(""))) == found
 
 
 # --- avro ----------------------------------------------------------------------------------------------------------

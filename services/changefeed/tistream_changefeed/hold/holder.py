@@ -184,6 +184,7 @@ class Holder:
             raise retry("encode", self.shard.order.name, str(error)) from error
         messages = encoded.messages
         self._encoded(messages, self.clock.monotonic_ms() - begun_ms)
+        sink.keep(encoded.claims)
         for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
             framed = encoded.framed(messages.between(window.start, window.end))
             ends = last and window.end == len(messages)

@@ -38,6 +38,9 @@ class Sink(Protocol):
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
 
+    def keep(self, claims: Sequence[Claim]) -> None:
+        """Put the files that messages name, before these are written."""
+
     def write(self, transaction: Transaction) -> None:
         """Make a transaction durable: all of it, or nothing."""
 

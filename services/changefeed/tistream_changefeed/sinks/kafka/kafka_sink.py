@@ -8,7 +8,7 @@ has failed is closed and replaced: it is never known here whether the last commi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -20,6 +20,8 @@ from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.outgoing import Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.protocols.messages import Claim
+from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
@@ -38,8 +40,17 @@ _CLOSE_S = 2.0
 class KafkaSink:
     """One holder's connection. Every call raises FeedFailed."""
 
-    def __init__(self, target: KafkaTarget, order: Order, clock: Clock, clients: KafkaClients = CONFLUENT) -> None:
+    def __init__(
+        self,
+        target: KafkaTarget,
+        order: Order,
+        clock: Clock,
+        clients: KafkaClients = CONFLUENT,
+        claims: ClaimFiles | None = None,
+    ) -> None:
+        """`claims`: where large messages are put; None: the feed has no such place."""
         self._target, self._order, self._clock, self._clients = target, order, clock, clients
+        self._claims = claims
         self._topics = Topics(target, transactional_id(order), clients=clients)
         self._producer: Producer | None = None
         self._errors: list[KafkaError] = []
@@ -73,6 +84,12 @@ class KafkaSink:
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
         return self._topics.known()
+
+    def keep(self, claims: Sequence[Claim]) -> None:
+        """Put the files that messages name, before these are written."""
+        if claims:
+            assert self._claims is not None, "only claim-check makes such files"
+            self._claims.put(claims)
 
     def write(self, transaction: Transaction) -> None:
         """Make a transaction durable: all of it, or nothing."""

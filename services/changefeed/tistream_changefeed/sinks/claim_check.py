@@ -1,0 +1,48 @@
+"""Puts the files of messages that are too large for their topic, before these are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tistream.errors import CommitConflict, CommitStateUnknown, RetryableError
+from tistream.storage.object_store import ObjectStore
+from tistream_changefeed.core.failure import failed, retry
+from tistream_changefeed.protocols.messages import Claim
+
+_TRIES = 3
+
+
+class ClaimFiles:
+    """The place `location` of a feed's files, in a store. A file is never replaced, and never deleted."""
+
+    def __init__(self, objects: ObjectStore, location: str) -> None:
+        self._objects, self._location = objects, location
+
+    def put(self, claims: Iterable[Claim]) -> None:
+        """Put these files. One that is there already, with these bytes, is of an earlier try. Raises FeedFailed."""
+        for claim in claims:
+            try:
+                self._put(claim)
+            except RetryableError as error:
+                raise retry("sink", self._location, f"a file cannot be put: {error}") from error
+
+    def _put(self, claim: Claim) -> None:
+        for _ in range(_TRIES):
+            try:
+                self._objects.put_new(claim.name, claim.content)
+                return
+            except CommitStateUnknown:  # the same bytes again show whether they are there
+                continue
+            except CommitConflict:
+                self._check_same(claim)
+                return
+        raise retry("sink", self._location, f"no answer came to {_TRIES} puts of {claim.name}")
+
+    def _check_same(self, claim: Claim) -> None:
+        if self._objects.get(claim.name) != claim.content:
+            raise failed(
+                "sink",
+                f"{self._location}/{claim.name}",
+                "the file of this event has other bytes: the feed was configured otherwise when it was put, or somebody"
+                " else writes there; set another claim-check-storage-uri, then resume the changefeed",
+            )

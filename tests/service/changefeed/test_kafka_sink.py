@@ -191,6 +191,16 @@ def test_a_message_that_is_too_large_is_refused_before_anything_is_sent(broker: 
     assert values(broker, "large") == {0: [], 1: []}
 
 
+def test_a_topic_of_small_messages_takes_many_of_them_in_one_transaction(broker: LocalKafka) -> None:
+    """A broker measures a batch by the limit of a message."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic("narrow", 2, 1, config={"max.message.bytes": "700"})])["narrow"].result(PATIENCE_S)
+    one = Holding(target_of(broker, "narrow", max_message_bytes=1_000)).open()
+    sent = [(101 + at, at % 2, b"%04d" % at * 50) for at in range(200)]
+    one.send(*sent)
+    assert values(broker, "narrow") == {n: [value for *_, at, value in sent if at == n] for n in (0, 1)}
+
+
 def test_at_least_once_writes_the_progress_behind_the_messages(broker: LocalKafka) -> None:
     target = target_of(broker, "least", delivery="at-least-once")
     Holding(target).open().send((101, 0, b"a"), (102, 1, b"b"), resolved=True)

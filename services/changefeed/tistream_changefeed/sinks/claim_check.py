@@ -43,6 +43,6 @@ class ClaimFiles:
             raise failed(
                 "sink",
                 f"{self._location}/{claim.name}",
-                "the file of this event has other bytes: the feed was configured otherwise when it was put, or somebody"
-                " else writes there; set another claim-check-storage-uri, then resume the changefeed",
+                "the file of this event has other bytes: the feed was configured otherwise when it was put, or another "
+                "program writes there; set another claim-check-storage-uri, then resume the changefeed",
             )

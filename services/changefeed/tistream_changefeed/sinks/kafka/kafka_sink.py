@@ -68,7 +68,8 @@ class KafkaSink:
         # holder has left open is not waited for: only the fencing ends it before its timeout
         there = self._stored(wait=self._target.delivery != "exactly-once")
         progress.taken_over(there, self._order.fence, self._order.start_ts, self.where)
-        conf: dict[str, Any] = {**settings.producer(self._target, self._order), "on_delivery": self._delivered}
+        found = settings.producer(self._target, self._order, self._topics.limit(self._target.topic))
+        conf: dict[str, Any] = {**found, "on_delivery": self._delivered}
         self._producer = self._clients.producer(conf, logger=log)
         if self._target.delivery == "exactly-once":
             self._init(self._producer)

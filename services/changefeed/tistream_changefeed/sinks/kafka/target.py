@@ -14,6 +14,7 @@ MESSAGE_OVERHEAD = 36  # bytes that a record adds to its key and value, as TiCDC
 TOPIC_OVERHEAD = 128  # below the topic's own limit
 PARTITIONS_DEFAULT = 3
 MESSAGE_BYTES_DEFAULT = 10 << 20
+BATCH_BYTES = 1_000_000  # below the limit of brokers and topics by default, 1 MiB
 TRANSACTION_MS = 60_000
 
 
@@ -60,13 +61,15 @@ def common(target: KafkaTarget, client: str) -> Settings:
     return {"bootstrap.servers": ",".join(target.brokers), "client.id": client, **target.security.settings}
 
 
-def producer(target: KafkaTarget, order: Order) -> Settings:
-    """Settings of the producer."""
+def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) -> Settings:
+    """Settings of the producer. `batch_bytes`: the highest number of bytes of one message of the topic; the broker
+    measures whole batches by it. What is no row (a DDL, the progress) may be larger than rows may."""
     settings = common(target, transactional_id(order)) | {
         "enable.idempotence": True,
         "acks": "all",
         "compression.type": target.compression,
-        "message.max.bytes": target.max_message_bytes + MESSAGE_OVERHEAD,
+        "message.max.bytes": max(target.max_message_bytes + MESSAGE_OVERHEAD, BATCH_BYTES),
+        "batch.size": min(batch_bytes, BATCH_BYTES),
         "linger.ms": 5,
         "queue.buffering.max.kbytes": 1 << 16,  # what is in flight to the broker; then producing waits
         "delivery.report.only.error": True,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tistream.model.ts import physical_ms
+from tistream_agent.core.subscription import Counts
 from tistream_agent.status import TerritoryStatus
 
 
@@ -22,6 +23,12 @@ class AgentMetrics:
         )
         self.streams_ended = Counter(
             "tistream_agent_streams_ended_total", "Change streams that ended.", registry=registry
+        )
+        self.dropped = Counter(
+            "tistream_agent_dropped_total", "Events that no file needs, by reason.", ("reason",), registry=registry
+        )
+        self.clock_regressions = Counter(
+            "tistream_agent_clock_regressions_total", "Resolved ts below an earlier one.", registry=registry
         )
         self.files = Counter("tistream_agent_files_total", "Change files written.", registry=registry)
         self.put_seconds = Histogram(
@@ -56,6 +63,12 @@ class AgentMetrics:
         self.pd_failures = Counter(
             "tistream_agent_pd_failures_total", "Calls to PD without an answer.", registry=registry
         )
+
+    def count_drops(self, counts: Counts, before: Counts) -> None:
+        """Add what a territory has dropped since `before`."""
+        self.clock_regressions.inc(counts.clock_regressions - before.clock_regressions)
+        for reason in ("late_events", "rows_outside", "empty_repeats", "early_resolved"):
+            self.dropped.labels(reason).inc(getattr(counts, reason) - getattr(before, reason))
 
     def measure(self, statuses: Sequence[TerritoryStatus], now_ms: int) -> None:
         """Set the gauges that follow the territories: sums, and the worst of them."""

@@ -15,6 +15,7 @@ from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.planner import SCANS
+from tistream_agent.core.subscription import Counts
 from tistream_agent.driver import TerritoryDriver
 from tistream_agent.holding import claim_pause
 from tistream_agent.holding.order import Order
@@ -71,6 +72,7 @@ class TerritoryRun:
         self._seen: Seen | None = None  # replaced as a whole, by the thread of `run`
         self._state, self._reason = "starting", "it reads its chain and asks PD"
         self._pd_cluster_id = 0
+        self._counts = Counts()
         self.ended: str | None = None  # the code of the stop
 
     def stop(self) -> None:
@@ -174,6 +176,7 @@ class TerritoryRun:
             self._wait,
             lambda: self._look(machine),
         )
+        self._counts = Counts()
         self._look(machine)
         self._state = "running"
         log.info("territory begins", extra={"tenant": str(order.tenant), "territory": order.store_id})
@@ -212,6 +215,9 @@ class TerritoryRun:
         """Note the state of the machine. Only the thread that steps it may call this."""
         if machine.config.buffer_bytes != self.buffer_bytes:
             machine.config = replace(machine.config, buffer_bytes=self.buffer_bytes)
+        counts = replace(machine.subscriptions.counts)
+        self._metrics.count_drops(counts, self._counts)
+        self._counts = counts
         now_ms, lowest, before = self._clock.now_ms(), machine.lowest(), self._seen
         same = before is not None and (before.span, before.waits_for) == (lowest.piece.span, lowest.state)
         self._seen = Seen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from pydantic import BaseModel
 
 from support.manifests import K8S, Document, of_kind, pods, rendered_folder
 from tistream.service.settings import NESTED, TlsSettings
+from tistream_agent.connecting.manifests import kubernetes_manifest
 from tistream_agent.settings import AgentSettings, UpstreamTls
 
 NAME = "tistream-agent"
 PREFIX = f"TISTREAM_AGENT{NESTED}"
-OPERATORS = {"pd": "pd:2379", "cluster": "7", "tenant": "shop"}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> list[Document]:
     return rendered_folder(overlay.parent)
 
 
-def test_every_variable_is_a_setting_and_the_operator_states_the_cluster(documents: list[Document]) -> None:
+def test_every_variable_is_a_setting_and_the_meta_servers_give_the_territories(documents: list[Document]) -> None:
     [container] = pods(documents)[NAME]["spec"]["containers"]
     asked = {}
     for variable in container["env"]:
@@ -46,8 +47,10 @@ def test_every_variable_is_a_setting_and_the_operator_states_the_cluster(documen
         for name, variable in asked.items()
         if (source := variable.get("valueFrom", {}).get("configMapKeyRef")) and source["name"] == NAME
     }
-    assert {name for name, source in of_operator.items() if not source.get("optional")} == set(OPERATORS)
-    assert asked["port"]["value"] == str(AgentSettings(**OPERATORS).port)  # type: ignore[arg-type]
+    assert {name.rpartition("__")[2] for name in of_operator} == {"ca_file", "cert_file", "key_file"}
+    assert all(source.get("optional") for source in of_operator.values())
+    assert not {"pd", "cluster", "tenant"} & set(asked), "so it is a node, and two are no contest"
+    assert asked["port"]["value"] == str(AgentSettings().port)
     assert Path(asked["service_key_file"]["value"]).parent == Path("/keys")
 
 
@@ -61,7 +64,7 @@ def test_the_pod_is_confined_as_the_others_are(documents: list[Document]) -> Non
     mounts = {one["name"]: one for one in mine["volumeMounts"]}
     assert {one["name"] for one in made["spec"]["volumes"]} == set(mounts)
     assert all(mounts[name]["readOnly"] for name in ("keys", "upstream"))
-    assert of_kind(documents, "StatefulSet")[NAME]["spec"]["replicas"] == 1
+    assert of_kind(documents, "StatefulSet")[NAME]["spec"]["replicas"] == 2
     assert of_kind(documents, "ServiceAccount")[NAME]["automountServiceAccountToken"] is False
     assert of_kind(documents, "PodDisruptionBudget")[NAME]["spec"]["selector"]["matchLabels"] == {
         "app.kubernetes.io/name": NAME
@@ -72,3 +75,19 @@ def test_it_reaches_pd_and_tikv_and_no_service_reaches_it(documents: list[Docume
     spec = of_kind(documents, "NetworkPolicy")[NAME]["spec"]
     assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == [2379, 20160]
     assert not spec.get("ingress")
+
+
+def test_the_manifest_that_connect_prints_is_confined_and_watched_as_the_component_is(
+    documents: list[Document],
+) -> None:
+    made, budget = json.loads(kubernetes_manifest({f"{PREFIX}PD": "pd:2379"}, "agent-1"))["items"]
+    pod, component = made["spec"]["template"]["spec"], pods(documents)[NAME]["spec"]
+    assert pod["securityContext"] == component["securityContext"]
+    [mine], [other] = pod["containers"], component["containers"]
+    for part in ("args", "securityContext"):
+        assert mine[part] == other[part]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert mine[probe]["exec"] == other[probe]["exec"]
+    assert {one["name"]: one["value"] for one in mine["env"]}[f"{PREFIX}PD"] == "pd:2379"
+    assert made["spec"]["replicas"] == 1, "two would fence each other"
+    assert budget["spec"]["selector"] == made["spec"]["selector"]

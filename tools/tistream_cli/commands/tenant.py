@@ -135,9 +135,13 @@ def list_tenants(client: ApiClient, cluster: str) -> None:
 
 
 def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:
-    """Print the status document, the placement on nodes and how each changefeed is. Raises CliError."""
+    """Print the status document, the placement on nodes, each changefeed, and what agents hold. Raises CliError."""
     found = client.call("GET", tenant_path(cluster, tenant, "status"))
     found |= client.call("GET", tenant_path(cluster, tenant, "placement"))
     feeds = client.call("GET", tenant_path(cluster, tenant, "changefeeds"))["changefeeds"]
     found["changefeeds"] = [{name: one[name] for name in _OF_FEEDS} for one in feeds]
+    territories = client.call("GET", tenant_path(cluster, tenant, "territories"))["territories"]
+    if territories:
+        names = ("territory", "node_id", "epoch", "said")
+        found["territories"] = [{name: one[name] for name in names} for one in territories]
     sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

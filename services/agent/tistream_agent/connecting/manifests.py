@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 IMAGE = "tistream"
 PORT = 8007
+_PORT = "TISTREAM_AGENT__PORT"
 
 
 def command_line(environ: Mapping[str, str]) -> str:
@@ -23,19 +25,42 @@ def compose_service(environ: Mapping[str, str]) -> str:
 
 
 def kubernetes_manifest(environ: Mapping[str, str], name: str) -> str:
-    """A StatefulSet with one replica: Kubernetes then never runs two of them by its own decision."""
-    variables = [{"name": key, "value": value} for key, value in environ.items()]
+    """A StatefulSet with one replica, because Kubernetes then never runs two of them by its own decision, and its
+    PodDisruptionBudget. It is confined and probed as deploy/k8s/components/agent is."""
+    own = {_PORT: str(PORT), "NUMBA_CACHE_DIR": "/tmp/numba"}
     container = {
         "name": "agent",
         "image": IMAGE,
-        "args": ["agent", "run"],
-        "env": variables,
-        "livenessProbe": {"exec": {"command": ["tistream", "agent", "status", "--port", str(PORT)]}},
-        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "args": ["python", "-m", "tistream_agent"],
+        "env": [{"name": key, "value": value} for key, value in {**environ, **own}.items()],
+        # Not `tistream agent status`: a territory that has stopped keeps its process, so that its status can be read.
+        "startupProbe": {**_probe("/healthz"), "failureThreshold": 24},
+        "livenessProbe": {**_probe("/healthz"), "failureThreshold": 6},
+        "readinessProbe": {**_probe("/readyz"), "failureThreshold": 2},
+        "resources": {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
-    labels = {"app": name}
-    manifest = {
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "runAsGroup": 10001,
+            "fsGroup": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "512Mi"}}],
+    }
+    labels = {"app.kubernetes.io/name": name}
+    stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {"name": name, "labels": labels},
@@ -43,10 +68,21 @@ def kubernetes_manifest(environ: Mapping[str, str], name: str) -> str:
             "serviceName": name,
             "replicas": 1,
             "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [container], "terminationGracePeriodSeconds": 15},
-            },
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
-    return json.dumps(manifest, indent=2) + "\n"
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels}},
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [stateful_set, budget]}, indent=2) + "\n"
+
+
+def _probe(path: str) -> dict[str, Any]:
+    return {
+        "exec": {"command": ["python3", "-I", "-S", "/opt/healthy.py", path]},
+        "periodSeconds": 10,
+        "timeoutSeconds": 5,
+    }

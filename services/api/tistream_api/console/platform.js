@@ -7,7 +7,7 @@ import { empty, pill, table, tenantLink, trouble } from "./parts.js";
 
 const EVERY_MS = 3_000;
 const TASKS_SHOWN = 200;
-const ROLES = ["api", "dispatcher", "sorter", "schema", "changefeed", "meta"];
+const ROLES = ["api", "dispatcher", "sorter", "schema", "changefeed", "agent", "meta"];
 const kept = { text: "" };
 
 const node = (one) => h("li", { key: one.node_id, class: `node node-${one.state}` },
@@ -26,6 +26,14 @@ const task = (one) => h("tr", { key: one.task_id },
   h("td", {}, one.next_node ?? ""),
   h("td", { class: "number" }, one.load === null ? "" : `${size(one.load)}/s`));
 
+const territory = (one) => h("tr", { key: `${one.cluster_id}/${one.tenant_id}/${one.territory}` },
+  h("td", {}, h("a", { href: tenantLink(one.cluster_id, one.tenant_id, "/placement") }, `${one.cluster_id}/${one.tenant_id}`)),
+  h("td", { class: "number" }, one.territory),
+  h("td", {}, one.node_id ?? "no agent"),
+  h("td", {}, pill(one.said?.state ?? "unknown")),
+  h("td", { class: "number" }, one.said && one.said.resolved_ts !== "0" ? `${(one.said.lag_ms / 1000).toFixed(1)} s` : ""),
+  h("td", {}, one.said?.reason ?? "no agent has reported it yet"));
+
 const says = (one) => `${one.task_id} ${one.cluster_id}/${one.tenant_id} ${one.sorter_node ?? ""} ${one.phase}`.toLowerCase();
 
 export function showPlatform(main, signal, told) {
@@ -35,12 +43,13 @@ export function showPlatform(main, signal, told) {
   const owner = h("p", { class: "note" });
   const nodes = h("div", { class: "roles" });
   const list = h("div");
+  const agents = h("div");
   const search = h("input", {
     type: "search", placeholder: "Find a task by tenant, sorter or phase", "aria-label": "Find a task", "data-search": true,
     value: kept.text, oninput: () => { kept.text = search.value; draw(); },
   });
   const found = h("p", { class: "note", role: "status" });
-  fill(main, [h("div", { class: "page" }, h("div", { class: "title" }, h("h1", {}, "Platform"), owner), problem, nodes,
+  fill(main, [h("div", { class: "page" }, h("div", { class: "title" }, h("h1", {}, "Platform"), owner), problem, nodes, agents,
     h("div", { class: "title" }, h("h2", {}, "Tasks"), found),
     h("div", { class: "tools" }, search, h("kbd", { "aria-hidden": true }, "/")), list)]);
 
@@ -56,12 +65,16 @@ export function showPlatform(main, signal, told) {
   }
 
   poll(EVERY_MS, signal, async () => {
-    const [decides, all, held] = await Promise.all(["owner", "nodes", "tasks"].map((what) => get(`v1/${what}`, signal)));
+    const [decides, all, held, given] = await Promise.all(
+      ["owner", "nodes", "tasks", "territories"].map((what) => get(`v1/${what}`, signal)));
     owner.textContent = `${decides.node_id} decides, election ${decides.owner_rev}`;
     fill(nodes, ROLES.map((role) => {
       const own = all.nodes.filter((one) => one.role === role);
       return own.length ? h("section", { key: role, "aria-label": role }, h("h2", {}, role), h("ul", {}, own.map(node))) : null;
     }));
+    fill(agents, given.territories.length ? [h("div", { class: "title" }, h("h2", {}, "Territories of agents")),
+      table("Territories", [["Tenant"], ["Territory", "number"], ["Agent"], ["State"], ["Lag", "number"], ["Waits for"]],
+        given.territories.map(territory))] : []);
     tasks = held.tasks;
     draw();
   }, (failed) => { trouble(problem, failed); told(failed); });

@@ -53,7 +53,7 @@ def _agent(up: Platform, name: str, tmp_path: Path) -> AgentProcess:
 
 def _connect(up: Platform, tikv: EmulatedTikv, loaded: GoldenSet) -> None:
     """Begin the chain at the recorded snapshot, which the registry deletes, and register the territory."""
-    begin = new_chain(WHOLE, loaded.snapshot_ts, loaded.snapshot_ts)
+    begin = new_chain(WHOLE, loaded.snapshot_ts)
     draft = Draft(
         tenant=loaded.tenant,
         store_id=1,

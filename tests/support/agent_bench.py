@@ -21,7 +21,7 @@ class Bench:
     """An agent whose answers are given by hand; `drafts`, `holds` and `sent` are what it asked for."""
 
     def __init__(self, position: chain.Position | None = None, config: steps.AgentConfig = CONFIG) -> None:
-        self.agent = TerritoryAgent(config, position or chain.new_chain(config.span, BASE + 7, BASE))
+        self.agent = TerritoryAgent(config, position or chain.new_chain(config.span, BASE))
         self.now_ms, self.tso = 0, BASE + 1_000
         self.drafts: list[Draft] = []
         self.sent: list[Any] = []

@@ -150,7 +150,7 @@ class Replay:
         tenant = TenantKey("7", {"raw": "raw", "large": "large"}.get(self.recorded.name, "acme"))
         kv_api = steps.KV_RAW if self.recorded.name == "raw" else steps.KV_TIDB
         config = steps.AgentConfig(tenant, 1, "ab" * 8, kv_api=kv_api, cut_ms=cut_ms, idle_cut_ms=3 * cut_ms)
-        agent = TerritoryAgent(config, new_chain(config.span, int(meta["base_ts"]) + 1, int(meta["base_ts"])))
+        agent = TerritoryAgent(config, new_chain(config.span, int(meta["base_ts"])))
         script = Script(agent.territory, agent.subscriptions, kv_api)
         agent.planner = script
         self.step(agent, steps.Tick(), 0)

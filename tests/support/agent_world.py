@@ -54,13 +54,13 @@ class AgentWorld:
         if self.objects:
             position = self.position(config)
         else:
-            position = chain.new_chain(config.span, self.cluster.tso(), self.cluster.base_ts)
+            position = chain.new_chain(config.span, self.cluster.base_ts)
         process = Process(f"p{self.starts}", TerritoryAgent(config, position))
         self.processes.append(process)
 
     def position(self, config: steps.AgentConfig) -> chain.Position:
         store = MemoryObjectStore()
-        key = next(reversed(self.objects))
+        key = max(self.objects, key=lambda one: one.rpartition("/")[2].zfill(24))
         store.put(key, self.objects[key][0])
         opened = open_change_file(store, key)
         return chain.read_position(

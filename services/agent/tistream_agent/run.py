@@ -194,7 +194,7 @@ class TerritoryRun:
             base_ts = snapshot_ts(self._objects, config.tenant)
         except NotFoundYet as error:
             raise NotFoundYet(f"{error.key}: `tistream connect` reads it from TiKV") from error
-        return chain.new_chain(config.span, self._pd.timestamps(1), base_ts)
+        return chain.new_chain(config.span, base_ts)
 
     def _wait(self, seconds: float) -> bool:
         return self._stopping.wait(seconds) if seconds else self._stopping.is_set()

@@ -19,7 +19,7 @@ _REGION = Region(1, b"", b"", 1, 1, 1)
 def warm_kernels() -> None:
     """Compile every kernel, or load it from the cache. Without a cache it takes some 20 s."""
     config = AgentConfig(TenantKey("0", "warm-up"), 1, "00")
-    machine = TerritoryAgent(config, chain.new_chain(config.span, _TS, _TS))
+    machine = TerritoryAgent(config, chain.new_chain(config.span, _TS))
     todo = deque(machine.step(steps.Tick(), 0))
     for number in range(1, _ANSWERS_MAX):
         event = _answer(todo.popleft()) if todo else steps.Tick()

@@ -125,13 +125,13 @@ def hole_goes_to_its_neighbour(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_agent:Subscriptions.is_live",
+    "tistream_agent:Subscriptions.scanning",
     invariants=(1, 7),
     catchers=("test_a_restart_during_a_scan_begins_from_the_base", HISTORY),
 )
 def scanning_span_left_out_of_the_footer(original: Function) -> Function:
     """A4: the footer does not carry what a subscription that scans rests on."""
-    return lambda self, request_id: True
+    return lambda self: []
 
 
 @mutant(

@@ -160,7 +160,7 @@ def test_a_tikv_without_multiplexing_is_read_by_its_older_call(world: World) -> 
 # Attack: supervisors start two agents for one territory again, whenever one has ended
 def test_an_agent_waits_where_others_fence_each_other_in_turn_and_says_so(world: World) -> None:
     tikv = world.tikv()
-    end = new_chain(WHOLE, 470_000_000_000_000_000, world.loaded.snapshot_ts)
+    end = new_chain(WHOLE, world.loaded.snapshot_ts)
     for number, nonce in enumerate(("aa", "bb", "cc", "dd")):
         ts = end.next_ts + number
         none: dict[str, Any] = {"changes": (), "watermarks": (), "size": 0, "epoch": 0}

@@ -23,7 +23,7 @@ def test_the_claim_and_the_hold_come_before_any_timestamp_and_registration() -> 
     bench = Bench()
     (put,) = bench.step(steps.Tick())
     assert isinstance(put, steps.PutFile)
-    assert (put.draft.ts, put.draft.prev_ts, put.draft.changes) == (BASE + 7, 0, ())
+    assert (put.draft.ts, put.draft.prev_ts, put.draft.changes) == (BASE + 1, 0, ())
     assert bench.step(steps.Tick(), 5_000) == []
     assert bench.step(steps.FileDurable(put.draft.ts)) == [steps.MoveHold(BASE - 1)]
     assert bench.step(steps.Tick(), 5_000) == []
@@ -33,7 +33,7 @@ def test_the_claim_and_the_hold_come_before_any_timestamp_and_registration() -> 
 def test_a_hold_that_is_refused_stops_the_territory() -> None:  # A4
     bench = Bench()
     bench.step(steps.Tick())
-    bench.step(steps.FileDurable(BASE + 7))
+    bench.step(steps.FileDurable(BASE + 1))
     stop = bench.step(steps.HoldRefused(BASE - 1, BASE + 5))[-1]
     assert isinstance(stop, steps.Stop)
     assert stop.code == "gc"
@@ -59,7 +59,7 @@ def test_names_are_dense_and_one_file_is_under_way() -> None:  # A12
     for request in requests.values():
         bench.receive(request, INITIALIZED)
     bench.run([], 8_000)
-    assert [one.ts for one in bench.drafts] == list(range(BASE + 7, BASE + 7 + len(bench.drafts)))
+    assert [one.ts for one in bench.drafts] == list(range(BASE + 1, BASE + 1 + len(bench.drafts)))
     assert [one.prev_ts for one in bench.drafts] == [0, *(one.ts for one in bench.drafts[:-1])]
     bench.auto_durable = False
     before = len(bench.drafts)
@@ -258,7 +258,7 @@ def test_outstanding_registrations_of_a_store_are_limited() -> None:
 def test_a_keyspace_is_removed_from_keys_and_bounds() -> None:
     prefix = b"x\x00\x00\x07"
     config = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, keys=KeyMap(prefix))
-    bench = Bench(chain.new_chain(config.span, BASE + 7, BASE), config)
+    bench = Bench(chain.new_chain(config.span, BASE), config)
     requests = bench.register([Region(9, b"", b"", 1, 1, 1)])
     bench.receive(requests[9], change(prefix + b"tk", BASE + 5), INITIALIZED)
     bench.run([], 2_000)
@@ -276,7 +276,7 @@ def test_the_keys_of_rawkv_stay_whole_and_stand_for_all_keys(keyspace: int | Non
     config = steps.AgentConfig(
         TenantKey("7", "raw"), 5, "aa" * 8, kv_api=steps.KV_RAW, keys=KeyMap(scope=raw_scope(keyspace))
     )
-    bench = Bench(chain.new_chain(config.span, BASE + 7, BASE), config)
+    bench = Bench(chain.new_chain(config.span, BASE), config)
     inside = start.ljust(4, b"\0") + b"user"
     middle = encoded_bound(inside)
     requests = bench.register([Region(8, b"", middle, 1, 1, 1), Region(9, middle, b"", 1, 1, 1)])
@@ -289,7 +289,8 @@ def test_the_keys_of_rawkv_stay_whole_and_stand_for_all_keys(keyspace: int | Non
     assert keys(bench.drafts[-1]) == [inside]
     spans = sorted((row.span.start, row.span.end) for row in bench.drafts[-1].watermarks)
     assert spans == [(b"", inside), (inside, b"")]
-    assert [promise.span for promise in bench.drafts[-1].promises] == [KeySpan(b"", inside), KeySpan(inside, b"")]
+    assert bench.drafts[-1].carried == ()
+    assert bench.drafts[0].carried == (chain.Promise(KeySpan(b"", b""), BASE),)
 
 
 def test_streams_are_closed_while_object_storage_takes_no_file() -> None:

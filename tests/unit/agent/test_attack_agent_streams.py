@@ -276,3 +276,15 @@ def test_a_bound_that_is_no_encoded_key_splits_at_the_next_key() -> None:
     left, right = Region(11, b"", odd, 1, 4, 1), Region(12, odd, b"", 1, 4, 2)
     requests = bench.register([left, right])
     assert requests[11].encoded_end == requests[12].encoded_start
+
+
+# Attack: two agents begin a tenant's chain at once, and neither finds a file
+def test_agents_that_find_no_file_put_the_same_name() -> None:  # R1
+    first, second = Bench(), Bench()
+    second.tso += 5_000
+    (one,) = first.step(steps.Tick())
+    (other,) = second.step(steps.Tick())
+    assert one.draft.key == other.draft.key
+    stop = stop_of(second.step(steps.ForeignFile(other.draft.ts, one.draft.nonce)))
+    assert stop is not None
+    assert stop.code == "fenced"

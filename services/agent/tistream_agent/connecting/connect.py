@@ -104,7 +104,7 @@ class Connector:
             self._passed(Check("schema", True, f"stored already; the agent goes on at {ts}"))
         if position is None:
             # The registry deletes schema_snap once it has read it: from then on only the chain says where to begin.
-            position = chain.new_chain(WHOLE, self._pd.timestamps(1), ts)
+            position = chain.new_chain(WHOLE, ts)
             self._new(*self._next_file(position, self._nonce))
         elif sealed:
             self._new(*self._next_file(position, self._nonce))

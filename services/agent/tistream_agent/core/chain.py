@@ -35,7 +35,7 @@ class Promise:
 class Position:
     """Where a chain continues: after file `prev_ts` (0: a new chain), whose promises tile the territory.
 
-    `next_ts` is the name of the next file: `prev_ts + 1`, or a TSO for a new chain.
+    `next_ts` is the name of the next file: `prev_ts + 1`, or the tenant's snapshot_ts + 1 for a new chain.
     """
 
     prev_ts: int
@@ -48,9 +48,13 @@ class Position:
         return min(promise.ts for promise in self.promises)
 
 
-def new_chain(span: KeySpan, first_ts: int, base_ts: int) -> Position:
-    """The position of a chain without files. `first_ts` is a TSO, `base_ts` is the tenant's snapshot_ts."""
-    return Position(0, first_ts, (Promise(span, base_ts),))
+def new_chain(span: KeySpan, base_ts: int) -> Position:
+    """The position of a chain without files. `base_ts` is the tenant's snapshot_ts.
+
+    The first name follows from it: two agents that find no file would not fence each other if each took a name of its
+    own (R1).
+    """
+    return Position(0, base_ts + 1, (Promise(span, base_ts),))
 
 
 def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa.Table, span: KeySpan) -> Position:

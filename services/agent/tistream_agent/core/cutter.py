@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.format.change_file import EXPIRE, SCHEMA, WATERMARK
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -47,11 +49,47 @@ class WatermarkRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WatermarkColumns(Sequence[WatermarkRow]):
+    """Watermark rows of one file as columns, because there is one for each of 100,000 regions."""
+
+    log_id: Int64s
+    start: pa.Array
+    end: pa.Array
+    first_index: Int64s
+    log_index: Int64s
+    base_ts: pa.Array
+    resolved_ts: Int64s
+    tikv_region_id: Int64s
+    tikv_store_id: Int64s
+
+    def __len__(self) -> int:
+        return len(self.log_id)
+
+    @overload
+    def __getitem__(self, at: int) -> WatermarkRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[WatermarkRow]: ...
+    def __getitem__(self, at: int | slice) -> WatermarkRow | Sequence[WatermarkRow]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        return WatermarkRow(
+            log_id=int(self.log_id[at]),
+            span=KeySpan(self.start[at].as_py(), self.end[at].as_py()),
+            first_index=int(self.first_index[at]),
+            log_index=int(self.log_index[at]),
+            base_ts=self.base_ts[at].as_py(),
+            resolved_ts=int(self.resolved_ts[at]),
+            tikv_region_id=int(self.tikv_region_id[at]),
+            tikv_store_id=int(self.tikv_store_id[at]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A file that was cut but not yet written.
 
     Attributes:
-        promises: what the chain promises once this file is durable; they tile the territory.
+        promises: what the chain promises once this file is durable; every key of the territory is in one of them.
         carried: the promises of keys without a watermark row; they are written to the footer.
         changes: tables with CHANGE_SCHEMA, in the order of arrival.
     """
@@ -65,7 +103,7 @@ class Draft:
     promises: tuple[chain.Promise, ...]
     carried: tuple[chain.Promise, ...]
     changes: tuple[pa.Table, ...]
-    watermarks: tuple[WatermarkRow, ...]
+    watermarks: WatermarkColumns | tuple[()]
     size: int
 
     @property
@@ -89,7 +127,7 @@ class Draft:
         return write_change_file(
             FileIdentity(self.tenant, self.store_id, self.prev_ts),
             _groups(self.changes),
-            _watermark_table(self.watermarks),
+            _watermark_table(self.watermarks or None),
             dictionary=_DICTIONARY,
             schema=FILE_SCHEMA,
             said=said,
@@ -120,23 +158,24 @@ def _widened(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=FILE_SCHEMA)
 
 
-def _watermark_table(rows: Sequence[WatermarkRow]) -> pa.Table:
-    """The watermark rows as columns."""
+def _watermark_table(rows: WatermarkColumns | None) -> pa.Table:
+    """The watermark rows as a table with FILE_SCHEMA."""
+    if rows is None:
+        return FILE_SCHEMA.empty_table()
     count = len(rows)
-    log_id = pa.array([row.log_id for row in rows], pa.int64())
+    log_id = pa.array(rows.log_id)
     columns = {
         "type": pa.array(np.full(count, WATERMARK, np.int32)),
         "op_type": pa.array(np.zeros(count, np.int32)),
         "region_id": log_id,
         "region_version": log_id,
-        "log_index": pa.array([row.log_index for row in rows], pa.int64()),
-        "key": pa.array([row.span.start for row in rows], pa.binary()),
-        "end_key": pa.array([row.span.end for row in rows], pa.binary()),
-        "first_index": pa.array([row.first_index for row in rows], pa.int64()),
-        "base_ts": pa.array([row.base_ts for row in rows], pa.int64()),
-        "resolved_ts": pa.array([row.resolved_ts for row in rows], pa.int64()),
-        "tikv_region_id": pa.array([row.tikv_region_id for row in rows], pa.int64()),
-        "tikv_store_id": pa.array([row.tikv_store_id for row in rows], pa.int64()),
+        "log_index": pa.array(rows.log_index),
+        "key": rows.start,
+        "end_key": rows.end,
+        "first_index": pa.array(rows.first_index),
+        "base_ts": rows.base_ts,
+        "resolved_ts": pa.array(rows.resolved_ts),
+        "tikv_region_id": pa.array(rows.tikv_region_id),
+        "tikv_store_id": pa.array(rows.tikv_store_id),
     }
-    table = pa.table(columns)
-    return _widened(table)
+    return _widened(pa.table(columns))

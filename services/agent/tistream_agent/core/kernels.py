@@ -29,7 +29,8 @@ REQUEST_ID, STREAM, REGION_ID, LOG_ID, INDEX, CUT_INDEX, BASE, TOLD, RESOLVED_TS
     range(13)
 )
 PROMISED = 13  # the resolved_ts of earlier subscriptions of all of these keys; 0: none
-SUB_COLUMNS = 14
+TIKV_STORE, START_SHOWN, END_SHOWN = range(14, 17)  # the last two: lengths of the platform's bounds
+SUB_COLUMNS = 17
 FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
 
 # What `apply` found: positions in its counters.

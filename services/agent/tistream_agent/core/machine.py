@@ -281,7 +281,7 @@ class TerritoryAgent:
 
     def _cut(self, now_ms: int) -> list[Command]:
         """Cut a file: all rows that have arrived, and a watermark row of each subscription whose scan has ended."""
-        promises, carried = self._promises()
+        carried = [Promise(self.config.keys.in_platform(piece.span), piece.base_ts) for piece in self._behind()]
         draft = Draft(
             tenant=self.config.tenant,
             store_id=self.config.store_id,
@@ -289,8 +289,8 @@ class TerritoryAgent:
             prev_ts=self.prev_ts,
             nonce=self.config.nonce,
             epoch=self.config.epoch,
-            promises=promises,
-            carried=carried,
+            promises=(Promise(self.config.span, self._slowest()[1]),),
+            carried=tuple(sorted(carried, key=lambda promise: promise.span.start)),
             changes=tuple(self._open),
             watermarks=self.subscriptions.cut(),
             size=self._open_bytes,
@@ -300,22 +300,18 @@ class TerritoryAgent:
         self.prev_ts, self.next_ts = self.next_ts, self.next_ts + 1
         return [steps.PutFile(draft)]
 
-    def _promises(self) -> tuple[tuple[Promise, ...], tuple[Promise, ...]]:
-        """(what the next file promises, the part of it without a watermark row)."""
-        every, carried = [], []
-        for piece in self.territory.pieces():
-            live = isinstance(piece.state, Subscribed) and self.subscriptions.is_live(piece.state.request_id)
-            promise = Promise(self.config.keys.in_platform(piece.span), self._reached(piece))
-            every.append(promise)
-            if not live:
-                carried.append(promise)
-        return tuple(every), tuple(carried)
+    def _behind(self) -> list[Piece]:
+        """The pieces without a live subscription: a file carries their promises."""
+        scanning = [self.territory.subscribed(request_id) for request_id in self.subscriptions.scanning()]
+        return self.territory.loose() + [piece for piece in scanning if piece is not None]
 
-    def _reached(self, piece: Piece) -> int:
-        state = piece.state
-        if isinstance(state, Subscribed) and self.subscriptions.is_live(state.request_id):
-            return max(piece.base_ts, self.subscriptions.resolved_ts(state.request_id))
-        return piece.base_ts
+    def _slowest(self) -> tuple[Piece, int]:
+        """(the piece that is furthest behind, what it has reached)."""
+        found = [(piece, piece.base_ts) for piece in self._behind()]
+        live = self.subscriptions.slowest()
+        if live is not None and (piece := self.territory.subscribed(live[0])) is not None:
+            found.append((piece, live[1]))
+        return min(found, key=lambda one: one[1])
 
     def _durable(self, ts: int, now_ms: int) -> list[Command]:
         draft = self._under_way
@@ -334,7 +330,7 @@ class TerritoryAgent:
 
     def lowest(self) -> Lowest:
         """The piece that is furthest behind, and what it waits for."""
-        piece = min(self.territory.pieces(), key=self._reached)
+        piece, reached = self._slowest()
         match piece.state:
             case WaitsForRegion():
                 text = "PD has not said which region has these keys"
@@ -343,4 +339,4 @@ class TerritoryAgent:
             case Subscribed(region=region, request_id=request_id):
                 what = "is live" if self.subscriptions.is_live(request_id) else "scans"
                 text = f"region {region.region_id} on store {region.leader_store} {what}"
-        return Lowest(piece, self._reached(piece), text)
+        return Lowest(piece, reached, text)

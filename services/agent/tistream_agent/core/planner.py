@@ -61,14 +61,16 @@ class Planner:
             piece
             for start in sorted(self.territory.waiting)
             if isinstance(state := (piece := self.territory.at(start)).state, WaitsForRegion)
-            and not state.scan
             and state.not_before_ms <= now_ms
         ]
         out: list[Command] = []
-        while due and len(self._scans) < SCANS:
-            run = [due.pop(0)]
-            while due and due[0].span.start == run[-1].span.end:
-                run.append(due.pop(0))
+        at = 0
+        while at < len(due) and len(self._scans) < SCANS:
+            run = [due[at]]
+            at += 1
+            while at < len(due) and due[at].span.start == run[-1].span.end:
+                run.append(due[at])
+                at += 1
             scan = self._next()
             span = KeySpan(run[0].span.start, run[-1].span.end)
             self._scans[scan] = span
@@ -81,20 +83,20 @@ class Planner:
 
     def _take_timestamps(self, now_ms: int) -> list[Command]:
         """One call for all log ids that the stores' paces allow; the pieces that are furthest behind first."""
-        if self._call or not self.territory.known:
+        if self._call:
             return []
-        room = {store: pace.room for store, pace in self.paces.items()}
-        pieces = sorted((self.territory.at(start) for start in self.territory.known), key=lambda one: one.base_ts)
         chosen: list[Piece] = []
-        for piece in pieces:
-            state = piece.state
-            assert isinstance(state, ToRegister)
-            store = state.region.leader_store
+        for store, known in self.territory.known.items():
             pace = self.pace(store)
-            if state.not_before_ms > now_ms or pace.not_before_ms > now_ms or room.setdefault(store, pace.room) <= 0:
-                continue
-            room[store] -= 1
-            chosen.append(piece)
+            room = 0 if pace.not_before_ms > now_ms else pace.room
+            for _, start in known if room else ():
+                piece = self.territory.at(start)
+                assert isinstance(piece.state, ToRegister)
+                if piece.state.not_before_ms <= now_ms:
+                    chosen.append(piece)
+                    room -= 1
+                if not room:
+                    break
         if not chosen:
             return []
         self._call = self._next()
@@ -111,10 +113,19 @@ class Planner:
         span = self._scans.pop(scan, None)
         if span is None:
             return
+        found = [(its, region) for region in regions if region.is_known and (its := region.raw_span()) is not None]
+        found.sort(key=lambda one: one[0].start)
+        near: list[tuple[KeySpan, Region]] = []  # those that may have keys of the piece
+        at = 0
         for piece in self.territory.overlapping(span):
+            end = piece.span.end
+            while at < len(found) and (not end or found[at][0].start < end):
+                near.append(found[at])
+                at += 1
+            near = [one for one in near if not one[0].end or one[0].end > piece.span.start]
             state = piece.state
             if isinstance(state, WaitsForRegion) and state.scan == scan:
-                cut = cut_by_regions(piece, regions, now_ms, pacing.HOLE_WAIT_MS, state.failures)
+                cut = cut_by_regions(piece, near, now_ms, pacing.HOLE_WAIT_MS, state.failures)
                 self.territory.replace(piece, cut)
         self._join(span)
 

@@ -17,7 +17,7 @@ from tistream.errors import TiStreamError
 from tistream.model.span import KeySpan
 from tistream_agent.core import kernels as k
 from tistream_agent.core import wire
-from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkRow
+from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkColumns
 from tistream_agent.core.keys import KeyMap
 from tistream_agent.core.region_error import RegionError
 from tistream_agent.core.scanner import Scanned
@@ -122,6 +122,10 @@ class Subscriptions:
         column[k.LOG_ID], column[k.BASE], column[k.RESOLVED_TS] = opened.log_id, opened.base_ts, opened.base_ts
         column[k.STATE], column[k.PROMISED] = k.SCANNING, opened.told_ts
         column[k.START_AT], column[k.END_AT], column[k.BOUND_END] = self._keep_bounds(opened.span)
+        # The platform's bounds are the ends of those on the wire, or empty.
+        shown = self.keys.in_platform(opened.span)
+        column[k.TIKV_STORE] = opened.tikv_store_id
+        column[k.START_SHOWN], column[k.END_SHOWN] = len(shown.start), len(shown.end)
         self._place(opened.request_id, slot)
 
     def end(self, request_id: int) -> Ended | None:
@@ -256,35 +260,49 @@ class Subscriptions:
         """Whether a watermark row is due: a subscription is live, or ended after its scan."""
         return bool(self._last_rows) or bool((self._table[k.STATE] == k.LIVE).any())
 
-    def cut(self) -> tuple[WatermarkRow, ...]:
+    def scanning(self) -> list[int]:
+        """The request ids of subscriptions whose scan has not ended."""
+        found: list[int] = self._table[k.REQUEST_ID, self._table[k.STATE] == k.SCANNING].tolist()
+        return found
+
+    def slowest(self) -> tuple[int, int] | None:
+        """(request_id, what it has reached) of the live subscription that is furthest behind; None without any."""
+        live = np.flatnonzero(self._table[k.STATE] == k.LIVE)
+        if not len(live):
+            return None
+        slot = live[np.argmin(self._table[k.RESOLVED_TS, live])]
+        return int(self._table[k.REQUEST_ID, slot]), int(self._table[k.RESOLVED_TS, slot])
+
+    def cut(self) -> WatermarkColumns:
         """The watermark rows of one file, in the order of the log ids. Ended subscriptions are forgotten."""
-        out = []
-        for slot, opened in sorted(self._opened.items(), key=lambda one: one[1].log_id):
-            column = self._table[:, slot]
-            live = column[k.STATE] == k.LIVE
-            if live or opened.request_id in self._last_rows:
-                out.append(self._row(slot, opened))
-        for slot in np.flatnonzero(self._table[k.STATE] == k.ENDED).tolist():
+        table = self._table
+        owed = table[k.STATE] == k.LIVE
+        for request_id in self._last_rows:
+            owed[self._slot(request_id)] = True
+        slots = np.flatnonzero(owed)
+        slots = slots[np.argsort(table[k.LOG_ID, slots])]
+        out = self._watermarks(slots)
+        table[k.CUT_INDEX, slots] = table[k.INDEX, slots] + 1
+        for slot in np.flatnonzero(table[k.STATE] == k.ENDED).tolist():
             self._forget(slot)
         self._last_rows.clear()
-        return tuple(out)
+        return out
 
-    def _row(self, slot: int, opened: Opened) -> WatermarkRow:
-        column = self._table[:, slot]
-        first = not column[k.CUT_INDEX]  # CUT_INDEX is the next first_index, 0 before the base row
-        index = int(column[k.INDEX])
-        row = WatermarkRow(
-            log_id=opened.log_id,
-            span=self.keys.in_platform(opened.span),
-            first_index=1 if first else int(column[k.CUT_INDEX]),
-            log_index=index,
-            base_ts=opened.base_ts if first else None,
-            resolved_ts=int(column[k.RESOLVED_TS]),
-            tikv_region_id=opened.region_id,
-            tikv_store_id=opened.tikv_store_id,
+    def _watermarks(self, slots: Int64s) -> WatermarkColumns:
+        column = self._table[:, slots]
+        first = column[k.CUT_INDEX] == 0  # CUT_INDEX is the next first_index, 0 before the base row
+        starts, ends = column[k.START_SHOWN], column[k.END_SHOWN]
+        return WatermarkColumns(
+            log_id=column[k.LOG_ID],
+            start=_binary(self._bounds, column[k.END_AT] - starts, starts, None),
+            end=_binary(self._bounds, column[k.BOUND_END] - ends, ends, None),
+            first_index=np.where(first, 1, column[k.CUT_INDEX]),
+            log_index=column[k.INDEX],
+            base_ts=pa.array(column[k.BASE], mask=~first),
+            resolved_ts=column[k.RESOLVED_TS],
+            tikv_region_id=column[k.REGION_ID],
+            tikv_store_id=column[k.TIKV_STORE],
         )
-        column[k.CUT_INDEX] = index + 1
-        return row
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
@@ -341,7 +359,11 @@ class Subscriptions:
         return begin, middle, end
 
     def _pack_bounds(self, need: int) -> None:
-        live = [slot for slot in self._opened if self._table[k.STATE, slot] in (k.SCANNING, k.LIVE)]
+        live = [
+            slot
+            for slot, opened in self._opened.items()
+            if self._table[k.STATE, slot] in (k.SCANNING, k.LIVE) or opened.request_id in self._last_rows
+        ]
         texts = [self._opened[slot].span for slot in live]
         total = sum(len(span.start) + len(span.end) for span in texts)
         self._bounds = np.zeros(max(1 << 12, 2 * (total + need)), np.uint8)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedDict, SortedSet
 
 from tistream.model.span import KeySpan
 from tistream_agent.core.keys import Region
@@ -73,8 +73,10 @@ class Territory:
         self.span = span
         self._pieces: SortedDict[bytes, Piece] = SortedDict({piece.span.start: piece for piece in pieces})
         self._subscribed: dict[int, bytes] = {}
-        self.waiting: set[bytes] = set()  # starts of pieces that wait for a region
-        self.known: set[bytes] = set()  # starts of pieces that are to be registered
+        self._loose: set[bytes] = set()  # starts of pieces that are not subscribed
+        self.waiting: set[bytes] = set()  # starts of pieces of which PD is to be asked
+        # By store, (base_ts, start) of the pieces that are to be registered there and have no TSO call.
+        self.known: dict[int, SortedSet[tuple[int, bytes]]] = {}
         for piece in self._pieces.values():
             self._index(piece)
         self.check()
@@ -96,6 +98,10 @@ class Territory:
         start = self._subscribed.get(request_id)
         return None if start is None else self.at(start)
 
+    def loose(self) -> list[Piece]:
+        """The pieces that are not subscribed, in no order."""
+        return [self.at(start) for start in self._loose]
+
     def overlapping(self, span: KeySpan) -> list[Piece]:
         """The pieces with a key of `span`, in key order."""
         first = max(0, self._pieces.bisect_right(span.start) - 1)
@@ -113,10 +119,7 @@ class Territory:
         assert_tiled(old.span, [piece.span for piece in new])
         assert all(piece.base_ts >= old.base_ts for piece in new), f"{old.span}: a promise went back"
         del self._pieces[old.span.start]
-        self.waiting.discard(old.span.start)
-        self.known.discard(old.span.start)
-        if isinstance(old.state, Subscribed):
-            del self._subscribed[old.state.request_id]
+        self._forget(old)
         for piece in new:
             self._pieces[piece.span.start] = piece
             self._index(piece)
@@ -133,7 +136,7 @@ class Territory:
             assert isinstance(piece.state, ToRegister)
             assert not piece.state.call
             assert self._pieces.pop(piece.span.start) is piece
-            self.known.discard(piece.span.start)
+            self._forget(piece)
         self._pieces[out.span.start] = out
         self._index(out)
         return out
@@ -142,20 +145,40 @@ class Territory:
         """Assert that the pieces tile the territory and that the indexes agree with them."""
         pieces = self.pieces()
         assert_tiled(self.span, [piece.span for piece in pieces])
-        assert self.waiting == {p.span.start for p in pieces if isinstance(p.state, WaitsForRegion)}
-        assert self.known == {p.span.start for p in pieces if isinstance(p.state, ToRegister)}
+        assert self.waiting == {
+            p.span.start for p in pieces if isinstance(p.state, WaitsForRegion) and not p.state.scan
+        }
+        assert self._loose == {p.span.start for p in pieces if not isinstance(p.state, Subscribed)}
+        known = {one for its in self.known.values() for one in its}
+        assert known == {
+            (p.base_ts, p.span.start) for p in pieces if isinstance(p.state, ToRegister) and not p.state.call
+        }
         subscribed = {p.state.request_id: p.span.start for p in pieces if isinstance(p.state, Subscribed)}
         assert self._subscribed == subscribed
 
     def _index(self, piece: Piece) -> None:
+        if not isinstance(piece.state, Subscribed):
+            self._loose.add(piece.span.start)
         match piece.state:
-            case WaitsForRegion():
+            case WaitsForRegion(scan=0):
                 self.waiting.add(piece.span.start)
-            case ToRegister():
-                self.known.add(piece.span.start)
+            case ToRegister(call=0, region=region):
+                self.known.setdefault(region.leader_store, SortedSet()).add((piece.base_ts, piece.span.start))
             case Subscribed(request_id=request_id):
                 assert request_id not in self._subscribed, f"request {request_id} has two pieces"
                 self._subscribed[request_id] = piece.span.start
+
+    def _forget(self, piece: Piece) -> None:
+        """Take a piece out of the indexes."""
+        self._loose.discard(piece.span.start)
+        match piece.state:
+            case WaitsForRegion():
+                self.waiting.discard(piece.span.start)
+            case ToRegister(region=region):
+                if (its := self.known.get(region.leader_store)) is not None:
+                    its.discard((piece.base_ts, piece.span.start))
+            case Subscribed(request_id=request_id):
+                del self._subscribed[request_id]
 
 
 def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
@@ -167,15 +190,14 @@ def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
 
 
 def cut_by_regions(
-    piece: Piece, regions: Sequence[Region], now_ms: int, hole_wait_ms: int, failures: int = 0
+    piece: Piece, regions: Sequence[tuple[KeySpan, Region]], now_ms: int, hole_wait_ms: int, failures: int = 0
 ) -> list[Piece]:
-    """Cut a piece by PD's answer.
+    """Cut a piece by PD's answer: regions with their raw spans.
 
     Keys of a region with a leader are to be registered. Holes, and regions without a leader, wait for `hole_wait_ms`.
-    Of overlapping regions the one with the highest version counts. A region with impossible numbers is a hole.
+    Of overlapping regions the one with the highest version counts.
     """
-    spans = [(found, region) for region in regions if region.is_known and (found := region.raw_span()) is not None]
-    inside = [(part, region) for found, region in spans if (part := found.clip(piece.span)) is not None]
+    inside = [(part, region) for found, region in regions if (part := found.clip(piece.span)) is not None]
     inside.sort(key=lambda one: one[0].start)
     bounds = sorted(
         {piece.span.start} | {p.start for p, _ in inside} | {p.end for p, _ in inside if p.end in piece.span}

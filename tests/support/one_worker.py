@@ -16,7 +16,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 FOUR_RANGES, DAMAGES, MORTAL, GUARDED, BROKER = "four-ranges", "damages", "mortal", "guarded", "broker"
 GROUPS = {
-    **dict.fromkeys(("agent", "arrival", "console_points", "golden_pages", "requests", "simulated"), FOUR_RANGES),
+    **dict.fromkeys(
+        ("agent", "arrival", "console_points", "golden_pages", "raw", "requests", "simulated"), FOUR_RANGES
+    ),
     **dict.fromkeys(("backfill", "faults", "log_backup", "tenant_ends", "undecodable"), DAMAGES),
     **dict.fromkeys(("crash", "lifecycle"), MORTAL),
     **dict.fromkeys(("auth", "console_auth"), GUARDED),

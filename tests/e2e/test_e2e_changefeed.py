@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import browser, golden, platform
 from support.browser import CONTRASTS
-from support.kafka import CommittedReader, kafka
-from support.platform import COMMAND, Platform
+from support.kafka import PASSWORD, USER, CommittedReader, committed, kafka, with_login
+from support.platform import COMMAND, Platform, free_port
 from support.pull import Consumer
 from support.pull_world import golden_world
 from support.pulled import pulled_whole
@@ -30,13 +30,15 @@ from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_cli.platform.local_kafka import LocalKafka
 
 TOPIC, PARTITIONS = "changes", 3
+SASL_PORT = free_port()
 # Small windows: many transactions, so that a kill meets one under way
 SMALL = {"TISTREAM_CHANGEFEED__WINDOW_BYTES": "4096", "TISTREAM_CHANGEFEED__CHUNK_ROWS": "256"}
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with kafka(tmp_path_factory.mktemp("kafka")) as one:
+    plain, controller = free_port(), free_port()
+    with kafka(tmp_path_factory.mktemp("kafka"), with_login(plain, controller, SASL_PORT), (plain, controller)) as one:
         yield one
 
 
@@ -80,6 +82,21 @@ class Feeds:
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
+
+    def look(self, feed_id: str, what: str) -> dict[str, Any]:
+        """The answer of `…/events`, `…/tables` or `…/lag`."""
+        answer = self._http.get(f"{self._base}/{feed_id}/{what}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def update(self, feed_id: str, **body: Any) -> tuple[int, dict[str, Any]]:
+        answer = self._http.put(f"{self._base}/{feed_id}", json=body)
+        return answer.status_code, answer.json()
+
+    def resume_at(self, feed_id: str, checkpoint_ts: int) -> tuple[int, dict[str, Any]]:
+        answer = self._http.post(f"{self._base}/{feed_id}/resume", json={"checkpoint_ts": str(checkpoint_ts)})
+        return answer.status_code, answer.json()
 
     def remove(self, feed_id: str) -> int:
         return self._http.delete(f"{self._base}/{feed_id}").status_code
@@ -182,6 +199,14 @@ def test_a_feed_is_paused_resumed_and_removed(pushed: Consumer, broker: LocalKaf
     eventually(lambda: int(feeds.get("other")["checkpoint_ts"]) >= loaded.end_ts, pause_s=0.5)
     assert feeds.turn("other", "pause")["state"] == "paused"
     assert feeds.turn("other", "pause")["state"] == "paused"
+    ticdc, of = f"{pushed.url}/api/v2/changefeeds", {"namespace": pushed.tenant.tenant_id}
+    listed = pushed.client.get(ticdc, params=of).json()["items"]
+    assert ("other", "stopped") in [(one["id"], one["state"]) for one in listed]
+    alone = pushed.client.get(f"{ticdc}/other", params=of).json()
+    assert (alone["checkpoint_ts"], alone["sink_uri"]) == (
+        int(feeds.get("other")["checkpoint_ts"]),
+        uri(broker, "other"),
+    )
     assert feeds.turn("other", "resume")["state"] == "running"
     eventually(lambda: feeds.get("other")["node_id"] is not None)
     assert feeds.remove("other") == 200
@@ -251,6 +276,49 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
     eventually(lambda: scraped("rows_total") is None)
 
 
+def test_a_feed_is_changed_and_sends_again_from_a_ts(pushed: Consumer, broker: LocalKafka) -> None:
+    loaded = golden.load("everything")
+    feeds, begin, end = Feeds(pushed), str(loaded.snapshot_ts), str(loaded.end_ts)
+    body = {"changefeed_id": "changed", "sink_uri": uri(broker, "changed"), "start_ts": begin, "end_ts": end}
+    assert feeds.create(**body)[0] == 201
+    status, problem = feeds.update("changed", config={"filter": {"rules": ["nothing.*"]}})
+    assert (status, "pause it, update it" in problem["detail"]) == (409, True)
+    eventually(lambda: feeds.get("changed")["state"] == "finished", pause_s=0.5)
+    lag = feeds.look("changed", "lag")
+    assert (lag["checkpoint_ts"], lag["lag_seconds"], lag["held_by"]) == (end, 0, [])
+    tables = feeds.look("changed", "tables")
+    assert tables["count"] == len(tables["tables"]) > 5
+    kept = tables["tables"][0]
+    rule = f"{kept['database']}.{kept['table']}"
+    before = {number: len(seen) for number, seen in committed(broker.address, "changed").items()}
+    for change, text in (
+        ({"config": {"filter": {"ruels": []}}}, "is unknown"),
+        ({}, "none of sink_uri, end_ts and config"),
+        ({"sink_uri": f"{uri(broker, 'changed')}&partition-num=4"}, "is there twice"),
+    ):
+        status, problem = feeds.update("changed", **change)
+        assert (status, text in problem["detail"]) == (400, True), problem
+    assert feeds.update("changed", config={"filter": {"rules": [rule]}})[0] == 200
+    assert [one["table"] for one in feeds.look("changed", "tables")["tables"]] == [kept["table"]]
+    for ts, status in ((1, 410), (1 << 62, 400), (loaded.end_ts, 400)):
+        assert feeds.resume_at("changed", ts)[0] == status
+    assert feeds.resume_at("changed", loaded.snapshot_ts)[0] == 200
+    eventually(lambda: feeds.get("changed")["state"] == "finished", pause_s=0.5)
+    told = [one["what"] for one in feeds.look("changed", "events")["events"]]
+    assert told == ["finished", "applied", "held", "resumed", "updated", "finished", "held", "created"]
+    applied = feeds.look("changed", "events")["events"][1]
+    assert (applied["from_ts"], applied["after_ts"], applied["revision"]) == (end, begin, 2)
+    again = [
+        value
+        for number, seen in committed(broker.address, "changed").items()
+        for _, key, value in seen[before[number] :]
+        if not is_resolved(value) and f'"tbl":"{kept["table"]}"'.encode() not in (key or b"")
+    ]
+    assert all(b"create database" in one for one in again), "only the one table is sent again, and its database"
+    sent = sum(len(seen) for seen in committed(broker.address, "changed").values()) - sum(before.values())
+    assert sent > 0
+
+
 def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
     up: Platform, pushed: Consumer, broker: LocalKafka
 ) -> None:
@@ -261,7 +329,7 @@ def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
     for change, status, text in (
         ({"sink_uri": uri(broker).replace("partition-num=3", "partition-num=9")}, 400, "fewer than partition-num=9"),
         ({"sink_uri": f"kafka://10.1.2.3:9092/{TOPIC}"}, 422, "TISTREAM_CHANGEFEED__SINK_HOSTS"),
-        ({"sink_uri": f"kafka://user:hunter2@{broker.address}/{TOPIC}"}, 400, "would be stored in clear"),
+        ({"sink_uri": f"kafka://{USER}:hunter3@127.0.0.1:{SASL_PORT}/{TOPIC}"}, 503, "the broker refuses sasl-user"),
         ({"sink_uri": "mysql://127.0.0.1:3306/"}, 400, "other sinks are not supported"),
         ({"start_ts": "1"}, 410, "below the earliest"),
         ({"start_ts": str(1 << 62)}, 400, "lies above the tenant's resolved_ts"),
@@ -270,4 +338,26 @@ def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
     ):
         answered, problem = feeds.create(**{**good, **change})
         assert (answered, text in problem["detail"]) == (status, True), (change, problem)
-    assert "hunter2" not in up.log_text()
+    assert "hunter3" not in up.log_text()
+
+
+def test_a_password_in_a_sink_uri_is_stored_sealed_and_opens_the_broker(
+    up: Platform, pushed: Consumer, broker: LocalKafka
+) -> None:
+    loaded = golden.load("everything")
+    feeds = Feeds(pushed)
+    with_password = uri(broker, "sealed").replace(broker.address, f"{USER}:{PASSWORD}@127.0.0.1:{SASL_PORT}")
+    body = {"sink_uri": with_password, "start_ts": str(loaded.snapshot_ts), "end_ts": str(loaded.end_ts)}
+    for status in (201, 200):
+        assert feeds.create(changefeed_id="sealed", **body)[0] == status
+    assert "sasl-password=${secret:sealed.sasl-password}" in feeds.get("sealed")["sink_uri"]
+    eventually(lambda: feeds.get("sealed")["state"] == "finished", pause_s=0.5)
+    assert sum(map(len, committed(broker.address, "sealed").values())) > 100
+    secrets = pushed.client.get(pushed.base.replace("/pull", "") + "/secrets").json()["secrets"]
+    assert [(one["name"], one["used_by"]) for one in secrets] == [("sealed.sasl-password", ["sealed"])]
+    answers = [feeds.get("sealed"), feeds.look("sealed", "events"), feeds.look("sealed", "tables"), secrets]
+    assert PASSWORD not in str(answers)
+    assert PASSWORD not in up.log_text()
+    assert PASSWORD.encode() not in (up.data_dir / "meta.db").read_bytes()
+    assert feeds.remove("sealed") == 200
+    assert pushed.client.get(pushed.base.replace("/pull", "") + "/secrets").json()["secrets"] == []

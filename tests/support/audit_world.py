@@ -47,8 +47,16 @@ NEW_TENANT = {
 BACKFILL = "backfill b1 of tenant 7/acme"
 LOOK_AT_A_BUCKET = {"AddSource", "RemoveSource"}  # first; what the log has of it: tests/unit/meta/test_sources.py
 RESTORES = {"CreateRestore", "CancelRestore"}  # what the log has of them: tests/unit/meta/test_restore_book.py
-# What the log has of them: tests/unit/meta/test_feed_book.py, test_secret_book.py
-FEEDS = {"CreateChangefeed", "PauseChangefeed", "ResumeChangefeed", "RemoveChangefeed", "PutSecret", "RemoveSecret"}
+# What the log has of them: tests/unit/meta/test_feed_book.py, test_feed_changes.py, test_secret_book.py
+FEEDS = {
+    "CreateChangefeed",
+    "UpdateChangefeed",
+    "PauseChangefeed",
+    "ResumeChangefeed",
+    "RemoveChangefeed",
+    "PutSecret",
+    "RemoveSecret",
+}
 TERRITORIES = {"AddTerritory", "RemoveTerritory"}  # what the log has of them: tests/unit/meta/test_territory_book.py
 # What an operator may change, in an order in which each is possible, and what the log has of it: the action is the
 # operation_id of the route. `...` stands for a value that is not foreseen.

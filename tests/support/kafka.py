@@ -37,6 +37,21 @@ def kafka(directory: Path, options: tuple[str, ...] = (), ports: tuple[int, int]
         broker.kill()
 
 
+USER, PASSWORD = "app", "hunter2-of-the-broker"
+
+
+def with_login(plain: int, controller: int, sasl: int) -> tuple[str, ...]:
+    """Options of a broker that has a listener at the port `sasl` for USER with PASSWORD, beside its plain one."""
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    return (
+        f"listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL://127.0.0.1:{sasl}",
+        f"advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "listener.name.sasl.sasl.enabled.mechanisms=PLAIN",
+        f"listener.name.sasl.plain.sasl.jaas.config={login}",
+    )
+
+
 def partitions_of(address: str, topic: str) -> list[int]:
     """The partitions of a topic; empty if it does not exist."""
     known = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=PATIENCE_S).topics[topic]

@@ -58,7 +58,7 @@ from tistream_api.agents.territory_routes import build_territory_router
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
-from tistream_api.feeds.feed_routes import build_feed_router
+from tistream_api.feeds.feed_routers import build_feed_routers
 from tistream_api.feeds.secret_routes import build_secret_router
 from tistream_api.metrics import ApiMetrics
 from tistream_api.points.point_reads import PointReads
@@ -202,7 +202,7 @@ def build_app(
         build_platform_restore_router(tenants, points, meta, http, lambda: secrets.token_hex(16)),
         build_source_router(meta, status.sources.of),
         build_territory_router(meta),
-        build_feed_router(tenants, meta, http),
+        *build_feed_routers(tenants, meta, http),
         build_secret_router(meta, _sealing_key(settings)),
         build_backfill_router(
             meta, BackfillProgress(objects, counting), lambda key: tenants.view(key.cluster_id, key.tenant_id)

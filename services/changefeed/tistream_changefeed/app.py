@@ -30,7 +30,7 @@ from tistream.storage.open import open_objects
 from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed, FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
-from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
@@ -81,7 +81,8 @@ def build_app(
         of = work.shard
         tenant = TenantKey(of.cluster_id, of.tenant_id)
         fence = Fence(of.generation, work.epoch)
-        order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
+        revision = Revision(work.revision, work.moved)
+        order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision)
         feed = parsed(work.sink_uri, work.config)
         check_hosts(feed.hosts, settings.hosts)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)

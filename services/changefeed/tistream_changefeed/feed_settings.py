@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.errors import InvalidRequest
+from tistream.secrets import references
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig, ProtocolConfig
-from tistream_changefeed.config.parse import parse_feed
+from tistream_changefeed.config.parse import ParsedFeed, parse_feed
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector
 from tistream_changefeed.filters.feed_filter import FeedFilter
@@ -102,6 +103,13 @@ def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
         parts.feed_filter(config),
         parts.column_selectors(config),
     )
+
+
+def without_secrets(feed_id: str, sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:
+    """A feed whose passwords and private keys in clear are taken out: `secrets` has them by the name under which the
+    tenant's secrets are to keep them, and `sink_uri` and `document` refer to these. Raises InvalidRequest, which never
+    names a secret."""
+    return parse_feed(sink_uri, document, f"{references.of_feed(feed_id)}.")
 
 
 def _check_supported(kafka: KafkaConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,8 @@ from tistream.errors import InvalidRequest
 
 NAME = r"[a-z0-9][a-z0-9.-]{0,62}"
 _REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
+_SIMPLE = re.compile(r"[a-z0-9][a-z0-9-]{0,36}")
+_OTHER = re.compile(r"[^a-z0-9]")
 _HIDDEN = "***"
 _SHORT = 4  # values of fewer characters occur by chance
 
@@ -24,6 +27,14 @@ def names_in(sink_uri: str, config: Mapping[str, Any]) -> frozenset[str]:
             {"parameter": "sink_uri"},
         )
     return found
+
+
+def of_feed(feed_id: str) -> str:
+    """The beginning of the names of secrets that were taken out of a changefeed's sink URI: its id, or, of an id that
+    no secret's name can have, a digest."""
+    if _SIMPLE.fullmatch(feed_id):
+        return feed_id
+    return f"{_OTHER.sub('-', feed_id.lower())[:20]}-{hashlib.sha256(feed_id.encode()).hexdigest()[:16]}"
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

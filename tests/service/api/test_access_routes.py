@@ -55,7 +55,14 @@ KEY = re.compile(
 )
 
 # Calls that the paths of access_calls.py send for a time before the tenant's beginning
-NAMES_ONE = ("GetBackfill", "GetChangefeed", "GetRestore")  # the tenant has none of this id
+NAMES_ONE = (
+    "ChangefeedEvents",
+    "ChangefeedLag",
+    "ChangefeedTables",
+    "GetBackfill",
+    "GetChangefeed",
+    "GetRestore",
+)  # the tenant has none of this id
 OF_RAWKV = ("PullRaw", "RawValue")  # the tenant is a TiDB
 EARLY = ("ListRows", "GetTransaction", "DiffTable")
 

@@ -13,6 +13,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
 from tistream.wire.bulk.changefeeds import CreateChangefeed
+from tistream.wire.bulk.feed_changes import ResumeChangefeed, UpdateChangefeed
 from tistream.wire.bulk.restores import CreateRestore
 from tistream.wire.bulk.secrets import PutSecret
 from tistream.wire.bulk.sources import AddSource
@@ -38,6 +39,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "Notify": meta.Notification,
     "PauseTenant": meta.PauseTenant,
     "PutSecret": PutSecret,
+    "ResumeChangefeed": ResumeChangefeed,
     "RetireStore": meta.RetireOrder,
     "SetEncryption": meta.SetEncryption,
     "SetQuotas": SetQuotas,
@@ -45,6 +47,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "SplitTask": meta.SplitTask,
     "StartBackfill": StartBackfill,
     "UndoTransactions": UndoBody,
+    "UpdateChangefeed": UpdateChangefeed,
 }
 
 

@@ -18,6 +18,7 @@ from tistream_changefeed.config import keys, parts
 from tistream_changefeed.config.feed_config import DispatcherConfig, FeedConfig, SelectorConfig
 from tistream_changefeed.config.parse import ParsedFeed, parse_feed, read_toml
 from tistream_changefeed.dispatch.partition_rule import By
+from tistream_changefeed.feed_settings import without_secrets
 from tistream_changefeed.rows.split import by_unique_index, never
 
 URI = "kafka://b1:9092,b2:9093/events"
@@ -311,6 +312,18 @@ def test_a_password_is_taken_out(uri: str, text: str) -> None:
     assert "hunter2" not in repr((found.config, found.sink_uri, found.document, found.warnings))
     again = parse_feed(found.sink_uri, found.document)
     assert again.config == found.config
+    assert (again.sink_uri, again.document, dict(again.secrets)) == (found.sink_uri, found.document, {})
+
+
+def test_secrets_are_kept_under_names_of_their_feed() -> None:
+    pem = "-----BEGIN PRIVATE KEY-----\nhunter3"
+    document = {"sink": {"kafka-config": {"key": pem, "cert": "-----BEGIN CERTIFICATE-----"}}}
+    found = without_secrets("orders", "kafka://me:hunter2@h:1/t", document)
+    assert dict(found.secrets) == {"orders.sasl-password": "hunter2", "orders.key": pem}
+    assert "sasl-password=${secret:orders.sasl-password}" in found.sink_uri
+    assert found.document["sink"]["kafka-config"]["key"] == "${secret:orders.key}"
+    assert "hunter" not in repr((found.config, found.sink_uri, found.document))
+    again = without_secrets("orders", found.sink_uri, found.document)
     assert (again.sink_uri, again.document, dict(again.secrets)) == (found.sink_uri, found.document, {})
 
 

@@ -14,9 +14,10 @@ from support.model_kafka import Faults, ModelKafka
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
+from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import Failure, FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing
-from tistream_changefeed.core.progress import Fence, Progress, Tally, check_kept, decode, encode, taken_over
+from tistream_changefeed.core.progress import Fence, Progress, Revision, Tally, check_kept, decode, encode, taken_over
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction, everywhere, to_partitions
 from tistream_changefeed.protocols.messages import Message
@@ -265,6 +266,8 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     at = Position(150, Place.ROW, 149, 7, 1, b"k\x00")
     progress = Progress(at, 140, Fence(5, 3), 12, 345, {"t": (Tally(3, 77), Tally())})
     assert decode(TENANT, encode(TENANT, progress), "log") == progress
+    changed = replace(progress, applied=Applied(revision=3, from_ts=149, after_ts=149))
+    assert decode(TENANT, encode(TENANT, changed), "log") == changed
     for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}'):
         with pytest.raises(FeedFailed) as found:
             decode(TENANT, spoiled, "log")
@@ -277,6 +280,60 @@ def test_a_log_that_is_shorter_than_what_was_sent_stops_the_feed() -> None:
     for ends in ({}, {"t": {0: 3}}, {"t": {0: 2, 1: 2}}):
         with pytest.raises(FeedFailed, match="has lost messages"):
             check_kept(progress, ends)
+
+
+def opened(order: Order, found: Progress | None, ends: dict[str, dict[int, int]] | None = None) -> Progress:
+    """The progress with which a holder of this order begins."""
+    return Shard(order, Random(1)).opened(found, ends or {}, "log").progress
+
+
+def test_a_change_is_in_force_from_where_the_sink_is_and_every_later_holder_says_the_same() -> None:
+    stored = Progress(Position(150), 140, Fence(1, 1))
+    changed = replace(ORDER, fence=Fence(1, 2), revision=Revision(1))
+    first = opened(changed, stored)
+    assert first.applied == Applied(revision=1, from_ts=150, after_ts=150)
+    later = replace(first, at=Position(180))
+    assert opened(replace(changed, fence=Fence(1, 3)), later).applied == first.applied
+    inside = replace(stored, at=Position(151, Place.ROW, 1))
+    assert opened(changed, inside).applied == Applied(revision=1, from_ts=150, after_ts=150)
+
+
+@pytest.mark.parametrize("ts", [120, 190], ids=["back", "forward"])
+def test_a_checkpoint_is_moved_once(ts: int) -> None:
+    stored = Progress(Position(150), 140, Fence(1, 1), rows=7)
+    order = replace(ORDER, fence=Fence(1, 2), revision=Revision(2, Move(revision=2, ts=ts)))
+    moved = opened(order, stored)
+    assert (moved.at, moved.resolved_ts, moved.rows) == (Position(ts), 140, 7)
+    assert moved.applied == Applied(revision=2, from_ts=150, after_ts=ts)
+    later = replace(moved, at=Position(195))
+    assert opened(replace(order, fence=Fence(1, 3)), later).at == Position(195), (
+        "the next holder does not move it again"
+    )
+    again = replace(order, fence=Fence(1, 4), revision=Revision(3, Move(revision=2, ts=ts)))
+    assert opened(again, later).at == Position(195), "nor does the next change"
+    assert opened(order, None).at == Position(ts), "a sink without progress begins there"
+
+
+def test_a_move_accepts_that_messages_are_lost() -> None:
+    stored = Progress(Position(150), 140, Fence(1, 1), topics={"t": (Tally(3), Tally(2)), "kept": (Tally(1),)})
+    ends = {"t": {0: 0, 1: 0}, "kept": {0: 5}}
+    with pytest.raises(FeedFailed, match="resume the feed with the checkpoint_ts"):
+        opened(replace(ORDER, fence=Fence(1, 2), revision=Revision(1)), stored, ends)
+    moved = opened(replace(ORDER, fence=Fence(1, 2), revision=Revision(1, Move(revision=1, ts=120))), stored, ends)
+    assert moved.topics == {"kept": (Tally(1),)}
+
+
+def test_a_replay_sends_no_resolved_message_until_it_has_passed_the_highest_one() -> None:
+    order = replace(ORDER, end_ts=140, revision=Revision(1, Move(revision=1, ts=110)))
+    shard = Shard(order, Random(1))
+    shard.acknowledged(shard.opened(Progress(Position(140), 140, Fence(1, 1)), {}, "log"), 0)
+    assert shard.phase == "running"
+    shard.acknowledged(shard.send(NOTHING, 0, (), Position(120)), 0)
+    shard.skip(Position(140))
+    assert shard.resolved_ts_due(shard.at, 60_000, reaches_end=True) is None
+    assert shard.ends_unsaid
+    shard.acknowledged(shard.send(NOTHING, 0, (), shard.at), 0)
+    assert (shard.phase, shard.ends_unsaid) == ("finished", False)
 
 
 def test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why() -> None:

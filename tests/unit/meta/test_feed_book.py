@@ -170,7 +170,7 @@ def test_a_feed_that_fails_stops_alone_and_is_resumed(book: FeedBook, world: Wor
         "orders-0: too large",
         ["orders-0"],
     )
-    assert book.turn(ACME, "a", "running")[0].state == "running"
+    assert book.resume(ACME, "a")[0].state == "running"
     assert names(workers.beat("w1", report(second))) == [("a", 2), ("b", 1)]
     assert info_of(*book.one(ACME, "a")).error is None
 
@@ -188,9 +188,9 @@ def test_pause_and_removal_end_the_holder(book: FeedBook, world: World) -> None:
     workers = Workers(book, world, "w1")
     held = workers.beat("w1")
     for _ in range(2):
-        assert book.turn(ACME, "a", "paused")[0].state == "paused"
+        assert book.pause(ACME, "a")[0].state == "paused"
     assert workers.beat("w1", *map(report, held)) == []
-    book.turn(ACME, "a", "running")
+    book.resume(ACME, "a")
     again = workers.beat("w1", *map(report, held))
     assert names(again) == [("a", 2)]
     book.remove(ACME, "a")
@@ -204,9 +204,9 @@ def test_a_finished_feed_stays_finished(book: FeedBook, world: World) -> None:
     workers = Workers(book, world, "w1")
     [held] = workers.beat("w1")
     assert workers.beat("w1", report(held, "finished")) == []
-    for state in ("paused", "running"):
+    for call in (book.pause, book.resume):
         with pytest.raises(AlreadyDiffers, match="has reached its end_ts"):
-            book.turn(ACME, "a", state)  # type: ignore[arg-type]
+            call(ACME, "a")
 
 
 def test_the_report_of_an_earlier_feed_of_the_same_name_does_not_count(book: FeedBook, world: World) -> None:

@@ -10,6 +10,7 @@ from support.audit_world import World
 from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import NewChangefeed
+from tistream.wire.bulk.feed_changes import ChangedFeed
 from tistream.wire.bulk.secrets import SECRETS_MAX
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.secret_book import SecretBook
@@ -52,6 +53,37 @@ def test_a_secret_that_a_changefeed_refers_to_stays(world: World, book: SecretBo
     assert book.remove(ACME, "kafka").name == "kafka"
     with pytest.raises(UnknownName, match="no secret 'kafka'"):
         book.remove(ACME, "kafka")
+
+
+def of_feed(uri: str, **secrets: str) -> NewChangefeed:
+    sealed = {name.replace("_", "."): text for name, text in secrets.items()}
+    return NewChangefeed(changefeed_id="all", sink_uri=uri, start_ts="1", start_given=True, secrets=sealed)
+
+
+def test_what_was_taken_out_of_a_sink_uri_comes_and_goes_with_its_feed(world: World, book: SecretBook) -> None:
+    feeds = world.repository.book(FeedBook)
+    uri = "kafka://b:9092/t?sasl-user=u&sasl-password=${secret:all.pw}"
+    feeds.add(ACME, of_feed(uri, all_pw="sealed-1"))
+    feeds.add(ACME, of_feed(uri, all_pw="sealed-2"))  # the same call again: sealed texts differ each time
+    assert dict(book.sealed(ACME)) == {"all.pw": "sealed-1"}
+    feeds.pause(ACME, "all")
+    changed = ChangedFeed(revision=0, sink_uri=uri, end_ts=None, config={}, secrets={"all.pw": "sealed-3"})
+    feeds.update(ACME, "all", changed)
+    assert dict(book.sealed(ACME)) == {"all.pw": "sealed-3"}
+    book.put(ACME, "all-else", "sealed")
+    feeds.remove(ACME, "all")
+    assert dict(book.sealed(ACME)) == {"all-else": "sealed"}
+
+
+def test_the_secret_of_another_feed_is_not_overwritten(world: World, book: SecretBook) -> None:
+    feeds = world.repository.book(FeedBook)
+    book.put(ACME, "all.pw", "sealed")
+    uri = "kafka://b:9092/t?sasl-user=u&sasl-password=${secret:all.pw}"
+    feeds.add(ACME, NewChangefeed(changefeed_id="first", sink_uri=uri, start_ts="1", start_given=True))
+    with pytest.raises(AlreadyDiffers, match="changefeed first uses the secret"):
+        feeds.add(ACME, of_feed(uri, all_pw="another"))
+    assert dict(book.sealed(ACME)) == {"all.pw": "sealed"}
+    assert [feed.feed_id for feed, _ in feeds.of_tenant(ACME)] == ["first"]
 
 
 def test_a_tenant_has_a_limited_number_of_secrets(book: SecretBook) -> None:

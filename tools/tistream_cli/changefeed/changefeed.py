@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tistream.model.ts import physical_ms
+from tistream_cli.changefeed.ticdc_query import queried
 from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
 
@@ -44,6 +45,30 @@ def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool)
     body |= {} if new.config is None else {"config": read_config(new.config)}
     body |= {} if new.start_ts is None else {"start_ts": str(new.start_ts)}
     body |= {} if new.target_ts is None else {"end_ts": str(new.target_ts)}
+    _create(client, feed, body, dry_run=dry_run)
+
+
+def import_feed(
+    client: ApiClient, cluster: str, tenant: str, file: Path, sink_uri: str | None, *, dry_run: bool
+) -> None:
+    """Create the feed that goes on where a changefeed of TiCDC is. `file`: what `cdc cli changefeed query` printed.
+    Raises CliError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"cannot read {file}: {error}") from error
+    found = queried(text, sink_uri)
+    body: dict[str, object] = {
+        "changefeed_id": found.feed_id,
+        "sink_uri": found.sink_uri,
+        "start_ts": str(found.start_ts),
+        "config": found.config,
+    }
+    body |= {} if found.end_ts is None else {"end_ts": str(found.end_ts)}
+    _create(client, FeedOf(cluster, tenant, found.feed_id), body, dry_run=dry_run)
+
+
+def _create(client: ApiClient, feed: FeedOf, body: dict[str, object], *, dry_run: bool) -> None:
     path = tenant_path(feed.cluster, feed.tenant, "changefeeds")
     plan = client.call("POST", f"{path}?dry_run=true", body)
     for warning in plan["warnings"]:
@@ -51,6 +76,7 @@ def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool)
     if dry_run:
         for topic, count in plan["topics"].items():
             sys.stdout.write(f"topic {topic}: {count} partitions\n")
+        _write_tables(plan["tables"], plan["table_count"])
         return
     made = client.call("POST", path, body)
     sys.stdout.write(f"changefeed {made['changefeed_id']} begins after {made['start_ts']}\n")
@@ -88,18 +114,46 @@ def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
     sys.stdout.write(json.dumps(one, indent=2) + "\n" if as_json else "\n".join(_lines(one)) + "\n")
 
 
-def turn_feed(client: ApiClient, feed: FeedOf, call: str) -> None:
-    """Pause (`pause`) or resume (`resume`) a feed. Raises CliError."""
-    one = client.call("POST", feed.path(call))
-    sys.stdout.write(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {one['checkpoint_ts']}\n")
-
-
 def remove_feed(client: ApiClient, feed: FeedOf) -> None:
     """Remove a feed. Raises CliError."""
     one = client.call("DELETE", feed.path())
     sys.stdout.write(
         f"changefeed {one['changefeed_id']} removed at checkpoint {one['checkpoint_ts']}; what it has written stays\n"
     )
+
+
+def show_tables(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
+    """Print the tables that a feed sends. Raises CliError."""
+    found: dict[str, Any] = client.call("GET", feed.path("tables"))
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    for warning in found["warnings"]:
+        sys.stderr.write(f"warning: {warning}\n")
+    _write_tables(found["tables"], found["count"])
+
+
+def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
+    """Print what happened to a feed, newest first. Raises CliError."""
+    found: list[dict[str, Any]] = client.call("GET", feed.path("events"))["events"]
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    for one in found:
+        parts = [_time(int(one["at_ms"])), one["what"]]
+        parts += [f"{name} {one[name]}" for name in ("revision", "from_ts", "after_ts") if one[name] is not None]
+        parts += [] if one["by"] is None else [f"by {one['by']}"]
+        sys.stdout.write("  ".join(parts) + ("" if one["reason"] is None else f": {one['reason']}") + "\n")
+
+
+def _write_tables(tables: list[dict[str, Any]], count: int) -> None:
+    for one in tables:
+        columns = ", ".join(one["columns"])
+        sys.stdout.write(
+            f"table {one['database']}.{one['table']}: topic {one['topic']}, partition {one['partition']}, {columns}\n"
+        )
+    if count > len(tables):
+        sys.stdout.write(f"and {count - len(tables)} more tables\n")
 
 
 def _lines(one: dict[str, Any]) -> list[str]:
@@ -110,6 +164,10 @@ def _lines(one: dict[str, Any]) -> list[str]:
     if one["lag_seconds"] is not None:
         lines.append(f"  lag {one['lag_seconds']:.1f} s from the pool to the sink")
     lines.append(f"  {one['rows']} row events, {one['bytes']} bytes, {one['retries']} retries")
+    if one["applied"] is not None:
+        lines.append(f"  revision {one['applied']['revision']} in force above {one['applied']['after_ts']}")
+    if one["revision"] > (0 if one["applied"] is None else one["applied"]["revision"]):
+        lines.append(f"  revision {one['revision']} is in force when a worker has opened the sink")
     if one["node_id"] is not None:
         lines.append(f"  held by worker {one['node_id']}, epoch {one['epoch']}")
     if one["since_ms"] is not None:

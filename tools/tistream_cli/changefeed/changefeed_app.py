@@ -44,6 +44,23 @@ def changefeed_create(
     create_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), new, dry_run=dry_run)
 
 
+@changefeed_app.command("import")
+def changefeed_import(
+    cluster: Cluster,
+    tenant: Tenant,
+    file: Annotated[Path, typer.Argument(help="What `cdc cli changefeed query -c ID` printed.")],
+    sink_uri: Annotated[str | None, typer.Option(help="The sink URI, because TiCDC masks its password.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print the plan, and create nothing.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Create the changefeed that goes on where one of TiCDC is."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import import_feed
+        from tistream_cli.client import ApiClient
+
+    import_feed(ApiClient(url), cluster, tenant, file, sink_uri, dry_run=dry_run)
+
+
 @changefeed_app.command("list")
 def changefeed_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
     """List a tenant's changefeeds with their states and lags."""
@@ -66,24 +83,84 @@ def changefeed_show(
     show_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
 
 
+@changefeed_app.command("tables")
+def changefeed_tables(
+    cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """List the tables that a changefeed sends, with their topics and partition rules."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, show_tables
+        from tistream_cli.client import ApiClient
+
+    show_tables(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
+
+
+@changefeed_app.command("events")
+def changefeed_events(
+    cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """List what happened to a changefeed, newest first."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf, show_events
+        from tistream_cli.client import ApiClient
+
+    show_events(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
+
+
+@changefeed_app.command("update")
+def changefeed_update(
+    cluster: Cluster,
+    tenant: Tenant,
+    changefeed_id: FeedId,
+    sink_uri: Annotated[str | None, typer.Option(help="The new sink URI.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The new configuration file, in TOML.")] = None,
+    target_ts: Annotated[int | None, typer.Option(help="A TSO, inclusive, at which the feed finishes.")] = None,
+    no_target_ts: Annotated[bool, typer.Option("--no-target-ts", help="The feed does not finish.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Change a changefeed that is paused, has failed or has finished. What is not given stays."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf
+        from tistream_cli.changefeed.changes import FeedChange, update_feed
+        from tistream_cli.client import ApiClient
+
+    change = FeedChange(sink_uri, config, target_ts, no_target_ts)
+    update_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), change)
+
+
 @changefeed_app.command("pause")
 def changefeed_pause(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
     """Pause a changefeed."""
     with importing():
-        from tistream_cli.changefeed.changefeed import FeedOf, turn_feed
+        from tistream_cli.changefeed.changefeed import FeedOf
+        from tistream_cli.changefeed.changes import pause_feed
         from tistream_cli.client import ApiClient
 
-    turn_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), "pause")
+    pause_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id))
 
 
 @changefeed_app.command("resume")
-def changefeed_resume(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
+def changefeed_resume(
+    cluster: Cluster,
+    tenant: Tenant,
+    changefeed_id: FeedId,
+    checkpoint_ts: Annotated[
+        int | None,
+        typer.Option(
+            "--checkpoint-ts",
+            "--overwrite-checkpoint-ts",
+            help="A TSO: go on behind it. Forward leaves a gap, back sends again. Default: where the sink says.",
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
     """Resume a changefeed that is paused or has failed. It goes on where its sink says."""
     with importing():
-        from tistream_cli.changefeed.changefeed import FeedOf, turn_feed
+        from tistream_cli.changefeed.changefeed import FeedOf
+        from tistream_cli.changefeed.changes import resume_feed
         from tistream_cli.client import ApiClient
 
-    turn_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), "resume")
+    resume_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), checkpoint_ts)
 
 
 @changefeed_app.command("remove")

@@ -1,4 +1,4 @@
-"""The body of CreateChangefeed, and the ts of a new feed. Pure."""
+"""The bodies of calls that create and change a changefeed, and what they ask for. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from typing import Any
 from pydantic import Field
 
 from tistream.errors import InvalidRequest
-from tistream.wire.bulk.changefeeds import FEED_ID, URI_MAX, CreateChangefeed, NewChangefeed
+from tistream.model.ts import physical_ms
+from tistream.wire.bulk.changefeeds import (
+    FEED_ID,
+    URI_MAX,
+    ChangefeedInfo,
+    ChangefeedPlan,
+    CreateChangefeed,
+    NewChangefeed,
+)
+from tistream.wire.bulk.feed_changes import ChangedFeed, FeedLag, UpdateChangefeed
 from tistream_api.request.queries import QueryModel
 from tistream_api.request.query_types import Flag
+from tistream_api.routes import openapi
 
 FEED_NAME = re.compile(FEED_ID)
 _TS = {"type": ["string", "null"], "pattern": "^[0-9]+$"}
@@ -19,7 +29,7 @@ SCHEMA: dict[str, Any] = {
     "sink_uri": {
         "type": "string",
         "maxLength": URI_MAX,
-        "description": "without a password",
+        "description": "a password in it is stored as a secret of the tenant",
         "example": "kafka://broker:9092/orders?protocol=open-protocol&partition-num=3",
     },
     "start_ts": {**_TS, "description": "exclusive; default: what the tenant has resolved"},
@@ -28,15 +38,28 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+UPDATE: dict[str, Any] = openapi.json_doc(
+    {
+        "sink_uri": {**SCHEMA["sink_uri"], "type": ["string", "null"]},
+        "end_ts": {**SCHEMA["end_ts"], "description": "inclusive, above the checkpoint; null: the feed does not end"},
+        "config": {**SCHEMA["config"], "type": ["object", "null"]},
+    },
+    optional=True,
+)
+RESUME: dict[str, Any] = openapi.json_doc(
+    {"checkpoint_ts": {**_TS, "description": "go on behind it; default: where the sink says"}}, optional=True
+)
+
+
 class DryRunQuery(QueryModel):
     """The query parameters of CreateChangefeed."""
 
     dry_run: Flag = Field(default=False, description="answer the plan, a ChangefeedPlan, and create nothing")
 
 
-def new_feed(ask: CreateChangefeed, resolved_ts: int) -> NewChangefeed:
-    """The feed to create. `resolved_ts`: of the tenant. Raises InvalidRequest for a start in the future, or an end that
-    is not above the start."""
+def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
+    """The start_ts of a feed to create. `resolved_ts`: of the tenant. Raises InvalidRequest for a start in the future,
+    or an end that is not above the start."""
     start_ts = resolved_ts if ask.start_ts is None else int(ask.start_ts)
     if start_ts > resolved_ts:
         raise InvalidRequest(
@@ -44,11 +67,74 @@ def new_feed(ask: CreateChangefeed, resolved_ts: int) -> NewChangefeed:
         )
     if ask.end_ts is not None and int(ask.end_ts) <= start_ts:
         raise InvalidRequest(f"end_ts {ask.end_ts} is not above start_ts {start_ts}", {"parameter": "end_ts"})
+    return start_ts
+
+
+def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewChangefeed:
+    """The feed to create, without the passwords that it was asked for with."""
     return NewChangefeed(
         changefeed_id=ask.changefeed_id,
-        sink_uri=ask.sink_uri,
+        sink_uri=plan.sink_uri,
         start_ts=str(start_ts),
         start_given=ask.start_ts is not None,
         end_ts=ask.end_ts,
-        config=ask.config,
+        config=plan.config,
+        secrets=plan.secrets,
+    )
+
+
+def as_wanted(feed: ChangefeedInfo) -> CreateChangefeed:
+    """What would create the feed as it is now."""
+    return CreateChangefeed(
+        changefeed_id=feed.changefeed_id, sink_uri=feed.sink_uri, end_ts=feed.end_ts, config=feed.config
+    )
+
+
+def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
+    """The feed after an update: members that the caller has left out stay. Raises InvalidRequest for a body without
+    any."""
+    if not ask.model_fields_set:
+        raise InvalidRequest("the body has none of sink_uri, end_ts and config: name what is to be changed")
+    return ChangedFeed(
+        revision=feed.revision,
+        sink_uri=feed.sink_uri if ask.sink_uri is None else ask.sink_uri,
+        end_ts=ask.end_ts if "end_ts" in ask.model_fields_set else feed.end_ts,
+        config=feed.config if ask.config is None else ask.config,
+    )
+
+
+def asked(feed: ChangefeedInfo, changed: ChangedFeed) -> CreateChangefeed:
+    """What would create the feed as it is to be."""
+    return CreateChangefeed(
+        changefeed_id=feed.changefeed_id, sink_uri=changed.sink_uri, end_ts=changed.end_ts, config=changed.config
+    )
+
+
+def stored(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
+    """The changed feed, without the passwords that the caller has written."""
+    return changed.model_copy(update={"sink_uri": plan.sink_uri, "config": plan.config, "secrets": plan.secrets})
+
+
+def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
+    """Check a ts to which a checkpoint is to be moved. Raises InvalidRequest for one in the future. `resolved_ts`: of
+    the tenant."""
+    if checkpoint_ts > resolved_ts:
+        raise InvalidRequest(
+            f"checkpoint_ts {checkpoint_ts} lies above the tenant's resolved_ts {resolved_ts}",
+            {"parameter": "checkpoint_ts"},
+        )
+
+
+def lag_of(feed: ChangefeedInfo, resolved_ts: int) -> FeedLag:
+    """How far the feed is behind the pool. `resolved_ts`: of the tenant."""
+    high = resolved_ts if feed.end_ts is None else min(resolved_ts, int(feed.end_ts))
+    read = None if feed.resolved_ts is None else max(0, physical_ms(high) - physical_ms(int(feed.resolved_ts))) / 1000
+    return FeedLag(
+        changefeed_id=feed.changefeed_id,
+        state=feed.state,
+        checkpoint_ts=feed.checkpoint_ts,
+        resolved_ts=str(resolved_ts),
+        lag_seconds=max(0, physical_ms(high) - physical_ms(int(feed.checkpoint_ts))) / 1000,
+        read_seconds=read,
+        held_by=feed.held_by,
     )

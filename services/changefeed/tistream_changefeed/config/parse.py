@@ -10,7 +10,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -50,12 +50,12 @@ def read_toml(text: str) -> dict[str, Any]:
         raise refused(f"the file is no TOML: {error}") from None
 
 
-def parse_feed(sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:
-    """Parse a sink URI and the document of a configuration file, which may be empty. Raises InvalidRequest, which names
-    the key, and never a secret."""
-    uri = parse_uri(sink_uri)
+def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> ParsedFeed:
+    """Parse a sink URI and the document of a configuration file, which may be empty. `prefix`: of the names of secrets
+    that are taken out. Raises InvalidRequest, which names the key, and never a secret."""
+    uri = parse_uri(sink_uri, prefix)
     warnings: list[str] = []
-    secrets: dict[str, str] = {}
+    secrets = _Secrets(prefix)
     shown, values = _without_secrets(document, secrets)
     for key, option in uri.values.items():
         if key in values and str(values[key]).lower() != option.lower():
@@ -65,10 +65,23 @@ def parse_feed(sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:
     for key, value in values.items():
         fields.take(key, value)
     config = fields.config()
-    return ParsedFeed(config, uri.shown, shown, {**secrets, **uri.secrets}, tuple(warnings))
+    return ParsedFeed(config, uri.shown, shown, {**secrets.values, **uri.secrets}, tuple(warnings))
 
 
-def _without_secrets(document: Mapping[str, Any], secrets: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class _Secrets:
+    """The secrets that were taken out, by name."""
+
+    prefix: str
+    values: dict[str, str] = field(default_factory=dict)
+
+    def take(self, name: str, value: str) -> str:
+        """The placeholder of a secret, which is kept under its name."""
+        self.values[self.prefix + name] = value
+        return placeholder(self.prefix + name)
+
+
+def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[dict[str, Any], dict[str, Any]]:
     """The document with placeholders, and its pairs. Secrets are added to `secrets`."""
     values: dict[str, Any] = {}
 
@@ -87,7 +100,7 @@ def _without_secrets(document: Mapping[str, Any], secrets: dict[str, str]) -> tu
     return cleaned(document, ""), values
 
 
-def _shown(key: str, value: Any, secrets: dict[str, str]) -> Any:
+def _shown(key: str, value: Any, secrets: _Secrets) -> Any:
     if not isinstance(value, str) or not value:
         return value
     used = USED.get(key)
@@ -95,14 +108,13 @@ def _shown(key: str, value: Any, secrets: dict[str, str]) -> Any:
         raise refused(NO_PEM.format(key))
     name = key.rpartition(".")[2]
     if used is not None and used.secret and not is_placeholder(value):
-        secrets[name] = value
-        return placeholder(name)
+        return secrets.take(name, value)
     if key in (_REGISTRY, _CLAIM_CHECK):
         return _address(key, value, name, secrets)
     return value
 
 
-def _address(key: str, value: str, name: str, secrets: dict[str, str]) -> str:
+def _address(key: str, value: str, name: str, secrets: _Secrets) -> str:
     """An address without the password in it. Raises InvalidRequest for one that has secrets as options."""
     if _SECRET_OPTION.search(urlsplit(value).query):
         raise refused(f"{key} has a secret as an option: write ${{secret:NAME}} there, and store the secret")
@@ -111,8 +123,7 @@ def _address(key: str, value: str, name: str, secrets: dict[str, str]) -> str:
     login, colon, password = user.partition(":")
     if not at or not colon or is_placeholder(password):
         return value
-    secrets[name] = password
-    return urlunsplit(parts._replace(netloc=f"{login}:{placeholder(name)}@{host}"))
+    return urlunsplit(parts._replace(netloc=f"{login}:{secrets.take(name, password)}@{host}"))
 
 
 class _Fields:

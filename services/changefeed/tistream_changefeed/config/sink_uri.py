@@ -44,8 +44,9 @@ def placeholder(name: str) -> str:
     return f"${{secret:{name}}}"
 
 
-def parse_uri(uri: str) -> SinkUri:
-    """Parse `kafka://host:port,…/topic?protocol=…`. Raises InvalidRequest, which names the part, never a secret."""
+def parse_uri(uri: str, prefix: str = "") -> SinkUri:
+    """Parse `kafka://host:port,…/topic?protocol=…`. `prefix`: of the names of secrets. Raises
+    InvalidRequest, which names the part, never a secret."""
     scheme, found, rest = uri.partition("://")
     if not found or scheme.lower() not in _SCHEMES:
         raise refused("a sink is kafka://HOST:PORT,…/TOPIC?protocol=…; other sinks are not supported")
@@ -72,10 +73,12 @@ def parse_uri(uri: str) -> SinkUri:
         options = [("sasl-user", unquote(name)), ("sasl-password", unquote(password)), *options]
         if {"sasl-user", "sasl-password"} & set(names):
             raise refused("it names a user before the brokers and as an option: leave one of them out")
-    return _without_secrets(scheme.lower(), brokers, topic, options)
+    return _without_secrets(scheme.lower(), brokers, topic, options, prefix)
 
 
-def _without_secrets(scheme: str, brokers: tuple[str, ...], topic: str, options: list[tuple[str, str]]) -> SinkUri:
+def _without_secrets(
+    scheme: str, brokers: tuple[str, ...], topic: str, options: list[tuple[str, str]], prefix: str
+) -> SinkUri:
     values: dict[str, str] = {}
     secrets: dict[str, str] = {}
     shown: list[str] = []
@@ -85,8 +88,8 @@ def _without_secrets(scheme: str, brokers: tuple[str, ...], topic: str, options:
             raise refused(NO_PEM.format(name))
         text = value
         if key is not None and key.secret and not is_placeholder(value):
-            secrets[name] = value
-            text = placeholder(name)
+            secrets[prefix + name] = value
+            text = placeholder(prefix + name)
         values[option_key(name)] = text
         shown.append(f"{quote(name)}={quote(text, safe='${}:/')}")
     uri = f"{scheme}://{','.join(brokers)}/{topic}{'?' if shown else ''}{'&'.join(shown)}"

@@ -4,17 +4,18 @@ Pure.
 The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its value JSON:
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
-     "topics":{"orders":[[messages, crc32], …]}}
+     "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…"}
 
-`topics` has the number of messages that the shard has ever sent to each partition, and the CRC-32 of their values, one
-after the other. The counts show a topic that has lost messages; the CRC shows what was in them.
+The last three are there once the feed was changed: as of Applied. `topics` has the number of messages that the shard
+has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that has
+lost messages; the CRC shows what was in them.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Place, Position, Scope
+from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import failed, fenced
 from tistream_changefeed.core.outgoing import Sent
 
@@ -48,9 +50,19 @@ class Tally(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """The revision of a feed that a holder runs, and the newest move of its checkpoint, which was part of that or of an
+    earlier one."""
+
+    revision: int = 0
+    moved: Move | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a shard is. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message in
-    it; 0: none. `topics`: the Tally of each partition, by topic."""
+    it; 0: none. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of the feed that is in
+    force; None: that with which it was created."""
 
     at: Position
     resolved_ts: int
@@ -58,6 +70,7 @@ class Progress:
     rows: int = 0
     bytes: int = 0
     topics: Mapping[str, tuple[Tally, ...]] = field(default_factory=dict)
+    applied: Applied | None = None
 
     @property
     def checkpoint_ts(self) -> int:
@@ -84,7 +97,12 @@ class Progress:
             self.rows + rows,
             self.bytes + size,
             {name: tuple(tallies) for name, tallies in topics.items()},
+            self.applied,
         )
+
+
+FIRST = Revision()
+"""That with which a feed was created."""
 
 
 def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
@@ -104,6 +122,9 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         "bytes": progress.bytes,
         "topics": progress.topics,
     }
+    if progress.applied is not None:
+        applied = progress.applied
+        members |= {"revision": applied.revision, "from_ts": str(applied.from_ts), "after_ts": str(applied.after_ts)}
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -121,12 +142,21 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             int(members["rows"]),
             int(members["bytes"]),
             {name: tuple(Tally(*one) for one in tallies) for name, tallies in members["topics"].items()},
+            _applied(members),
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
             f"the progress record is not one of this feed's ({type(error).__name__}): create the feed under another id"
         )
         raise failed("sink", where, reason) from error
+
+
+def _applied(members: Mapping[str, Any]) -> Applied | None:
+    if "revision" not in members:
+        return None
+    return Applied(
+        revision=int(members["revision"]), from_ts=int(members["from_ts"]), after_ts=int(members["after_ts"])
+    )
 
 
 def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) -> Progress:
@@ -139,6 +169,26 @@ def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) 
     return found.held_under(fence)
 
 
+def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int, int]]) -> Progress:
+    """The progress with the wanted revision in force from where it is, or from where the feed was moved to. `ends`: as
+    of check_kept. A move accepts that the sink has lost messages: their topics are counted anew. The highest resolved
+    message stays, because none may follow that is lower (invariant 39)."""
+    done = 0 if progress.applied is None else progress.applied.revision
+    if done >= wanted.revision:
+        return progress
+    moved = wanted.moved if wanted.moved is not None and wanted.moved.revision > done else None
+    at = progress.at if moved is None else Position(moved.ts)
+    applied = Applied(revision=wanted.revision, from_ts=progress.at.low_ts, after_ts=at.low_ts)
+    topics = progress.topics
+    if moved is not None:
+        topics = {name: tallies for name, tallies in topics.items() if not _lost(name, tallies, ends)}
+    return replace(progress, at=at, applied=applied, topics=topics)
+
+
+def _lost(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
+    return any(ends.get(topic, {}).get(number, 0) < tally.messages for number, tally in enumerate(tallies))
+
+
 def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
     """Check that the sink still has as many offsets as messages were sent. `ends`: the end offset of each partition, by
     topic. Raises FeedFailed: the topic was deleted, or the broker has lost messages."""
@@ -148,8 +198,8 @@ def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> Non
             if end < tally.messages:
                 reason = (
                     f"{tally.messages} messages were sent to the partition, and it ends at offset {end}: the topic was "
-                    "deleted or has lost messages; remove the feed, and create it again with the start_ts from which "
-                    "they are wanted"
+                    "deleted or has lost messages; resume the feed with the checkpoint_ts from which they are wanted "
+                    "again"
                 )
                 raise failed("sink", f"{topic}-{number}", reason)
 

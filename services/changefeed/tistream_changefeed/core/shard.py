@@ -20,13 +20,14 @@ from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.pacing import IDLE_MS, Pacing
-from tistream_changefeed.core.progress import Fence, Progress
+from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.protocols.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A shard that the meta server has given to a holder. `end_ts`, inclusive: the feed finishes there."""
+    """A shard that the meta server has given to a holder. `start_ts`: where a sink without progress begins. `end_ts`,
+    inclusive: the feed finishes there."""
 
     tenant: TenantKey
     feed_id: str
@@ -34,6 +35,7 @@ class Order:
     fence: Fence
     start_ts: int
     end_ts: int | None = None
+    revision: Revision = progress.FIRST
 
     @property
     def name(self) -> str:
@@ -94,12 +96,21 @@ class Shard:
         assert self._planned is not None
         return self._planned.at
 
+    @property
+    def ends_unsaid(self) -> bool:
+        """Whether the shard has read up to its end, and the sink does not know it. After a replay no resolved message
+        says it, because a higher one was sent before."""
+        planned, acked = self._planned, self._acked
+        done = planned is not None and not progress.within(planned.at, self.order.end_ts)
+        return done and planned is not None and acked is not None and acked.at < planned.at
+
     # ---- opening
 
     def opened(self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str) -> Transaction:
         """Take over what the sink has. `ends`: end offsets of the topics in `found`. Returns the transaction that
         raises the fence in the sink. Raises FeedFailed."""
         mine = progress.taken_over(found, self.order.fence, self.order.start_ts, where)
+        mine = progress.revised(mine, self.order.revision, ends)
         progress.check_kept(mine, ends)
         self._planned = self._acked = None
         self._pacing = Pacing(self._every_ms)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.schema.visible import TableVersion
-from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed
-from tistream_changefeed.config.plan import plan
+from tistream.wire.bulk.changefeeds import TABLES_MAX, ChangefeedPlan, CheckChangefeed, FeedTable
+from tistream_changefeed.config.parse import ParsedFeed
+from tistream_changefeed.config.plan import FeedPlan, plan
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.feed_settings import parsed, without_secrets
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
 from tistream_changefeed.sinks.kafka.topics import Topics
@@ -30,15 +31,20 @@ class Checks:
     file_urls: Sequence[str] = ()
 
     def plan(self, check: CheckChangefeed) -> ChangefeedPlan:
-        """What the feed would do. Creates nothing. Raises InvalidRequest, TargetNotAllowed, and Unavailable if the sink
-        does not answer."""
+        """What the feed would do; without `look` its sink is not asked. Creates nothing. Raises InvalidRequest,
+        TargetNotAllowed, and Unavailable if the sink does not answer."""
         tenant = TenantKey.parse(check.cluster_id, check.tenant_id)
-        feed = parsed(check.wanted.sink_uri, check.wanted.config)
+        clean = without_secrets(check.wanted.changefeed_id, check.wanted.sink_uri, check.wanted.config)
+        feed = parsed(clean.sink_uri, clean.document)
+        planned = plan(feed.config, self.tables(tenant))
+        warnings = [*feed.warnings, *planned.warnings]
+        if not check.look:
+            return _planned(clean, planned, planned.topics, warnings)
+        sealed = self.keys.sealed(tenant, clean.secrets)
         check_hosts(feed.hosts, self.hosts)
         if feed.claim_check is not None:
             storage_url(feed.claim_check, self.file_urls)
-        values = self.keys.values(tenant, check.wanted.sink_uri, check.wanted.config, check.secrets)
-        planned = plan(feed.config, self.tables(tenant))
+        values = self.keys.values(tenant, clean.sink_uri, clean.document, {**check.secrets, **sealed})
         topics = Topics(feed.target.with_secrets(values), "tistream-check", CHECK_S)
         try:
             found = topics.planned()
@@ -46,4 +52,32 @@ class Checks:
             if error.failure.kind == "retry":
                 raise Unavailable(f"sink_uri: {error}") from error
             raise InvalidRequest(f"sink_uri: {error}", {"parameter": "sink_uri"}) from error
-        return ChangefeedPlan(topics={**planned.topics, **found}, warnings=[*feed.warnings, *planned.warnings])
+        return _planned(clean, planned, {**planned.topics, **found}, warnings, sealed)
+
+
+def _planned(
+    clean: ParsedFeed,
+    planned: FeedPlan,
+    topics: Mapping[str, int],
+    warnings: list[str],
+    sealed: Mapping[str, str] | None = None,
+) -> ChangefeedPlan:
+    tables = [
+        FeedTable(
+            database=one.database,
+            table=one.table,
+            topic=one.topic,
+            partition=one.partition,
+            columns=list(one.columns),
+        )
+        for one in planned.tables[:TABLES_MAX]
+    ]
+    return ChangefeedPlan(
+        topics=dict(topics),
+        warnings=warnings,
+        tables=tables,
+        table_count=len(planned.tables),
+        sink_uri=clean.sink_uri,
+        config=clean.document,
+        secrets=dict(sealed or {}),
+    )

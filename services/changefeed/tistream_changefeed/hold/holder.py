@@ -88,6 +88,7 @@ class Holder:
             since_ms=None if since_ms is None else self.clock.now_ms() - (self.clock.monotonic_ms() - since_ms),
             held_by=list(self.shard.held_by()),
             error=None if failure is None else f"{failure.object}: {failure.reason}",
+            applied=None if acked is None else acked.applied,
         )
 
     def step(self) -> int:
@@ -104,7 +105,7 @@ class Holder:
         except FeedFailed as error:
             self._failed(error)
         except Gone as error:
-            self._failed(failed("pool", tenant, f"{error}: create the feed again with a start_ts that is kept"))
+            self._failed(failed("pool", tenant, f"{error}: resume the feed with a checkpoint_ts that is kept"))
         except CorruptObject as error:
             self._failed(failed("pool", tenant, str(error)))
         except (RetryableError, UnknownName) as error:  # routes may not name a new tenant yet
@@ -204,6 +205,8 @@ class Holder:
         ts = shard.resolved_ts_due(shard.at, now_ms, reaches_end=shard.at.commit_ts == shard.order.end_ts)
         if ts is not None:
             self._commit(shard.resolve(NOTHING, 0, self.pipeline.resolved(ts, sink.topics()), ts, shard.at))
+        elif shard.ends_unsaid:
+            self._commit(shard.send(NOTHING, 0, (), shard.at))
 
     def _commit(self, transaction: Transaction) -> None:
         sink = self._sink

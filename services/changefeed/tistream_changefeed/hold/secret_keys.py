@@ -10,7 +10,7 @@ from typing import Any
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.secrets.references import names_in
-from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys
+from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys, seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,21 @@ class SecretKeys:
     """`file` None: this worker opens no secret. The file is read at each use, so that a key can be added."""
 
     file: Path | None
+
+    def sealed(self, tenant: TenantKey, values: Mapping[str, str]) -> dict[str, str]:
+        """Seal secrets that a feed had in clear, by name. Raises InvalidRequest without a key."""
+        if not values:
+            return {}
+        if self.file is None:
+            raise InvalidRequest(
+                f"{sorted(values)[0].rpartition('.')[2]} would be stored in clear, because this worker has no key to "
+                "seal it: set TISTREAM_CHANGEFEED__SECRETS_KEY_FILE"
+            )
+        try:
+            key = private_keys(self.file.read_text())[-1].public_key
+        except (OSError, BadKey) as error:
+            raise InvalidRequest(f"SECRETS_KEY_FILE {self.file}: {error}") from error
+        return {name: seal(key, tenant, name, value) for name, value in values.items()}
 
     def values(
         self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any], sealed: Mapping[str, str]

@@ -3,6 +3,7 @@ is secret."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,8 +70,15 @@ def of_restore(wanted: NewRestore) -> Values:
 
 
 def of_changefeed(feed: Feed) -> Values:
-    """The recorded values of a changefeed. Its sink_uri has no password."""
-    return {"state": feed.state, "sink_uri": feed.sink_uri, "start_ts": str(feed.start_ts), "end_ts": feed.end_ts}
+    """The recorded values of a changefeed. Its sink_uri and its configuration have no password."""
+    return {
+        "state": feed.state,
+        "sink_uri": feed.sink_uri,
+        "config": json.loads(feed.config),
+        "start_ts": str(feed.start_ts),
+        "end_ts": feed.end_ts,
+        "checkpoint_ts": None if feed.moved is None else str(feed.moved.ts),
+    }
 
 
 def of_token(token: TokenInfo) -> Values:

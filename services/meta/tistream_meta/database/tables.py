@@ -134,6 +134,22 @@ changefeeds = Table(
     Column("end_ts", BigInteger),  # null = it does not end
     Column("created_ms", BigInteger, nullable=False),
     Column("error", Text),  # JSON of a text: why it has failed
+    Column("revision", BigInteger, nullable=False, server_default="0"),  # raised by each change of the feed
+    Column("begin_ts", BigInteger),  # where a sink without progress begins; null = at start_ts
+    Column("moved", Text),  # JSON of tistream.wire.bulk.changefeeds.Move: the newest move of the checkpoint
+    Column("applied", Text),  # JSON of …Applied: the newest revision that a worker has put in force
+)
+
+# What happened to feeds: feed_events.py
+feed_events = Table(
+    "feed_events",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("changefeed_id", String(128), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("event", Text, nullable=False),  # JSON of tistream.wire.bulk.feed_changes.Happening
 )
 
 feed_shards = Table(

@@ -36,6 +36,7 @@ _OF_TENANT = (
     tables.restores,
     tables.changefeeds,
     tables.feed_shards,
+    tables.feed_events,
     tables.secrets,
     tables.territories,
     tables.tenant_usage,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tistream.errors import AlreadyDiffers, LimitReached
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FEEDS_MAX, Phase, State, StoredState
+from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, State, StoredState
 
 LEASE_MS = 10_000
 RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
@@ -22,7 +22,9 @@ RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A row of the table `changefeeds`. `config`: JSON. `error`: why it has failed."""
+    """A row of the table `changefeeds`. `config`: JSON. `error`: why it has failed. `revision`: raised by each change.
+    `begin_ts`: where a sink without progress begins, None: at `start_ts`. `moved`, `applied`: as in FeedWork and
+    FeedReport."""
 
     tenant: TenantKey
     feed_id: str
@@ -33,6 +35,10 @@ class Feed:
     end_ts: int | None
     generation: int
     error: str | None = None
+    revision: int = 0
+    begin_ts: int | None = None
+    moved: Move | None = None
+    applied: Applied | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +103,6 @@ def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:
             f"changefeed {there.feed_id} exists already with another sink_uri, config, start_ts or end_ts: remove it "
             "first, or take another id"
         )
-
-
-def next_state(feed: Feed, wanted: StoredState) -> StoredState:
-    """The state after a pause (`paused`) or a resume (`running`). Raises AlreadyDiffers for a finished feed."""
-    if feed.state == "finished":
-        raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: create another one to go on")
-    return wanted
 
 
 def state_after(phase: Phase) -> StoredState | None:

@@ -7,24 +7,25 @@ Progress here is a hint for users. A worker goes on from what the sink says.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FeedReport, NewChangefeed, StoredState, WorkerBeat
+from tistream.wire.bulk.changefeeds import FeedReport, NewChangefeed, WorkerBeat
+from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvent, Happening
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, tables, tenant_rows
 from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import LEASE_MS, RENEW_MS, Feed, HeldShard
-
-_FEEDS, _SHARDS = tables.changefeeds, tables.feed_shards
-Shown = tuple[Feed, HeldShard]
+from tistream_meta.feeds import feed_changes, feed_events, feed_rows, secret_rows
+from tistream_meta.feeds.feed_rows import FEEDS as _FEEDS
+from tistream_meta.feeds.feed_rows import SHARDS as _SHARDS
+from tistream_meta.feeds.feed_rows import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class _Beat:
     held: Sequence[tuple[Feed, HeldShard]]
     shards: Sequence[HeldShard]
     feeds: Sequence[Feed]
+    events: Sequence[tuple[Feed, Happening]]
 
 
 class FeedBook:
@@ -50,12 +52,13 @@ class FeedBook:
             tenant_rows.one(connection, key)
             generation = int(connection.execute(select(self._now_ms)).scalar_one())
             feed = _new(key, wanted, generation)
-            known = {one.feed_id: one for one in _feeds(connection, _of(_FEEDS, key))}
+            known = {one.feed_id: one for one in feed_rows.feeds(connection, feed_rows.of_tenant(_FEEDS, key))}
             if (there := known.get(feed.feed_id)) is not None:
                 feed_policy.check_same(there, feed, start_given=wanted.start_given)
-                return _one(connection, key, feed.feed_id), False
+                return feed_rows.one(connection, key, feed.feed_id), False
             feed_policy.check_room(list(known.values()), key)
-            connection.execute(insert(_FEEDS).values(_feed_values(feed)))
+            secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
+            connection.execute(insert(_FEEDS).values(feed_rows.values_of(feed)))
             connection.execute(
                 insert(_SHARDS).values(
                     cluster_id=key.cluster_id,
@@ -68,8 +71,9 @@ class FeedBook:
                     checkpoint_ts=feed.start_ts,
                 )
             )
+            feed_events.note(connection, self._now_ms, feed, Happening(what="created", after_ts=str(feed.start_ts)))
             audit_log.note(connection, self._now_ms, shown.changefeed(feed), None, shown.of_changefeed(feed))
-            return _one(connection, key, feed.feed_id), True
+            return feed_rows.one(connection, key, feed.feed_id), True
 
         return self._write(body)
 
@@ -78,38 +82,64 @@ class FeedBook:
 
         def body(connection: Connection) -> Sequence[Shown]:
             tenant_rows.one(connection, key)
-            shards = {one.feed_id: one for one in _shards(connection, _of(_SHARDS, key))}
-            return [(feed, shards[feed.feed_id]) for feed in _feeds(connection, _of(_FEEDS, key))]
+            shards = {one.feed_id: one for one in feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key))}
+            return [
+                (feed, shards[feed.feed_id]) for feed in feed_rows.feeds(connection, feed_rows.of_tenant(_FEEDS, key))
+            ]
 
         return self._transactions.run(body)
 
     def one(self, key: TenantKey, feed_id: str) -> Shown:
         """A feed. Raises UnknownName."""
-        return self._transactions.run(lambda connection: _one(connection, key, feed_id))
+        return self._transactions.run(lambda connection: feed_rows.one(connection, key, feed_id))
 
-    def turn(self, key: TenantKey, feed_id: str, wanted: StoredState) -> Shown:
-        """Pause or resume a feed. Idempotent. Raises UnknownName, AlreadyDiffers."""
+    def pause(self, key: TenantKey, feed_id: str) -> Shown:
+        """Pause a feed. Idempotent. Raises UnknownName, AlreadyDiffers."""
+        return self._change(key, feed_id, lambda feed, _: feed_changes.paused(feed))
+
+    def resume(self, key: TenantKey, feed_id: str, checkpoint_ts: int | None = None) -> Shown:
+        """Resume a feed; with `checkpoint_ts` move its checkpoint. Idempotent. Raises UnknownName, AlreadyDiffers,
+        InvalidRequest."""
+        return self._change(key, feed_id, lambda feed, _: feed_changes.resumed(feed, checkpoint_ts))
+
+    def update(self, key: TenantKey, feed_id: str, wanted: ChangedFeed) -> Shown:
+        """Change a feed that does not run. Idempotent. Raises UnknownName, AlreadyDiffers, InvalidRequest."""
+        return self._change(
+            key, feed_id, lambda feed, at: feed_changes.updated(feed, wanted, at), secrets=wanted.secrets
+        )
+
+    def events(self, key: TenantKey, feed_id: str) -> Sequence[FeedEvent]:
+        """What happened to a feed, newest first. Raises UnknownName."""
+
+        def body(connection: Connection) -> Sequence[FeedEvent]:
+            feed_rows.one(connection, key, feed_id)
+            return feed_events.newest(connection, key, feed_id)
+
+        return self._transactions.run(body)
+
+    def _change(
+        self,
+        key: TenantKey,
+        feed_id: str,
+        change: Callable[[Feed, int], Feed],
+        secrets: Mapping[str, str] = MappingProxyType({}),
+    ) -> Shown:
+        """Change a feed, and end its holder. `change` takes the feed and its checkpoint. `secrets`: sealed, to be
+        stored with it."""
 
         def body(connection: Connection) -> Shown:
-            feed, _ = _one(connection, key, feed_id)
-            state = feed_policy.next_state(feed, wanted)
-            if state != feed.state:
-                connection.execute(update(_FEEDS).where(_is(_FEEDS, key, feed_id)).values(state=state, error=None))
-                # The next holder has a new epoch, so a report that is under way does not stop the feed again
-                connection.execute(
-                    update(_SHARDS)
-                    .where(_is(_SHARDS, key, feed_id))
-                    .values(node_id=None, lease_until_ms=0, report=None)
-                )
-                changed = replace(feed, state=state, error=None)
-                audit_log.note(
-                    connection,
-                    self._now_ms,
-                    shown.changefeed(feed),
-                    shown.of_changefeed(feed),
-                    shown.of_changefeed(changed),
-                )
-            return _one(connection, key, feed_id)
+            feed, shard = feed_rows.one(connection, key, feed_id)
+            changed = change(feed, shard.checkpoint_ts)
+            secret_rows.put_of_feed(connection, self._now_ms, key, feed_id, secrets)
+            happening = feed_changes.happening(feed, changed)
+            if happening is not None:
+                feed_rows.store(connection, changed)
+                moved = feed_changes.shown_checkpoint(changed, shard.checkpoint_ts)
+                feed_rows.release(connection, changed, None if changed.moved == feed.moved else moved)
+                feed_events.note(connection, self._now_ms, changed, happening)
+                was, became = shown.of_changefeed(feed), shown.of_changefeed(changed)
+                audit_log.note(connection, self._now_ms, shown.changefeed(feed), was, became)
+            return feed_rows.one(connection, key, feed_id)
 
         return self._write(body)
 
@@ -117,9 +147,10 @@ class FeedBook:
         """Remove a feed; its worker stops with its next beat. Raises UnknownName."""
 
         def body(connection: Connection) -> Shown:
-            found = _one(connection, key, feed_id)
-            for table in (_SHARDS, _FEEDS):
-                connection.execute(delete(table).where(_is(table, key, feed_id)))
+            found = feed_rows.one(connection, key, feed_id)
+            for table in (tables.feed_events, _SHARDS, _FEEDS):
+                connection.execute(delete(table).where(feed_rows.named(table, key, feed_id)))
+            secret_rows.remove_of_feed(connection, self._now_ms, key, feed_id)
             was = shown.of_changefeed(found[0])
             audit_log.note(connection, self._now_ms, shown.changefeed(found[0]), was, None)
             return found
@@ -134,7 +165,7 @@ class FeedBook:
             for shard in found.shards:
                 connection.execute(
                     update(_SHARDS)
-                    .where(_is(_SHARDS, shard.tenant, shard.feed_id), _SHARDS.c.shard == shard.shard)
+                    .where(feed_rows.named(_SHARDS, shard.tenant, shard.feed_id), _SHARDS.c.shard == shard.shard)
                     .values(
                         epoch=shard.epoch,
                         node_id=shard.node_id,
@@ -145,11 +176,9 @@ class FeedBook:
                     )
                 )
             for feed in found.feeds:
-                connection.execute(
-                    update(_FEEDS)
-                    .where(_is(_FEEDS, feed.tenant, feed.feed_id))
-                    .values(state=feed.state, error=None if feed.error is None else json.dumps(feed.error))
-                )
+                feed_rows.store(connection, feed)
+            for feed, event in found.events:
+                feed_events.note(connection, self._now_ms, feed, event)
             return found.held
 
         planned = self._transactions.run(lambda connection: self._judge(connection, beat, workers))
@@ -160,18 +189,22 @@ class FeedBook:
     def _judge(self, connection: Connection, beat: WorkerBeat, workers: Collection[str]) -> _Beat:
         now_ms = int(connection.execute(select(self._now_ms)).scalar_one())
         ending = {one.key for one in tenant_rows.every(connection) if one.erasing or one.delete_at_ms is not None}
-        feeds = {(one.tenant, one.feed_id): one for one in _feeds(connection, _FEEDS.c.state == "running")}
-        stored = {one.key: one for one in _shards(connection) if (one.tenant, one.feed_id) in feeds}
+        feeds = {(one.tenant, one.feed_id): one for one in feed_rows.feeds(connection, _FEEDS.c.state == "running")}
+        stored = {one.key: one for one in feed_rows.shards(connection) if (one.tenant, one.feed_id) in feeds}
         now, changed = dict(stored), dict(feeds)
+        events: list[tuple[Feed, Happening]] = []
         for report in beat.reports:
             key = _key(report)
             if (shard := now.get(key)) is None or not shard.of(beat.node_id, beat.instance):
                 continue
             feed = changed[key[:2]]
             if (shard.epoch, feed.generation) == (report.epoch, report.shard.generation):
-                now[key], changed[key[:2]] = _reported(shard, feed, report, now_ms)
+                now[key], changed[key[:2]], told = _reported(shard, feed, report, now_ms)
+                events += [(feed, one) for one in told]
         wanted = [one for key, one in now.items() if changed[key[:2]].state == "running" and one.tenant not in ending]
         held = feed_policy.assigned(wanted, beat.node_id, beat.instance, workers, now_ms)
+        taken = [one for one in held if one.epoch != now[one.key].epoch]
+        events += [(changed[one.key[:2]], feed_changes.taken(one)) for one in taken]
         now |= {one.key: one for one in held}
         kept = {one.key for one in held}
         for key, one in now.items():
@@ -181,23 +214,28 @@ class FeedBook:
             [(changed[one.key[:2]], now[one.key]) for one in held],
             [one for key, one in now.items() if one != stored[key]],
             [one for key, one in changed.items() if one != feeds[key]],
+            events,
         )
 
 
-def _reported(shard: HeldShard, feed: Feed, report: FeedReport, now_ms: int) -> tuple[HeldShard, Feed]:
-    """The shard and its feed after a report of the holder."""
+def _reported(
+    shard: HeldShard, feed: Feed, report: FeedReport, now_ms: int
+) -> tuple[HeldShard, Feed, Sequence[Happening]]:
+    """The shard and its feed after a report of the holder, and the events in the report."""
     before = None if shard.report is None else FeedReport.model_validate_json(shard.report)
     checkpoint_ts = max(shard.checkpoint_ts, report.checkpoint_ts or 0)
-    quiet = before is not None and (before.phase, before.error) == (report.phase, report.error)
+    happenings = feed_changes.reported(before, report, feed.applied)
+    quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
-        return shard, feed
+        return shard, feed, ()
     state = feed_policy.state_after(report.phase)
     if state is not None:
         feed = replace(feed, state=state, error=report.error)
-    told = replace(
-        shard, lease_until_ms=now_ms + LEASE_MS, checkpoint_ts=checkpoint_ts, report=report.model_dump_json()
-    )
-    return (replace(told, node_id=None, lease_until_ms=0) if report.phase == "fenced" else told), feed
+    if report.applied is not None:
+        feed = replace(feed, applied=report.applied)
+    text = json.dumps(report.model_dump())  # the column is ASCII
+    told = replace(shard, lease_until_ms=now_ms + LEASE_MS, checkpoint_ts=checkpoint_ts, report=text)
+    return (replace(told, node_id=None, lease_until_ms=0) if report.phase == "fenced" else told), feed, happenings
 
 
 def _key(report: FeedReport) -> tuple[TenantKey, str, int]:
@@ -209,70 +247,3 @@ def _new(key: TenantKey, wanted: NewChangefeed, generation: int) -> Feed:
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
     config = json.dumps(wanted.config, sort_keys=True)
     return Feed(key, wanted.changefeed_id, "running", wanted.sink_uri, config, int(wanted.start_ts), end_ts, generation)
-
-
-def _feed_values(feed: Feed) -> dict[str, Any]:
-    return {
-        "cluster_id": feed.tenant.cluster_id,
-        "tenant_id": feed.tenant.tenant_id,
-        "changefeed_id": feed.feed_id,
-        "state": feed.state,
-        "sink_uri": json.dumps(feed.sink_uri),
-        "config": feed.config,
-        "start_ts": feed.start_ts,
-        "end_ts": feed.end_ts,
-        "created_ms": feed.generation,
-    }
-
-
-def _one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
-    feeds = _feeds(connection, _is(_FEEDS, key, feed_id))
-    if not feeds:
-        raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}; the list of its changefeeds has the ids")
-    return feeds[0], _shards(connection, _is(_SHARDS, key, feed_id))[0]
-
-
-def _feeds(connection: Connection, *where: ColumnElement[bool]) -> list[Feed]:
-    rows = connection.execute(select(_FEEDS).where(*where).order_by(*_FEEDS.primary_key))
-    return [_feed(row) for row in rows]
-
-
-def _shards(connection: Connection, *where: ColumnElement[bool]) -> list[HeldShard]:
-    rows = connection.execute(select(_SHARDS).where(*where).order_by(*_SHARDS.primary_key))
-    return [_shard(row) for row in rows]
-
-
-def _of(table: Table, key: TenantKey) -> ColumnElement[bool]:
-    return and_(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
-
-
-def _is(table: Table, key: TenantKey, feed_id: str) -> ColumnElement[bool]:
-    return and_(_of(table, key), table.c.changefeed_id == feed_id)
-
-
-def _feed(row: Row[Any]) -> Feed:
-    return Feed(
-        TenantKey(row.cluster_id, row.tenant_id),
-        row.changefeed_id,
-        row.state,
-        json.loads(row.sink_uri),
-        row.config,
-        row.start_ts,
-        row.end_ts,
-        row.created_ms,
-        None if row.error is None else json.loads(row.error),
-    )
-
-
-def _shard(row: Row[Any]) -> HeldShard:
-    return HeldShard(
-        TenantKey(row.cluster_id, row.tenant_id),
-        row.changefeed_id,
-        row.shard,
-        row.epoch,
-        row.node_id,
-        row.instance,
-        row.lease_until_ms,
-        row.checkpoint_ts,
-        row.report,
-    )

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection
 
-from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
+from tistream.errors import AlreadyDiffers, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.secrets.references import names_in
-from tistream.wire.bulk.secrets import SECRETS_MAX, SecretInfo
-from tistream_meta.audit import shown
-from tistream_meta.database import audit_log, tables, tenant_rows
+from tistream.wire.bulk.secrets import SecretInfo
+from tistream_meta.database import tenant_rows
 from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
-
-_SECRETS, _FEEDS = tables.secrets, tables.changefeeds
+from tistream_meta.feeds import secret_rows
 
 
 class SecretBook:
@@ -30,19 +26,8 @@ class SecretBook:
 
         def body(connection: Connection) -> SecretInfo:
             tenant_rows.one(connection, key)
-            known = connection.execute(
-                select(func.count()).select_from(_SECRETS).where(_of(key), _SECRETS.c.name != name)
-            ).scalar_one()
-            if known >= SECRETS_MAX:
-                raise LimitReached(f"tenant {key} has {known} secrets, and may have {SECRETS_MAX}: remove some")
-            connection.execute(delete(_SECRETS).where(_is(key, name)))
-            connection.execute(
-                insert(_SECRETS).values(
-                    cluster_id=key.cluster_id, tenant_id=key.tenant_id, name=name, sealed=sealed, put_ms=self._now_ms
-                )
-            )
-            audit_log.note(connection, self._now_ms, shown.secret(key, name), None, {"put": True})
-            return _infos(connection, key, _is(key, name))[0]
+            secret_rows.put(connection, self._now_ms, key, name, sealed)
+            return secret_rows.infos(connection, key, name)[0]
 
         return self._write(body)
 
@@ -51,7 +36,7 @@ class SecretBook:
 
         def body(connection: Connection) -> Sequence[SecretInfo]:
             tenant_rows.one(connection, key)
-            return _infos(connection, key, _of(key))
+            return secret_rows.infos(connection, key)
 
         return self._transactions.run(body)
 
@@ -59,14 +44,13 @@ class SecretBook:
         """Remove a secret. Raises UnknownName; AlreadyDiffers while a changefeed refers to it."""
 
         def body(connection: Connection) -> SecretInfo:
-            found = _infos(connection, key, _is(key, name))
+            found = secret_rows.infos(connection, key, name)
             if not found:
                 raise UnknownName(f"tenant {key} has no secret {name[:63]!r}")
             if found[0].used_by:
                 user = found[0].used_by[0]
                 raise AlreadyDiffers(f"secret {name} is used by changefeed {user}: remove that, or put a new value")
-            connection.execute(delete(_SECRETS).where(_is(key, name)))
-            audit_log.note(connection, self._now_ms, shown.secret(key, name), {"put": True}, None)
+            secret_rows.remove(connection, self._now_ms, key, name)
             return found[0]
 
         return self._write(body)
@@ -75,29 +59,6 @@ class SecretBook:
         """The sealed texts of a tenant's secrets, by name."""
 
         def body(connection: Connection) -> Mapping[str, str]:
-            rows = connection.execute(select(_SECRETS.c.name, _SECRETS.c.sealed).where(_of(key)))
-            return {row.name: row.sealed for row in rows}
+            return secret_rows.sealed(connection, key)
 
         return self._transactions.run(body)
-
-
-def _infos(connection: Connection, key: TenantKey, where: ColumnElement[bool]) -> list[SecretInfo]:
-    feeds = connection.execute(
-        select(_FEEDS.c.changefeed_id, _FEEDS.c.sink_uri, _FEEDS.c.config)
-        .where(_FEEDS.c.cluster_id == key.cluster_id, _FEEDS.c.tenant_id == key.tenant_id)
-        .order_by(_FEEDS.c.changefeed_id)
-    ).all()
-    users = [(feed.changefeed_id, names_in(json.loads(feed.sink_uri), json.loads(feed.config))) for feed in feeds]
-    rows = connection.execute(select(_SECRETS.c.name, _SECRETS.c.put_ms).where(where).order_by(_SECRETS.c.name))
-    return [
-        SecretInfo(name=row.name, put_ms=str(row.put_ms), used_by=[feed for feed, names in users if row.name in names])
-        for row in rows
-    ]
-
-
-def _of(key: TenantKey) -> ColumnElement[bool]:
-    return and_(_SECRETS.c.cluster_id == key.cluster_id, _SECRETS.c.tenant_id == key.tenant_id)
-
-
-def _is(key: TenantKey, name: str) -> ColumnElement[bool]:
-    return and_(_of(key), _SECRETS.c.name == name)

@@ -19,6 +19,7 @@ from tistream.wire.bulk.changefeeds import (
     NewChangefeed,
     WorkerBeat,
 )
+from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvents, ResumeChangefeed
 from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.decide.liveness import NodeState
@@ -59,16 +60,34 @@ def remove_changefeed(request: Request, cluster_id: str, tenant_id: str, changef
     return info_of(*_book(request).remove(TenantKey.parse(cluster_id, tenant_id), changefeed_id))
 
 
+@router.put(FEEDS + "/{changefeed_id}", operation_id="UpdateChangefeed")
+def update_changefeed(
+    request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, body: ChangedFeed
+) -> ChangefeedInfo:
+    """Change a changefeed that does not run. Idempotent; 409 if it runs, or was changed meanwhile."""
+    return info_of(*_book(request).update(TenantKey.parse(cluster_id, tenant_id), changefeed_id, body))
+
+
 @router.post(FEEDS + "/{changefeed_id}/pause", operation_id="PauseChangefeed")
 def pause_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
     """Pause a changefeed. Idempotent; 409 if it has finished."""
-    return info_of(*_book(request).turn(TenantKey.parse(cluster_id, tenant_id), changefeed_id, "paused"))
+    return info_of(*_book(request).pause(TenantKey.parse(cluster_id, tenant_id), changefeed_id))
 
 
 @router.post(FEEDS + "/{changefeed_id}/resume", operation_id="ResumeChangefeed")
-def resume_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
-    """Resume a changefeed that is paused or has failed. Idempotent; 409 if it has finished."""
-    return info_of(*_book(request).turn(TenantKey.parse(cluster_id, tenant_id), changefeed_id, "running"))
+def resume_changefeed(
+    request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, body: ResumeChangefeed | None = None
+) -> ChangefeedInfo:
+    """Resume a changefeed that is paused or has failed; with a checkpoint_ts it goes on there. Idempotent; 409 if it
+    has finished, or is to be moved while it runs."""
+    ts = None if body is None or body.checkpoint_ts is None else int(body.checkpoint_ts)
+    return info_of(*_book(request).resume(TenantKey.parse(cluster_id, tenant_id), changefeed_id, ts))
+
+
+@router.get(FEEDS + "/{changefeed_id}/events", operation_id="ChangefeedEvents")
+def changefeed_events(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedEvents:
+    """What happened to a changefeed, newest first."""
+    return FeedEvents(events=list(_book(request).events(TenantKey.parse(cluster_id, tenant_id), changefeed_id)))
 
 
 @router.post("/upcall/v1/changefeeds/beats", operation_id="WorkerBeat")
@@ -104,9 +123,11 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         epoch=shard.epoch,
         sink_uri=feed.sink_uri,
         config=json.loads(feed.config),
-        start_ts=feed.start_ts,
+        start_ts=feed.start_ts if feed.begin_ts is None else feed.begin_ts,
         end_ts=feed.end_ts,
         secrets=secrets,
+        revision=feed.revision,
+        moved=feed.moved,
     )
 
 
@@ -125,6 +146,8 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
         error=feed.error,
         node_id=shard.node_id,
         epoch=shard.epoch,
+        revision=feed.revision,
+        applied=feed.applied,
     )
     if report is None:
         return info

@@ -11,6 +11,7 @@ FEED_ID = r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$"
 URI_MAX = 4_096
 CONFIG_BYTES_MAX = 256 << 10
 FEEDS_MAX = 100  # of a tenant
+TABLES_MAX = 1_000  # that an answer names
 # What a worker reports of itself. `fenced`: another holder owns the shard.
 Phase = Literal["running", "retrying", "failed", "finished", "fenced"]
 State = Literal["running", "retrying", "paused", "failed", "finished", "removing"]
@@ -33,7 +34,8 @@ class CreateChangefeed(StrictRequest):
 
 class NewChangefeed(StrictRequest):
     """A CreateChangefeed that the API server and a worker have checked, as sent to the meta server. `start_given`:
-    whether the caller named `start_ts`; a repeated call without it means the same feed."""
+    whether the caller named `start_ts`; a repeated call without it means the same feed. `secrets`: as of
+    ChangefeedPlan."""
 
     changefeed_id: FeedId
     sink_uri: str = Field(min_length=1, max_length=URI_MAX)
@@ -41,6 +43,7 @@ class NewChangefeed(StrictRequest):
     start_given: bool
     end_ts: Ts | None = None
     config: dict[str, Any] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict)
 
 
 class CheckChangefeed(StrictRequest):
@@ -50,12 +53,38 @@ class CheckChangefeed(StrictRequest):
     tenant_id: str
     wanted: CreateChangefeed
     secrets: dict[str, str] = Field(default_factory=dict)  # sealed, by name
+    look: bool = True  # at the sink
+
+
+class FeedTable(Wire):
+    """A table that a feed sends: its topic, its partition rule, and its columns that are sent."""
+
+    database: str
+    table: str
+    topic: str
+    partition: str
+    columns: list[str]
 
 
 class ChangefeedPlan(Wire):
-    """What a feed would do: its topics with their numbers of partitions, and what its user should know."""
+    """What a feed would do: its topics with their numbers of partitions, the first TABLES_MAX of the tables that exist
+    now and their number, and what its user should know. `sink_uri`, `config`: what is stored of it, without passwords.
+    `secrets`: those that were taken out, sealed, by name."""
 
     topics: dict[str, int]
+    warnings: list[str]
+    tables: list[FeedTable]
+    table_count: int
+    sink_uri: str
+    config: dict[str, Any]
+    secrets: dict[str, str] = Field(default_factory=dict)
+
+
+class FeedTables(Wire):
+    """The first TABLES_MAX tables that a feed sends, and their number."""
+
+    tables: list[FeedTable]
+    count: int
     warnings: list[str]
 
 
@@ -67,11 +96,29 @@ class HeldBy(Wire):
     reason: str
 
 
+class Move(Wire):
+    """The order to move the checkpoint of a feed to `ts`: events above it are sent, whether they were sent before or
+    not. It is part of `revision`."""
+
+    revision: int
+    ts: int
+
+
+class Applied(Wire):
+    """A revision of a feed that is in force: for every event above `after_ts`. `from_ts`: the checkpoint before. If it
+    is lower than `after_ts`, the events between are not in the sink; if it is higher, they are sent again."""
+
+    revision: int
+    from_ts: int
+    after_ts: int
+
+
 class ChangefeedInfo(Wire):
     """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: of the pool, as the
     worker has seen it. `lag_seconds`: from the pool to the sink; null before a worker has reported. `rows`, `bytes`:
     that the sink has acknowledged, repeats after a crash not counted twice. `since_ms`: since when it retries or has
-    failed."""
+    failed. `revision` is raised by each change of the feed, and `applied` is the newest one in force; null: that with
+    which the feed was created."""
 
     changefeed_id: str
     state: State
@@ -91,6 +138,8 @@ class ChangefeedInfo(Wire):
     rows: int = 0
     bytes: int = 0
     retries: int = 0
+    revision: int = 0
+    applied: Applied | None = None
 
 
 class ChangefeedList(Wire):
@@ -110,8 +159,9 @@ class FeedShard(Wire):
 
 
 class FeedWork(Wire):
-    """A shard that a worker is to hold, under `epoch`; a newer one fences this one. `secrets`: sealed texts of those
-    that `sink_uri` refers to, by name; a name without one does not exist."""
+    """A shard that a worker is to hold, under `epoch`; a newer one fences this one. `start_ts`: where a sink without
+    progress begins. `secrets`: sealed texts of those that `sink_uri` refers to, by name; a name without one does not
+    exist. `moved`: the newest move of the checkpoint, which is due in a sink that has an earlier revision."""
 
     shard: FeedShard
     epoch: int
@@ -120,6 +170,8 @@ class FeedWork(Wire):
     start_ts: int
     end_ts: int | None
     secrets: dict[str, str] = Field(default_factory=dict)
+    revision: int = 0
+    moved: Move | None = None
 
 
 class FeedReport(Wire):
@@ -136,6 +188,7 @@ class FeedReport(Wire):
     since_ms: int | None = None
     held_by: list[HeldBy] = Field(default_factory=list)
     error: str | None = None
+    applied: Applied | None = None
 
 
 class WorkerBeat(Wire):

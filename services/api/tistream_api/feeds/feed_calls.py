@@ -1,0 +1,88 @@
+"""Calls of other services about changefeeds: the meta server stores them, and a worker knows what one would do."""
+
+from __future__ import annotations
+
+from fastapi.responses import Response
+
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.follow.tenants import Tenants
+from tistream.model.ids import TenantKey
+from tistream.secrets.references import names_in
+from tistream.wire.bulk.changefeeds import (
+    ChangefeedInfo,
+    ChangefeedList,
+    ChangefeedPlan,
+    CheckChangefeed,
+    CreateChangefeed,
+)
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream_api.feeds.feed_body import FEED_NAME
+from tistream_api.request.meta_paths import at_meta
+from tistream_api.request.raw_path import name_of
+
+
+class FeedCalls:
+    """The calls that routes of changefeeds make. Names are raw parts of the request's path."""
+
+    def __init__(self, tenants: Tenants, meta: MetaClient, http: HttpClient) -> None:
+        self._tenants, self._meta, self._http = tenants, meta, http
+
+    def answered(self, method: str, path: str, body: bytes | None = None) -> Response:
+        """The meta server's answer as it is."""
+        answer = self._meta.request(method, path, body)
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    def feed(self, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
+        """A changefeed. Raises UnknownName."""
+        answer = self._meta.request("GET", feed_path(cluster_id, tenant_id, changefeed_id))
+        return ChangefeedInfo.model_validate_json(answer.content)
+
+    def feeds(self, tenant: TenantKey) -> list[ChangefeedInfo]:
+        """The changefeeds of a tenant, by id; none of one that is gone."""
+        try:
+            answer = self._meta.request("GET", feeds_path(tenant.cluster_id, tenant.tenant_id))
+        except UnknownName:
+            return []
+        return ChangefeedList.model_validate_json(answer.content).changefeeds
+
+    def plan(self, tenant: TenantKey, wanted: CreateChangefeed, *, look: bool = True) -> ChangefeedPlan:
+        """What a worker says that the feed would do. `look`: it looks at the sink. Raises Unavailable without a worker,
+        and InvalidRequest for what cannot run."""
+        urls = self._tenants.services("changefeed")
+        if not urls:
+            raise Unavailable("no changefeed worker runs, which would run the feed")
+        check = CheckChangefeed(
+            cluster_id=tenant.cluster_id,
+            tenant_id=tenant.tenant_id,
+            wanted=wanted,
+            secrets=self._sealed(tenant, wanted) if look else {},
+            look=look,
+        )
+        return self._http.send("POST", f"{urls[0]}/v1/changefeeds/checks", check, ChangefeedPlan)
+
+    def _sealed(self, tenant: TenantKey, wanted: CreateChangefeed) -> dict[str, str]:
+        """The sealed secrets that a feed refers to, by name. Raises InvalidRequest if one does not exist."""
+        names = names_in(wanted.sink_uri, wanted.config)
+        if not names:
+            return {}
+        known = self._meta.sealed_secrets(tenant)
+        if missing := sorted(names - known.keys()):
+            raise InvalidRequest(
+                f"sink_uri: tenant {tenant} has no secret {missing[0]}; `tistream secret put {missing[0]}` stores one",
+                {"parameter": "sink_uri"},
+            )
+        return {name: known[name] for name in names}
+
+
+def feeds_path(cluster_id: str, tenant_id: str) -> str:
+    """The path of a tenant's changefeeds at the meta server."""
+    return f"{at_meta(cluster_id, tenant_id)}/changefeeds"
+
+
+def feed_path(cluster_id: str, tenant_id: str, changefeed_id: str) -> str:
+    """The path of a changefeed at the meta server. Raises UnknownName for what is no id."""
+    name = name_of(changefeed_id)
+    if not FEED_NAME.fullmatch(name):
+        raise UnknownName(f"no changefeed has an id that is not of the form {FEED_NAME.pattern}")
+    return f"{feeds_path(cluster_id, tenant_id)}/{name}"

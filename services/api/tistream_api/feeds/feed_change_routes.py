@@ -1,0 +1,85 @@
+"""HTTP routes that change a changefeed. They parse, call and translate."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from tistream.follow.tenants import Tenants
+from tistream.wire.bulk.changefeeds import ChangefeedInfo
+from tistream.wire.bulk.feed_changes import ResumeChangefeed, UpdateChangefeed
+from tistream_api.admission import gate
+from tistream_api.feeds.feed_body import RESUME, UPDATE, asked, check_move, merged, stored
+from tistream_api.feeds.feed_calls import FeedCalls, feed_path
+from tistream_api.feeds.feed_routes import FEED
+from tistream_api.request.bodies import Body, read
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+
+
+def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
+    """The routes, to be included behind the gate."""
+    router = APIRouter(tags=["changefeed"])
+
+    @router.put(
+        FEED,
+        operation_id="UpdateChangefeed",
+        response_model=ChangefeedInfo,
+        responses=openapi.RESTORE_PROBLEMS,
+        openapi_extra=UPDATE,
+    )
+    @gate.FEED_TENANT
+    def update_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> Response:
+        """Change the sink URI, the configuration or the end of a changefeed that does not run: 409 if it does. A member
+        that is left out stays. The change is in force when the feed has been resumed and a worker has opened the sink:
+        `applied` says from which ts on."""
+        ask = read(UpdateChangefeed, body)
+        path = feed_path(cluster_id, tenant_id, changefeed_id)
+        feed = calls.feed(cluster_id, tenant_id, changefeed_id)
+        view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+        changed = merged(feed, ask)
+        plan = calls.plan(view.tenant, asked(feed, changed))
+        return calls.answered("PUT", path, stored(changed, plan).model_dump_json().encode())
+
+    @router.delete(
+        FEED, operation_id="RemoveChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS
+    )
+    @gate.FEED_TENANT
+    def remove_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
+        """Remove a changefeed. What it has written stays in the sink."""
+        return calls.answered("DELETE", feed_path(cluster_id, tenant_id, changefeed_id))
+
+    @router.post(
+        FEED + "/pause",
+        operation_id="PauseChangefeed",
+        response_model=ChangefeedInfo,
+        responses=openapi.CANCEL_PROBLEMS,
+    )
+    @gate.FEED_TENANT
+    def pause_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
+        """Pause a changefeed. Idempotent; 409 if it has finished."""
+        return calls.answered("POST", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/pause")
+
+    @router.post(
+        FEED + "/resume",
+        operation_id="ResumeChangefeed",
+        response_model=ChangefeedInfo,
+        responses=openapi.RESTORE_PROBLEMS,
+        openapi_extra=RESUME,
+    )
+    @gate.FEED_TENANT
+    def resume_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> Response:
+        """Resume a changefeed that is paused or has failed. It goes on where its sink says, or with a checkpoint_ts
+        there: forward leaves a gap, back sends again, and ChangefeedEvents records both. Idempotent; 409 if it has
+        finished, or is to be moved while it runs; 410 if checkpoint_ts lies below retention."""
+        path = f"{feed_path(cluster_id, tenant_id, changefeed_id)}/resume"
+        ask = read(ResumeChangefeed, body or b"{}")
+        if ask.checkpoint_ts is not None:
+            view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+            view.wait_fresh()
+            view.check_known()
+            check_move(int(ask.checkpoint_ts), view.resolved_ts())
+            view.check_retained(int(ask.checkpoint_ts))
+        return calls.answered("POST", path, ask.model_dump_json().encode())
+
+    return router

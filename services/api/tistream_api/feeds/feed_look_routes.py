@@ -1,0 +1,65 @@
+"""HTTP routes that look at a changefeed. They parse, call and translate."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from tistream.follow.tenants import Tenants
+from tistream.wire.bulk.changefeeds import ChangefeedInfo, ChangefeedList, FeedTables
+from tistream.wire.bulk.feed_changes import FeedEvents, FeedLag
+from tistream_api.admission import gate
+from tistream_api.feeds.feed_body import as_wanted, lag_of
+from tistream_api.feeds.feed_calls import FeedCalls, feed_path, feeds_path
+from tistream_api.feeds.feed_routes import FEED, FEEDS
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+
+
+def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
+    """The routes, to be included behind the gate."""
+    router = APIRouter(tags=["changefeed"])
+
+    @router.get(FEEDS, operation_id="ListChangefeeds", response_model=ChangefeedList, responses=openapi.TENANT_PROBLEMS)
+    @gate.SEE_FEEDS
+    def list_changefeeds(cluster_id: str, tenant_id: str) -> Response:
+        """The changefeeds of a tenant, by id."""
+        return calls.answered("GET", feeds_path(cluster_id, tenant_id))
+
+    @router.get(FEED, operation_id="GetChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS)
+    @gate.SEE_FEEDS
+    def get_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
+        """One changefeed: how far it is, and what holds it."""
+        return calls.answered("GET", feed_path(cluster_id, tenant_id, changefeed_id))
+
+    @router.get(
+        FEED + "/events", operation_id="ChangefeedEvents", response_model=FeedEvents, responses=openapi.TENANT_PROBLEMS
+    )
+    @gate.SEE_FEEDS
+    def changefeed_events(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
+        """What happened to a changefeed, newest first: changes with their callers, failures, and the ts from which a
+        change is in force."""
+        return calls.answered("GET", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/events")
+
+    @router.get(
+        FEED + "/tables", operation_id="ChangefeedTables", response_model=FeedTables, responses=openapi.TENANT_PROBLEMS
+    )
+    @gate.SEE_FEEDS
+    def changefeed_tables(cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedTables:
+        """The tables that exist now and that a changefeed sends, with their topics, partition rules and columns."""
+        feed = calls.feed(cluster_id, tenant_id, changefeed_id)
+        view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+        plan = calls.plan(view.tenant, as_wanted(feed), look=False)
+        return FeedTables(tables=plan.tables, count=plan.table_count, warnings=plan.warnings)
+
+    @router.get(FEED + "/lag", operation_id="ChangefeedLag", response_model=FeedLag, responses=openapi.TENANT_PROBLEMS)
+    @gate.SEE_FEEDS
+    def changefeed_lag(cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedLag:
+        """How far a changefeed is behind the pool, and what holds it."""
+        feed = calls.feed(cluster_id, tenant_id, changefeed_id)
+        view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+        view.wait_fresh()
+        view.check_known()
+        return lag_of(feed, view.resolved_ts())
+
+    return router

@@ -1,0 +1,91 @@
+"""HTTP routes with the paths and names of TiCDC's API, read only. They parse, call and translate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+
+from tistream.errors import InvalidRequest, UnknownName
+from tistream.follow.tenants import Tenants
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.changefeeds import ChangefeedInfo
+from tistream_api.admission import gate
+from tistream_api.admission.gate import caller_of
+from tistream_api.auth.access import Resource, may
+from tistream_api.feeds import ticdc_shapes
+from tistream_api.feeds.feed_body import FEED_NAME
+from tistream_api.feeds.feed_calls import FeedCalls
+from tistream_api.feeds.ticdc_shapes import TicdcFeedDetail, TicdcFeeds
+from tistream_api.request.queries import QueryModel
+from tistream_api.request.query_types import OptionalText
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+
+TENANTS_MAX = 100  # that one list asks for
+
+
+class NamespaceQuery(QueryModel):
+    """The query parameters of TicdcChangefeeds and TicdcChangefeed."""
+
+    namespace: OptionalText = Field(default=None, description="a tenant's id; default: all that the token may see")
+
+
+def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
+    """The routes, to be included behind the gate."""
+    router = APIRouter(tags=["changefeed"])
+
+    def seen(request: Request, namespace: str | None) -> Sequence[TenantKey]:
+        """The tenants whose feeds the caller may see. Raises InvalidRequest for too many."""
+        grants = caller_of(request).grants
+        found = [
+            key
+            for key in sorted(tenants.views(), key=str)
+            if namespace in (None, key.tenant_id)
+            and any(may(grants, action, Resource(key.cluster_id, key.tenant_id)) for action in gate.SEE_FEEDS.actions)
+        ]
+        if len(found) > TENANTS_MAX:
+            raise InvalidRequest(
+                f"the token may see {len(found)} tenants, and a list has at most {TENANTS_MAX}: name one, as namespace",
+                {"parameter": "namespace"},
+            )
+        return found
+
+    def feeds(request: Request, namespace: str | None) -> Iterator[tuple[TenantKey, ChangefeedInfo]]:
+        for tenant in seen(request, namespace):
+            for feed in calls.feeds(tenant):
+                yield tenant, feed
+
+    @router.get("/api/v2/changefeeds", operation_id="TicdcChangefeeds", responses=openapi.TENANT_PROBLEMS)
+    @gate.ANY_FEEDS
+    def ticdc_changefeeds(request: Request, query: Annotated[NamespaceQuery, Query()]) -> TicdcFeeds:
+        """Changefeeds with the names of TiCDC's API, of every tenant that the token may see. `upstream_id` is the
+        cluster, `namespace` the tenant."""
+        items = [ticdc_shapes.entry(*one) for one in feeds(request, query.namespace)]
+        return TicdcFeeds(total=len(items), items=items)
+
+    @router.get(
+        "/api/v2/changefeeds/{changefeed_id}", operation_id="TicdcChangefeed", responses=openapi.TENANT_PROBLEMS
+    )
+    @gate.ANY_FEEDS
+    def ticdc_changefeed(
+        request: Request, changefeed_id: str, query: Annotated[NamespaceQuery, Query()]
+    ) -> TicdcFeedDetail:
+        """One changefeed with the names of TiCDC's API. 400 if several tenants have one of this id: name one of them,
+        as `namespace`."""
+        name = name_of(changefeed_id)
+        if not FEED_NAME.fullmatch(name):
+            raise UnknownName(f"no changefeed has an id that is not of the form {FEED_NAME.pattern}")
+        found = [one for one in feeds(request, query.namespace) if one[1].changefeed_id == name]
+        if not found:
+            raise UnknownName(f"the token may see no changefeed {name!r}")
+        if len(found) > 1:
+            raise InvalidRequest(
+                f"{len(found)} tenants have a changefeed {name!r}: name one of them, as namespace",
+                {"parameter": "namespace"},
+            )
+        return ticdc_shapes.detail(*found[0])
+
+    return router

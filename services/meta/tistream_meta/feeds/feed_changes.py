@@ -1,0 +1,140 @@
+"""Decides what a change makes of a changefeed, and which event records it. Pure.
+
+Each change raises the feed's revision. The worker that opens the sink next puts the revision in force from where the
+sink is, in the transaction that fences the worker before it, and reports the ts (invariant 41).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tistream.errors import AlreadyDiffers, InvalidRequest
+from tistream.model.ts import physical_ms
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move
+from tistream.wire.bulk.feed_changes import ChangedFeed, Happening, What
+from tistream_meta.decide.feed_policy import Feed, HeldShard
+
+_NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed": "failed", "finished": "finished"}
+
+
+def paused(feed: Feed) -> Feed:
+    """The feed after a pause. Raises AlreadyDiffers for a finished one."""
+    if feed.state == "finished":
+        raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to pause")
+    return replace(feed, state="paused", error=None)
+
+
+def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
+    """The feed after a resume, which with `checkpoint_ts` moves its checkpoint. Raises AlreadyDiffers for a finished
+    feed, or a move of one that runs; InvalidRequest for a move that leaves nothing to send."""
+    if checkpoint_ts is None:
+        if feed.state == "finished":
+            raise AlreadyDiffers(
+                f"changefeed {feed.feed_id} has reached its end_ts: update end_ts, or resume with a checkpoint_ts "
+                "to send again"
+            )
+        return replace(feed, state="running", error=None)
+    if feed.end_ts is not None and checkpoint_ts >= feed.end_ts:
+        raise InvalidRequest(
+            f"checkpoint_ts {checkpoint_ts} is not below end_ts {feed.end_ts}: nothing would be sent",
+            {"parameter": "checkpoint_ts"},
+        )
+    if feed.state == "running":
+        if feed.moved is not None and feed.moved == Move(revision=feed.revision, ts=checkpoint_ts):
+            return feed  # the same call again
+        raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it before its checkpoint is moved")
+    revision = feed.revision + 1
+    return replace(
+        feed, state="running", error=None, revision=revision, moved=Move(revision=revision, ts=checkpoint_ts)
+    )
+
+
+def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
+    """The feed after an update. `checkpoint_ts`: of its sink. A finished feed whose end moves on is paused then. Raises
+    AlreadyDiffers if the feed runs, or is not the one that the caller has seen; InvalidRequest for a bad end_ts."""
+    if feed.state == "running":
+        raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
+    end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
+    config = json.dumps(wanted.config, sort_keys=True)
+    changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts)
+    if changed == feed:
+        return feed
+    if wanted.revision != feed.revision:
+        raise AlreadyDiffers(f"changefeed {feed.feed_id} was changed meanwhile: look at it, and update it again")
+    finished = feed.state == "finished"
+    if end_ts is not None and end_ts != feed.end_ts and end_ts <= max(checkpoint_ts, feed.start_ts):
+        raise InvalidRequest(
+            f"end_ts {end_ts} is not above the checkpoint {checkpoint_ts} of the changefeed", {"parameter": "end_ts"}
+        )
+    if finished and end_ts != feed.end_ts:
+        changed = replace(changed, state="paused")
+    if wanted.sink_uri != feed.sink_uri:
+        changed = _elsewhere(changed, checkpoint_ts)
+    return replace(changed, revision=feed.revision + 1)
+
+
+def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
+    """The feed with a sink URI that may name another sink: without progress there it begins at the checkpoint of the
+    sink before. A move that no worker has put in force yet stays due; one that was is not made again there."""
+    done = 0 if feed.applied is None else feed.applied.revision
+    if feed.moved is not None and feed.moved.revision > done:
+        return feed
+    return replace(feed, begin_ts=checkpoint_ts, moved=None)
+
+
+def shown_checkpoint(feed: Feed, checkpoint_ts: int) -> int:
+    """The checkpoint that users see after a change: a move back shows at once, and a move forward when the sink has it
+    (invariant 36)."""
+    return checkpoint_ts if feed.moved is None else min(checkpoint_ts, feed.moved.ts)
+
+
+# ---- events
+
+
+def happening(before: Feed, after: Feed) -> Happening | None:
+    """What a call of a user did to a feed; None if it changed nothing."""
+    if before == after:
+        return None
+    moved = after.moved is not None and after.moved != before.moved
+    if moved and after.moved is not None:
+        return Happening(what="resumed", revision=after.revision, after_ts=str(after.moved.ts),
+                         reason=f"the checkpoint is moved to {after.moved.ts}")  # fmt: skip
+    if after.revision != before.revision:
+        names = ("sink_uri", "config", "end_ts")
+        changed = ", ".join(name for name in names if getattr(before, name) != getattr(after, name))
+        return Happening(what="updated", revision=after.revision, reason=changed)
+    return Happening(what="paused" if after.state == "paused" else "resumed")
+
+
+def reported(before: FeedReport | None, report: FeedReport, known: Applied | None) -> list[Happening]:
+    """The events in the report of a worker. `before`: its report before. `known`: the newest revision that is recorded
+    as in force."""
+    found = []
+    if report.applied is not None and report.applied != known:
+        found.append(_in_force(report.applied))
+    if report.phase in _NAMED and report.phase != ("running" if before is None else before.phase):
+        found.append(Happening(what=_NAMED[report.phase], reason=report.error))
+    return found
+
+
+def taken(shard: HeldShard) -> Happening:
+    """The event of a worker that takes a shard."""
+    return Happening(what="held", reason=f"worker {shard.node_id}, epoch {shard.epoch}")
+
+
+def _in_force(applied: Applied) -> Happening:
+    seconds = abs(physical_ms(applied.after_ts) - physical_ms(applied.from_ts)) / 1000
+    if applied.after_ts > applied.from_ts:
+        reason = f"a gap that was asked for: events of {seconds:.1f} s are not in the sink"
+    elif applied.after_ts < applied.from_ts:
+        reason = f"a replay that was asked for: events of {seconds:.1f} s are sent again"
+    else:
+        reason = None
+    return Happening(
+        what="applied",
+        revision=applied.revision,
+        from_ts=str(applied.from_ts),
+        after_ts=str(applied.after_ts),
+        reason=reason,
+    )

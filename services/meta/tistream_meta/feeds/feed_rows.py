@@ -1,0 +1,119 @@
+"""The rows of changefeeds and of their shards in the meta database: reads, and the values of writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, select, update
+
+from tistream.errors import UnknownName
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.changefeeds import Applied, Move
+from tistream_meta.database import tables
+from tistream_meta.decide.feed_policy import Feed, HeldShard
+
+FEEDS, SHARDS = tables.changefeeds, tables.feed_shards
+Shown = tuple[Feed, HeldShard]
+
+
+def one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
+    """A feed with its shard. Raises UnknownName."""
+    found = feeds(connection, named(FEEDS, key, feed_id))
+    if not found:
+        raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}; the list of its changefeeds has the ids")
+    return found[0], shards(connection, named(SHARDS, key, feed_id))[0]
+
+
+def feeds(connection: Connection, *where: ColumnElement[bool]) -> list[Feed]:
+    """The feeds of these rows, by tenant and id."""
+    rows = connection.execute(select(FEEDS).where(*where).order_by(*FEEDS.primary_key))
+    return [_feed(row) for row in rows]
+
+
+def shards(connection: Connection, *where: ColumnElement[bool]) -> list[HeldShard]:
+    """The shards of these rows, by tenant, feed and number."""
+    rows = connection.execute(select(SHARDS).where(*where).order_by(*SHARDS.primary_key))
+    return [_shard(row) for row in rows]
+
+
+def store(connection: Connection, feed: Feed) -> None:
+    """Store the feed in place of its row."""
+    connection.execute(update(FEEDS).where(named(FEEDS, feed.tenant, feed.feed_id)).values(_changing(feed)))
+
+
+def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None) -> None:
+    """End the holder of the feed's shard. The next one has a new epoch, so a report that is under way changes nothing.
+    `checkpoint_ts`: what users see from now on."""
+    values: dict[str, Any] = {"node_id": None, "lease_until_ms": 0, "report": None}
+    if checkpoint_ts is not None:
+        values["checkpoint_ts"] = checkpoint_ts
+    connection.execute(update(SHARDS).where(named(SHARDS, feed.tenant, feed.feed_id)).values(values))
+
+
+def values_of(feed: Feed) -> dict[str, Any]:
+    """The row of a feed."""
+    return {
+        "cluster_id": feed.tenant.cluster_id,
+        "tenant_id": feed.tenant.tenant_id,
+        "changefeed_id": feed.feed_id,
+        "start_ts": feed.start_ts,
+        "created_ms": feed.generation,
+        **_changing(feed),
+    }
+
+
+def of_tenant(table: Table, key: TenantKey) -> ColumnElement[bool]:
+    """The rows of a tenant."""
+    return and_(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
+
+
+def named(table: Table, key: TenantKey, feed_id: str) -> ColumnElement[bool]:
+    """The rows of a feed."""
+    return and_(of_tenant(table, key), table.c.changefeed_id == feed_id)
+
+
+def _changing(feed: Feed) -> dict[str, Any]:
+    return {
+        "state": feed.state,
+        "sink_uri": json.dumps(feed.sink_uri),
+        "config": feed.config,
+        "end_ts": feed.end_ts,
+        "error": None if feed.error is None else json.dumps(feed.error),
+        "revision": feed.revision,
+        "begin_ts": feed.begin_ts,
+        "moved": None if feed.moved is None else feed.moved.model_dump_json(),
+        "applied": None if feed.applied is None else feed.applied.model_dump_json(),
+    }
+
+
+def _feed(row: Row[Any]) -> Feed:
+    return Feed(
+        TenantKey(row.cluster_id, row.tenant_id),
+        row.changefeed_id,
+        row.state,
+        json.loads(row.sink_uri),
+        row.config,
+        row.start_ts,
+        row.end_ts,
+        row.created_ms,
+        None if row.error is None else json.loads(row.error),
+        row.revision,
+        row.begin_ts,
+        None if row.moved is None else Move.model_validate_json(row.moved),
+        None if row.applied is None else Applied.model_validate_json(row.applied),
+    )
+
+
+def _shard(row: Row[Any]) -> HeldShard:
+    return HeldShard(
+        TenantKey(row.cluster_id, row.tenant_id),
+        row.changefeed_id,
+        row.shard,
+        row.epoch,
+        row.node_id,
+        row.instance,
+        row.lease_until_ms,
+        row.checkpoint_ts,
+        row.report,
+    )

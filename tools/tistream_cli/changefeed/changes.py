@@ -1,0 +1,54 @@
+"""`tistream changefeed update|pause|resume`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tistream_cli.changefeed.changefeed import FeedOf, read_config
+from tistream_cli.client import ApiClient
+from tistream_cli.errors import CliError
+
+
+@dataclass(frozen=True, slots=True)
+class FeedChange:
+    """The options of `changefeed update`; what is None stays. `no_target`: the feed does not end."""
+
+    sink_uri: str | None
+    config: Path | None
+    target_ts: int | None
+    no_target: bool
+
+
+def update_feed(client: ApiClient, feed: FeedOf, change: FeedChange) -> None:
+    """Change a feed that does not run. Raises CliError."""
+    if change.no_target and change.target_ts is not None:
+        raise CliError("--target-ts and --no-target-ts contradict each other: give one of them")
+    body: dict[str, object] = {} if change.sink_uri is None else {"sink_uri": change.sink_uri}
+    body |= {} if change.config is None else {"config": read_config(change.config)}
+    body |= {"end_ts": None} if change.no_target else {}
+    body |= {} if change.target_ts is None else {"end_ts": str(change.target_ts)}
+    if not body:
+        raise CliError("nothing is to be changed: give --sink-uri, --config, --target-ts or --no-target-ts")
+    one = client.call("PUT", feed.path(), body)
+    sys.stdout.write(
+        f"changefeed {one['changefeed_id']} has revision {one['revision']} and is {one['state']}; "
+        "`changefeed resume` puts it in force, and `changefeed events` shows the ts\n"
+    )
+
+
+def pause_feed(client: ApiClient, feed: FeedOf) -> None:
+    """Pause a feed. Raises CliError."""
+    _told(client.call("POST", feed.path("pause")))
+
+
+def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> None:
+    """Resume a feed, behind `checkpoint_ts` if it is given. Raises CliError."""
+    _told(
+        client.call("POST", feed.path("resume"), {} if checkpoint_ts is None else {"checkpoint_ts": str(checkpoint_ts)})
+    )
+
+
+def _told(one: dict[str, object]) -> None:
+    sys.stdout.write(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {one['checkpoint_ts']}\n")

@@ -282,6 +282,39 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
     assert differ <= shown_otherwise() | virtual
 
 
+def test_a_registry_that_is_away_is_tried_again_and_one_that_refuses_a_schema_stops_the_feed(
+    broker: LocalKafka,
+) -> None:
+    with registry() as server:
+        server.failing = 1
+        document = {
+            "filter": {"rules": ["shop.busy"]},
+            "sink": {
+                "schema-registry": server.url,
+                "dispatchers": [{"matcher": ["*.*"], "topic": "refused_{schema}_{table}"}],
+            },
+        }
+        uri = f"kafka://{broker.address}/refused?protocol=avro&partition-num=1"
+        client = ConfluentRegistry(server.url)
+        holder = holder_of(golden_world("everything"), uri, document, "refused", client)
+        away: list[str] = []
+        while holder.shard.phase not in ("failed", "finished"):
+            holder.step()
+            failure = holder.shard.failure
+            if holder.shard.phase == "retrying":
+                assert failure is not None
+                away.append(f"{failure.stage}: {failure.reason}")
+                holder.shard.retry_at_ms = 0
+        holder.stop()
+        holder.run()
+        client.close()
+    assert [one for one in away if one.startswith(f"encode: schema registry {server.url}")]
+    assert holder.shard.phase == "failed"
+    assert failure is not None
+    assert "is not compatible with the registered one" in failure.reason
+    assert failure.reason.count('"type":"record","name":"busy"') == 2  # both schemas
+
+
 def known(server: Registry, ids: Mapping[tuple[str, str], int], subject: str, text: bytes | None) -> bytes | None:
     """A message with the id that TiCDC's registry gave to its schema; as it is if that one does not know it."""
     if text is None:

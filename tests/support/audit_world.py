@@ -54,6 +54,7 @@ FEEDS = {
     "PauseChangefeed",
     "ResumeChangefeed",
     "RemoveChangefeed",
+    "SkipEvent",
     "PutSecret",
     "RemoveSecret",
 }

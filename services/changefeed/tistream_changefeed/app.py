@@ -83,7 +83,7 @@ def build_app(
         fence = Fence(of.generation, work.epoch)
         revision = Revision(work.revision, work.moved)
         order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision)
-        feed = parsed(work.sink_uri, work.config)
+        feed = parsed(work.sink_uri, work.config, work.skips)
         check_hosts(feed.hosts, settings.hosts)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)
         target = feed.target.with_secrets(values)

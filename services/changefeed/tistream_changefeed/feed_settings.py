@@ -8,9 +8,11 @@ from typing import Any
 
 from tistream.errors import InvalidRequest
 from tistream.secrets import references
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig, ProtocolConfig
 from tistream_changefeed.config.parse import ParsedFeed, parse_feed
+from tistream_changefeed.dead_letters.skips import Skips
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector
 from tistream_changefeed.filters.feed_filter import FeedFilter
@@ -30,6 +32,9 @@ from tistream_changefeed.schema_messages import SchemaMessages
 from tistream_changefeed.sinks.kafka.security import KafkaSecurity
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 
+LETTER_BYTES = 64 << 10
+_LETTER_HEAD = 200  # bytes that a broker and a client add to a letter
+
 
 @dataclass(frozen=True, slots=True)
 class RunnableFeed:
@@ -41,6 +46,7 @@ class RunnableFeed:
     _routes: Dispatchers
     _filter: FeedFilter
     _selectors: Sequence[ColumnSelector]
+    _skips: tuple[Skip, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -79,12 +85,13 @@ class RunnableFeed:
             limit,
             framing,
             schemas,
+            Skips(self._skips, f"{config.kafka.topic}-dead-letter", min(LETTER_BYTES, limit.bytes_max - _LETTER_HEAD)),
         )
 
 
-def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
-    """Parse a sink URI and a configuration. Raises InvalidRequest, which names what is wrong or not supported, and
-    never a secret."""
+def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> RunnableFeed:
+    """Parse a sink URI and a configuration. `skips`: events that a person named. Raises InvalidRequest, which names
+    what is wrong or not supported, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]
@@ -102,6 +109,7 @@ def parsed(sink_uri: str, document: Mapping[str, Any]) -> RunnableFeed:
         parts.dispatchers(config),
         parts.feed_filter(config),
         parts.column_selectors(config),
+        tuple(skips),
     )
 
 

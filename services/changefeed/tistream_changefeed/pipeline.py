@@ -15,17 +15,19 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.shard import everywhere, to_partitions
+from tistream_changefeed.dead_letters.letter import of_ddl, of_row
+from tistream_changefeed.dead_letters.skips import NO_SKIPS, Skips, without
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter
-from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
+from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.limits import Limit, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
-from tistream_changefeed.rows.window import raw_changes
+from tistream_changefeed.rows.window import raw_changes, taken
 from tistream_changefeed.schema_messages import SchemaMessages
 
 
@@ -64,6 +66,7 @@ class FeedPipeline:
     limit: Limit = field(default_factory=Limit)
     framing: Framing | None = None
     schemas: SchemaMessages | None = None
+    skips: Skips = NO_SKIPS
 
     @property
     def numbered(self) -> bool:
@@ -85,13 +88,28 @@ class FeedPipeline:
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
         window = split(self.filter.window(raw_changes(events)), self.splitting)  # filters see updates, not their halves
-        parts = [self._part(batch, partitions) for batch in window.rows]
+        letters = tuple(self._letters(window.rows, partitions))
+        parts = [self._part(batch, partitions) for batch in map(self._kept, window.rows) if len(batch)]
         claims = tuple(claim for part in parts for claim in part.messages.claims)
         versions = list(dict.fromkeys(part.batch.version for part in parts))
         messages, framing, schemas = _in_order(parts, versions), self.framing, self.schemas
         if schemas is not None:
-            return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims)
-        return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims)
+            return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims, letters)
+        return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims, letters)
+
+    def _letters(self, batches: Sequence[RowBatch], partitions: PartitionsOf) -> Iterator[Letter]:
+        """The letters of the events that are left out, in the order of commits."""
+        found = [(batch, at, skip) for batch in batches for at, skip in self.skips.rows(batch)]
+        for batch, at, skip in sorted(found, key=lambda one: one[2].commit_ts):
+            partitions(self.skips.topic)
+            selector = selector_of(self.selectors, batch.version)
+            shown = batch if selector is None else selected(batch, selector.sent(batch.version.table))
+            yield Letter(skip.commit_ts, of_row(shown, at, skip, self.skips.topic, self.skips.bytes_max))
+
+    def _kept(self, batch: RowBatch) -> RowBatch:
+        """The events of a batch that are not left out."""
+        left_out = self.skips.rows(batch)
+        return taken(batch, np.flatnonzero(without(batch, left_out))) if left_out else batch
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
@@ -107,6 +125,10 @@ class FeedPipeline:
         """The messages of a DDL, one for each partition that gets it. It names no tables that the rules leave out."""
         if not self.filter.sends(event):
             return ()
+        skip = self.skips.ddl(event)
+        if skip is not None:
+            partitions(self.skips.topic)
+            return (of_ddl(event, skip, self.skips.topic, self.skips.bytes_max),)
         changes = table_changes(event, table_at) if self.encoder.tells_tables else ()
         told = [change for change in changes if any(map(self.filter.includes_name, change.names))]
         message = self.encoder.ddl(event, told)
@@ -116,9 +138,15 @@ class FeedPipeline:
         return tuple(sent for topic in topics for sent in to_partitions(message, partitions(topic), topic))
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-        """A resolved message for every partition of these topics; none if the protocol has no such message."""
+        """A resolved message for every partition of these topics, but of dead letters; none if the protocol has no such
+        message."""
         message = self.encoder.resolved(ts)
-        return () if message is None else everywhere(message, topics)
+        sent = {name: count for name, count in topics.items() if name != self.skips.topic}
+        return () if message is None else everywhere(message, sent)
+
+    def skipped(self, marks: Sequence[Sent]) -> int:
+        """How many of these messages are letters."""
+        return sum(one.topic == self.skips.topic for one in marks)
 
 
 @dataclass(frozen=True, slots=True)

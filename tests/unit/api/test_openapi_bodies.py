@@ -13,7 +13,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
 from tistream.wire.bulk.changefeeds import CreateChangefeed
-from tistream.wire.bulk.feed_changes import ResumeChangefeed, UpdateChangefeed
+from tistream.wire.bulk.feed_changes import ResumeChangefeed, SkipEvent, UpdateChangefeed
 from tistream.wire.bulk.restores import CreateRestore
 from tistream.wire.bulk.secrets import PutSecret
 from tistream.wire.bulk.sources import AddSource
@@ -44,6 +44,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "SetEncryption": meta.SetEncryption,
     "SetQuotas": SetQuotas,
     "SetRetention": meta.SetRetention,
+    "SkipEvent": SkipEvent,
     "SplitTask": meta.SplitTask,
     "StartBackfill": StartBackfill,
     "UndoTransactions": UndoBody,

@@ -9,7 +9,7 @@ import pytest
 
 from support.audit_world import ACME as PATH
 from support.audit_world import World
-from tistream.errors import AlreadyDiffers, InvalidRequest
+from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import (
     Applied,
@@ -19,9 +19,10 @@ from tistream.wire.bulk.changefeeds import (
     Move,
     NewChangefeed,
     Phase,
+    Skip,
     WorkerBeat,
 )
-from tistream.wire.bulk.feed_changes import EVENTS_MAX, ChangedFeed
+from tistream.wire.bulk.feed_changes import EVENTS_MAX, SKIPS_MAX, ChangedFeed
 from tistream_meta.feeds.feed_book import FeedBook
 
 ACME = TenantKey("7", "acme")
@@ -202,13 +203,41 @@ def test_a_failure_is_an_event_with_its_reason(feeds: Feeds) -> None:
     assert (found.what, found.reason, found.by) == ("failed", "orders-0: too large", None)
 
 
+def test_an_event_is_named_once_and_the_next_holder_is_told(feeds: Feeds) -> None:
+    first = feeds.beat()
+    feeds.beat("failed", at=150)
+    skip = Skip(commit_ts=151, table="shop.orders", key="7480", reason="too large")
+    for again in (skip, skip, skip.model_copy(update={"reason": "said again"})):
+        feeds.book.skip(ACME, "a", again)
+    ddl = Skip(commit_ts=152, table="shop.orders", ddl_job=7, reason="not for us")
+    feeds.book.skip(ACME, "a", ddl)
+    assert feeds.state()[0] == "failed", "a person resumes it"
+    feeds.book.resume(ACME, "a")
+    work = feeds.beat()
+    assert first is not None
+    assert work is not None
+    assert (work.skips, work.epoch) == ([skip, ddl], first.epoch + 1)
+    assert feeds.events()[:4] == ["held", "resumed", "skipped", "skipped"]
+    assert feeds.book.events(ACME, "a")[3].reason == "shop.orders, commit_ts 151, key 7480: too large"
+
+
+def test_a_feed_skips_a_limited_number_of_events(feeds: Feeds) -> None:
+    for number in range(SKIPS_MAX):
+        feeds.book.skip(ACME, "a", Skip(commit_ts=number, table="a.b", key="00", reason="r"))
+    with pytest.raises(LimitReached, match="leave the table out by a rule"):
+        feeds.book.skip(ACME, "a", Skip(commit_ts=999, table="a.b", key="00", reason="r"))
+
+
 def test_calls_that_change_a_feed_are_in_the_audit_log(feeds: Feeds) -> None:
     ask, path = feeds.world.ask, f"{PATH}/changefeeds/a"
     ask("POST", f"{path}/pause")
     ask("PUT", path, {"revision": 0, "sink_uri": OTHER, "end_ts": None, "config": {"case-sensitive": True}})
     ask("POST", f"{path}/resume", {"checkpoint_ts": "90"})
-    entries = [one for one in feeds.world.entries() if one["subject"] == "changefeed a"][-2:]
+    skip = {"commit_ts": 91, "table": "a.b", "key": "00", "ddl_job": None, "reason": "r"}
+    ask("POST", f"{path}/skip", skip)
+    entries = [one for one in feeds.world.entries() if one["subject"] == "changefeed a"][-3:]
     assert [(one["action"], one["became"]) for one in entries] == [
         ("UpdateChangefeed", {"sink_uri": OTHER, "config": {"case-sensitive": True}}),
         ("ResumeChangefeed", {"state": "running", "checkpoint_ts": "90"}),
+        ("SkipEvent", {"skips": [skip]}),
     ]

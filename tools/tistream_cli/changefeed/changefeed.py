@@ -164,6 +164,8 @@ def _lines(one: dict[str, Any]) -> list[str]:
     if one["lag_seconds"] is not None:
         lines.append(f"  lag {one['lag_seconds']:.1f} s from the pool to the sink")
     lines.append(f"  {one['rows']} row events, {one['bytes']} bytes, {one['retries']} retries")
+    if one["skips"]:
+        lines.append(f"  {one['skipped_events']} events left out, {len(one['skips'])} named")
     if one["applied"] is not None:
         lines.append(f"  revision {one['applied']['revision']} in force above {one['applied']['after_ts']}")
     if one["revision"] > (0 if one["applied"] is None else one["applied"]["revision"]):

@@ -163,6 +163,28 @@ def changefeed_resume(
     resume_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), checkpoint_ts)
 
 
+@changefeed_app.command("skip")
+def changefeed_skip(
+    cluster: Cluster,
+    tenant: Tenant,
+    changefeed_id: FeedId,
+    commit_ts: Annotated[int, typer.Option(help="The event's commit_ts, as the error names it.")],
+    table: Annotated[str, typer.Option(help="DATABASE.TABLE")],
+    reason: Annotated[str, typer.Option(help="Why; it is recorded.")],
+    key: Annotated[str | None, typer.Option(help="The raw key of a row event in hex, as the error names it.")] = None,
+    ddl_job: Annotated[int | None, typer.Option(help="Or the job id of a DDL.")] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Leave one event out that a person names. It goes to the topic TOPIC-dead-letter, and is counted."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf
+        from tistream_cli.changefeed.changes import SkippedEvent, skip_event
+        from tistream_cli.client import ApiClient
+
+    skip = SkippedEvent(commit_ts, table, key, ddl_job, reason)
+    skip_event(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), skip)
+
+
 @changefeed_app.command("remove")
 def changefeed_remove(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
     """Remove a changefeed. What it has written stays in the sink."""

@@ -50,5 +50,26 @@ def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> N
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SkippedEvent:
+    """The options of `changefeed skip`: one of `key` and `ddl_job` is given."""
+
+    commit_ts: int
+    table: str
+    key: str | None
+    ddl_job: int | None
+    reason: str
+
+
+def skip_event(client: ApiClient, feed: FeedOf, skip: SkippedEvent) -> None:
+    """Name an event that a feed leaves out. Raises CliError."""
+    body: dict[str, object] = {"commit_ts": str(skip.commit_ts), "table": skip.table, "reason": skip.reason}
+    body |= {} if skip.key is None else {"key": skip.key}
+    body |= {} if skip.ddl_job is None else {"ddl_job": str(skip.ddl_job)}
+    one = client.call("POST", feed.path("skip"), body)
+    further = "; `changefeed resume` continues" if one["state"] in ("failed", "paused") else ""
+    sys.stdout.write(f"changefeed {one['changefeed_id']} leaves {len(one['skips'])} events out{further}\n")
+
+
 def _told(one: dict[str, object]) -> None:
     sys.stdout.write(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {one['checkpoint_ts']}\n")

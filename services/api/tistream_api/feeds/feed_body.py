@@ -16,8 +16,9 @@ from tistream.wire.bulk.changefeeds import (
     ChangefeedPlan,
     CreateChangefeed,
     NewChangefeed,
+    Skip,
 )
-from tistream.wire.bulk.feed_changes import ChangedFeed, FeedLag, UpdateChangefeed
+from tistream.wire.bulk.feed_changes import ChangedFeed, FeedLag, SkipEvent, UpdateChangefeed
 from tistream_api.request.queries import QueryModel
 from tistream_api.request.query_types import Flag
 from tistream_api.routes import openapi
@@ -48,6 +49,19 @@ UPDATE: dict[str, Any] = openapi.json_doc(
 )
 RESUME: dict[str, Any] = openapi.json_doc(
     {"checkpoint_ts": {**_TS, "description": "go on behind it; default: where the sink says"}}, optional=True
+)
+
+
+_OPTIONAL_TEXT = {"type": ["string", "null"]}
+SKIP: dict[str, Any] = openapi.json_doc(
+    {
+        "commit_ts": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+        "table": {"type": "string", "description": "database.table", "example": "shop.orders"},
+        "key": {**_OPTIONAL_TEXT, "description": "the raw key in hex, as the error of the changefeed names it"},
+        "ddl_job": {**_OPTIONAL_TEXT, "pattern": "^[0-9]{1,18}$", "description": "or the job id of a DDL"},
+        "reason": {"type": "string", "minLength": 1, "maxLength": 500},
+    },
+    required=["commit_ts", "table", "reason"],
 )
 
 
@@ -113,6 +127,24 @@ def asked(feed: ChangefeedInfo, changed: ChangedFeed) -> CreateChangefeed:
 def stored(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
     """The changed feed, without the passwords that the caller has written."""
     return changed.model_copy(update={"sink_uri": plan.sink_uri, "config": plan.config, "secrets": plan.secrets})
+
+
+def named(ask: SkipEvent) -> Skip:
+    """The event that a skip names. Raises InvalidRequest for one that names none, or two."""
+    if (ask.key is None) == (ask.ddl_job is None):
+        raise InvalidRequest(
+            "a skip names one event: give key, the raw key of a row event in hex, or ddl_job, the job id of a DDL",
+            {"parameter": "key"},
+        )
+    if "." not in ask.table[1:-1]:
+        raise InvalidRequest(f"table {ask.table[:80]!r} is not of the form database.table", {"parameter": "table"})
+    return Skip(
+        commit_ts=int(ask.commit_ts),
+        table=ask.table,
+        key=ask.key,
+        ddl_job=None if ask.ddl_job is None else int(ask.ddl_job),
+        reason=ask.reason,
+    )
 
 
 def check_move(checkpoint_ts: int, resolved_ts: int) -> None:

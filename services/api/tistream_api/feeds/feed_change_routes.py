@@ -7,9 +7,9 @@ from fastapi.responses import Response
 
 from tistream.follow.tenants import Tenants
 from tistream.wire.bulk.changefeeds import ChangefeedInfo
-from tistream.wire.bulk.feed_changes import ResumeChangefeed, UpdateChangefeed
+from tistream.wire.bulk.feed_changes import ResumeChangefeed, SkipEvent, UpdateChangefeed
 from tistream_api.admission import gate
-from tistream_api.feeds.feed_body import RESUME, UPDATE, asked, check_move, merged, stored
+from tistream_api.feeds.feed_body import RESUME, SKIP, UPDATE, asked, check_move, merged, named, stored
 from tistream_api.feeds.feed_calls import FeedCalls, feed_path
 from tistream_api.feeds.feed_routes import FEED
 from tistream_api.request.bodies import Body, read
@@ -81,5 +81,20 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
             check_move(int(ask.checkpoint_ts), view.resolved_ts())
             view.check_retained(int(ask.checkpoint_ts))
         return calls.answered("POST", path, ask.model_dump_json().encode())
+
+    @router.post(
+        FEED + "/skip",
+        operation_id="SkipEvent",
+        response_model=ChangefeedInfo,
+        responses=openapi.CANCEL_PROBLEMS,
+        openapi_extra=SKIP,
+    )
+    @gate.FEED_TENANT
+    def skip_event(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> Response:
+        """Name one event that a changefeed leaves out: a row event by its key, or a DDL by its job. The event goes to
+        the topic `{topic}-dead-letter`, and is counted in `skipped_events`. A changefeed that has failed is resumed
+        afterwards. Idempotent."""
+        path = f"{feed_path(cluster_id, tenant_id, changefeed_id)}/skip"
+        return calls.answered("POST", path, named(read(SkipEvent, body)).model_dump_json().encode())
 
     return router

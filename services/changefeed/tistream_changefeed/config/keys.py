@@ -88,7 +88,7 @@ FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "tistream.kafka-key": (("ticdc",), "keys are those of TiCDC's protocols"),
     "tistream.headers": (("false",), "messages have no headers"),
     "tistream.admin-events": (("false",), "a changed number of partitions is not announced"),
-    "tistream.on-row-error": (("stop",), "there is no dead letter yet"),
+    "tistream.on-row-error": (("stop",), "an event is left out by `tistream changefeed skip` only"),
 }
 """Keys of which only some values are supported, with the reason that an error gives."""
 

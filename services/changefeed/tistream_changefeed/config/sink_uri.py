@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from tistream.errors import InvalidRequest
 from tistream_changefeed.config.keys import USED, option_key
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,240}")  # `-progress` is added to it, and a topic has at most 249 characters
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,237}")  # `-dead-letter` is added to it, and a topic has at most 249 characters
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 _SCHEMES = {"kafka": False, "kafka+ssl": True}
 NO_PEM = "{} names a file of a worker: write its PEM text, or ${{secret:NAME}}"
@@ -61,7 +61,7 @@ def parse_uri(uri: str, prefix: str = "") -> SinkUri:
         raise refused("it names no brokers of the form HOST:PORT, separated by commas")
     topic = unquote(parts.path.removeprefix("/"))
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise refused("the path is not a topic's name: 1 to 240 letters, digits, `.`, `_` and `-`")
+        raise refused("the path is not a topic's name: 1 to 237 letters, digits, `.`, `_` and `-`")
     if parts.fragment:
         raise refused("it has a fragment: write `#` as %23")
     names = [name for name, _ in options]

@@ -4,11 +4,11 @@ Pure.
 The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its value JSON:
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
-     "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…"}
+     "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1}
 
-The last three are there once the feed was changed: as of Applied. `topics` has the number of messages that the shard
-has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that has
-lost messages; the CRC shows what was in them.
+The last four are there once the feed was changed, as of Applied, and events were skipped. `topics` has the number of
+messages that the shard has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts
+show a topic that has lost messages; the CRC shows what was in them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Revision:
 class Progress:
     """How far a shard is. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message in
     it; 0: none. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of the feed that is in
-    force; None: that with which it was created."""
+    force; None: that with which it was created. `skipped`: events that were left out because a person named them."""
 
     at: Position
     resolved_ts: int
@@ -71,6 +71,7 @@ class Progress:
     bytes: int = 0
     topics: Mapping[str, tuple[Tally, ...]] = field(default_factory=dict)
     applied: Applied | None = None
+    skipped: int = 0
 
     @property
     def checkpoint_ts(self) -> int:
@@ -81,8 +82,11 @@ class Progress:
         """This progress under another fence."""
         return replace(self, fence=fence)
 
-    def moved(self, at: Position, sent: Iterable[Sent], rows: int, resolved_ts: int | None) -> Progress:
-        """The progress after these messages, in the order in which they are sent."""
+    def moved(
+        self, at: Position, sent: Iterable[Sent], rows: int, resolved_ts: int | None, skipped: int = 0
+    ) -> Progress:
+        """The progress after these messages, in the order in which they are sent, of which `skipped` are letters of
+        events that are left out."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
         size = 0
         for one in sent:
@@ -98,6 +102,7 @@ class Progress:
             self.bytes + size,
             {name: tuple(tallies) for name, tallies in topics.items()},
             self.applied,
+            self.skipped + skipped,
         )
 
 
@@ -125,6 +130,8 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
     if progress.applied is not None:
         applied = progress.applied
         members |= {"revision": applied.revision, "from_ts": str(applied.from_ts), "after_ts": str(applied.after_ts)}
+    if progress.skipped:
+        members["skipped"] = progress.skipped
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -143,6 +150,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             int(members["bytes"]),
             {name: tuple(Tally(*one) for one in tallies) for name, tallies in members["topics"].items()},
             _applied(members),
+            int(members.get("skipped", 0)),
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (

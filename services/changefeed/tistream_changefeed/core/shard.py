@@ -129,9 +129,12 @@ class Shard:
         planned = self._planned
         self._planned = planned.moved(max(planned.at, until), (), 0, None)
 
-    def send(self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position) -> Transaction:
-        """The transaction of a window: its messages, which hold `events` row events, then `marks`."""
-        return self._planning(rows, events, marks, until, None)
+    def send(
+        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+    ) -> Transaction:
+        """The transaction of a window: its messages, which hold `events` row events, then `marks`, of which `skipped`
+        are letters of events that are left out."""
+        return self._planning(rows, events, marks, until, None, skipped)
 
     def resolved_ts_due(self, until: Position, now_ms: int, *, reaches_end: bool) -> int | None:
         """The ts of the resolved message that the transaction up to `until` ends with, or None. `reaches_end`: it holds
@@ -141,21 +144,29 @@ class Shard:
             return None
         return until.commit_ts if reaches_end or self._pacing.due_in_ms(now_ms) == 0 else None
 
-    def resolve(self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position) -> Transaction:
+    def resolve(
+        self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position, skipped: int = 0
+    ) -> Transaction:
         """The transaction of a window that ends with a resolved message of `ts`."""
-        return self._planning(rows, events, message, until, ts)
+        return self._planning(rows, events, message, until, ts, skipped)
 
     def due_in_ms(self, now_ms: int) -> int:
         """Milliseconds until a resolved message is due."""
         return self._pacing.due_in_ms(now_ms)
 
     def _planning(
-        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, resolved_ts: int | None
+        self,
+        rows: Outgoing,
+        events: int,
+        marks: tuple[Sent, ...],
+        until: Position,
+        resolved_ts: int | None,
+        skipped: int,
     ) -> Transaction:
         planned = self._planned
         assert planned is not None
         assert until >= planned.at, f"{until} lies before {planned.at}"
-        self._planned = planned.moved(until, chain(rows.each(), marks), events, resolved_ts)
+        self._planned = planned.moved(until, chain(rows.each(), marks), events, resolved_ts, skipped)
         return Transaction(rows, marks, self._planned)
 
     def acknowledged(self, transaction: Transaction, now_ms: int) -> None:

@@ -89,6 +89,7 @@ class Holder:
             held_by=list(self.shard.held_by()),
             error=None if failure is None else f"{failure.object}: {failure.reason}",
             applied=None if acked is None else acked.applied,
+            skipped=0 if acked is None else acked.skipped,
         )
 
     def step(self) -> int:
@@ -170,7 +171,8 @@ class Holder:
                 marks = self.pipeline.ddl(segment.ddl, self.view().source.table, sink.partitions)
                 if marks:
                     self._sent_ms = self.clock.monotonic_ms()
-                    self._commit(self.shard.send(NOTHING, 0, marks, segment.ddl_end))
+                    skipped = self.pipeline.skipped(marks)
+                    self._commit(self.shard.send(NOTHING, 0, marks, segment.ddl_end, skipped))
                 self.shard.skip(segment.ddl_end)
 
     def _send_rows(self, sink: Sink, segment: Segment, *, last: bool) -> None:
@@ -183,7 +185,7 @@ class Holder:
             raise failed("encode", self.shard.order.name, str(error)) from error
         except RetryableError as error:  # a schema registry that does not answer
             raise retry("encode", self.shard.order.name, str(error)) from error
-        messages = encoded.messages
+        messages, letters = encoded.messages, list(encoded.letters)
         self._encoded(messages, self.clock.monotonic_ms() - begun_ms)
         sink.keep(encoded.claims)
         for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
@@ -192,11 +194,18 @@ class Holder:
             until, shard = window.until, self.shard
             ts = shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=ends)
             count = window.end - window.start
+            whole = window.end == len(messages)
+            due = [one for one in letters if whole or one.commit_ts <= until.commit_ts]
+            letters = letters[len(due) :]
+            left_out = tuple(one.sent for one in due)
             if ts is None:
-                self._commit(shard.send(framed, count, (), until))
+                self._commit(shard.send(framed, count, left_out, until, len(due)))
             else:
                 marks = self.pipeline.resolved(ts, sink.topics())
-                self._commit(shard.resolve(framed, count, marks, ts, until))
+                self._commit(shard.resolve(framed, count, left_out + marks, ts, until, len(due)))
+        if letters:  # nothing else was sent
+            left_out = tuple(one.sent for one in letters)
+            self._commit(self.shard.send(NOTHING, 0, left_out, segment.rows_end, len(letters)))
 
     def _resolve(self, now_ms: int) -> None:
         """Send a resolved message alone, if one is due, or the feed ends here."""

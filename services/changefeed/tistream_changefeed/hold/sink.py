@@ -49,14 +49,24 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Letter:
+    """The message of an event that is left out, which had this commit_ts."""
+
+    commit_ts: int
+    sent: Sent
+
+
+@dataclass(frozen=True, slots=True)
 class Encoded:
     """The messages of some row events, one for each event, and `framed`, which makes of a part of them the messages
     that are sent: a protocol may put several events into one, or schemas of tables before them. It is called for one
-    part after the other, in order. `claims`: files that messages name."""
+    part after the other, in order. `claims`: files that messages name. `letters`: of events that are left out, in the
+    order of commits."""
 
     messages: Outgoing
     framed: Callable[[Outgoing], Outgoing]
     claims: tuple[Claim, ...] = ()
+    letters: tuple[Letter, ...] = ()
 
 
 class Pipeline(Protocol):
@@ -84,3 +94,6 @@ class Pipeline(Protocol):
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
         """A resolved message for every partition of these topics; none if the protocol has no such message."""
+
+    def skipped(self, marks: Sequence[Sent]) -> int:
+        """How many of these messages are letters of events that were left out."""

@@ -78,6 +78,7 @@ def of_changefeed(feed: Feed) -> Values:
         "start_ts": str(feed.start_ts),
         "end_ts": feed.end_ts,
         "checkpoint_ts": None if feed.moved is None else str(feed.moved.ts),
+        "skips": [one.model_dump() for one in feed.skips],
     }
 
 

@@ -137,6 +137,7 @@ changefeeds = Table(
     Column("revision", BigInteger, nullable=False, server_default="0"),  # raised by each change of the feed
     Column("begin_ts", BigInteger),  # where a sink without progress begins; null = at start_ts
     Column("moved", Text),  # JSON of tistream.wire.bulk.changefeeds.Move: the newest move of the checkpoint
+    Column("skips", Text),  # JSON: a list of …Skip
     Column("applied", Text),  # JSON of …Applied: the newest revision that a worker has put in force
 )
 

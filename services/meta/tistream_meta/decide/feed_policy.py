@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tistream.errors import AlreadyDiffers, LimitReached
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, State, StoredState
+from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, Skip, State, StoredState
 
 LEASE_MS = 10_000
 RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
@@ -23,8 +23,8 @@ RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
 @dataclass(frozen=True, slots=True)
 class Feed:
     """A row of the table `changefeeds`. `config`: JSON. `error`: why it has failed. `revision`: raised by each change.
-    `begin_ts`: where a sink without progress begins, None: at `start_ts`. `moved`, `applied`: as in FeedWork and
-    FeedReport."""
+    `begin_ts`: where a sink without progress begins, None: at `start_ts`. `moved`, `skips`, `applied`: as in FeedWork
+    and FeedReport."""
 
     tenant: TenantKey
     feed_id: str
@@ -39,6 +39,7 @@ class Feed:
     begin_ts: int | None = None
     moved: Move | None = None
     applied: Applied | None = None
+    skips: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FeedReport, NewChangefeed, WorkerBeat
+from tistream.wire.bulk.changefeeds import FeedReport, NewChangefeed, Skip, WorkerBeat
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvent, Happening
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, tables, tenant_rows
@@ -107,6 +107,10 @@ class FeedBook:
         return self._change(
             key, feed_id, lambda feed, at: feed_changes.updated(feed, wanted, at), secrets=wanted.secrets
         )
+
+    def skip(self, key: TenantKey, feed_id: str, skip: Skip) -> Shown:
+        """Name an event that a feed is to leave out. Idempotent. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        return self._change(key, feed_id, lambda feed, _: feed_changes.skipping(feed, skip))
 
     def events(self, key: TenantKey, feed_id: str) -> Sequence[FeedEvent]:
         """What happened to a feed, newest first. Raises UnknownName."""

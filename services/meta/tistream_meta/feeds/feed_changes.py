@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tistream.errors import AlreadyDiffers, InvalidRequest
+from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ts import physical_ms
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move
-from tistream.wire.bulk.feed_changes import ChangedFeed, Happening, What
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip
+from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, What
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
 _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed": "failed", "finished": "finished"}
@@ -74,6 +74,24 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
     return replace(changed, revision=feed.revision + 1)
 
 
+def skipping(feed: Feed, skip: Skip) -> Feed:
+    """The feed with an event that it is to leave out. Raises AlreadyDiffers for a finished feed, LimitReached."""
+    if any(_same(one, skip) for one in feed.skips):
+        return feed
+    if feed.state == "finished":
+        raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to skip")
+    if len(feed.skips) >= SKIPS_MAX:
+        raise LimitReached(
+            f"changefeed {feed.feed_id} skips {len(feed.skips)} events, and may skip {SKIPS_MAX}: leave the table out "
+            "by a rule"
+        )
+    return replace(feed, skips=(*feed.skips, skip), revision=feed.revision + 1)
+
+
+def _same(one: Skip, other: Skip) -> bool:
+    return one == other.model_copy(update={"reason": one.reason})
+
+
 def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
     """The feed with a sink URI that may name another sink: without progress there it begins at the checkpoint of the
     sink before. A move that no worker has put in force yet stays due; one that was is not made again there."""
@@ -100,6 +118,11 @@ def happening(before: Feed, after: Feed) -> Happening | None:
     if moved and after.moved is not None:
         return Happening(what="resumed", revision=after.revision, after_ts=str(after.moved.ts),
                          reason=f"the checkpoint is moved to {after.moved.ts}")  # fmt: skip
+    if after.skips != before.skips:
+        skip = after.skips[-1]
+        event = f"DDL job {skip.ddl_job}" if skip.key is None else f"key {skip.key}"
+        reason = f"{skip.table}, commit_ts {skip.commit_ts}, {event}: {skip.reason}"
+        return Happening(what="skipped", revision=after.revision, reason=reason)
     if after.revision != before.revision:
         names = ("sink_uri", "config", "end_ts")
         changed = ", ".join(name for name in names if getattr(before, name) != getattr(after, name))

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, and_, select, upda
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import Applied, Move
+from tistream.wire.bulk.changefeeds import Applied, Move, Skip
 from tistream_meta.database import tables
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
@@ -83,6 +83,7 @@ def _changing(feed: Feed) -> dict[str, Any]:
         "revision": feed.revision,
         "begin_ts": feed.begin_ts,
         "moved": None if feed.moved is None else feed.moved.model_dump_json(),
+        "skips": json.dumps([one.model_dump() for one in feed.skips]) if feed.skips else None,
         "applied": None if feed.applied is None else feed.applied.model_dump_json(),
     }
 
@@ -102,6 +103,7 @@ def _feed(row: Row[Any]) -> Feed:
         row.begin_ts,
         None if row.moved is None else Move.model_validate_json(row.moved),
         None if row.applied is None else Applied.model_validate_json(row.applied),
+        () if row.skips is None else tuple(Skip.model_validate(one) for one in json.loads(row.skips)),
     )
 
 

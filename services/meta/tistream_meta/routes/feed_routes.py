@@ -17,6 +17,7 @@ from tistream.wire.bulk.changefeeds import (
     FeedShard,
     FeedWork,
     NewChangefeed,
+    Skip,
     WorkerBeat,
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvents, ResumeChangefeed
@@ -84,6 +85,12 @@ def resume_changefeed(
     return info_of(*_book(request).resume(TenantKey.parse(cluster_id, tenant_id), changefeed_id, ts))
 
 
+@router.post(FEEDS + "/{changefeed_id}/skip", operation_id="SkipEvent")
+def skip_event(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, body: Skip) -> ChangefeedInfo:
+    """Name an event that a changefeed is to leave out. Idempotent."""
+    return info_of(*_book(request).skip(TenantKey.parse(cluster_id, tenant_id), changefeed_id, body))
+
+
 @router.get(FEEDS + "/{changefeed_id}/events", operation_id="ChangefeedEvents")
 def changefeed_events(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedEvents:
     """What happened to a changefeed, newest first."""
@@ -128,6 +135,7 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         secrets=secrets,
         revision=feed.revision,
         moved=feed.moved,
+        skips=list(feed.skips),
     )
 
 
@@ -148,6 +156,7 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
         epoch=shard.epoch,
         revision=feed.revision,
         applied=feed.applied,
+        skips=list(feed.skips),
     )
     if report is None:
         return info
@@ -162,6 +171,7 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
             "rows": report.rows,
             "bytes": report.bytes,
             "retries": report.retries,
+            "skipped_events": report.skipped,
         }
     )
 

@@ -113,12 +113,23 @@ class Applied(Wire):
     after_ts: int
 
 
+class Skip(Wire):
+    """An event that a feed leaves out because a person named it: a row event by `key` (its raw key in hex, as the error
+    names it), or a DDL by `ddl_job`. `table`: `database.table`."""
+
+    commit_ts: int
+    table: str
+    key: str | None = None
+    ddl_job: int | None = None
+    reason: str
+
+
 class ChangefeedInfo(Wire):
     """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: of the pool, as the
     worker has seen it. `lag_seconds`: from the pool to the sink; null before a worker has reported. `rows`, `bytes`:
     that the sink has acknowledged, repeats after a crash not counted twice. `since_ms`: since when it retries or has
-    failed. `revision` is raised by each change of the feed, and `applied` is the newest one in force; null: that with
-    which the feed was created."""
+    failed. `skips`: events that a person named; `skipped_events`: those that were left out. `revision` is raised by
+    each change of the feed, and `applied` is the newest one in force; null: that with which it was created."""
 
     changefeed_id: str
     state: State
@@ -138,6 +149,8 @@ class ChangefeedInfo(Wire):
     rows: int = 0
     bytes: int = 0
     retries: int = 0
+    skipped_events: int = 0
+    skips: list[Skip] = Field(default_factory=list)
     revision: int = 0
     applied: Applied | None = None
 
@@ -172,6 +185,7 @@ class FeedWork(Wire):
     secrets: dict[str, str] = Field(default_factory=dict)
     revision: int = 0
     moved: Move | None = None
+    skips: list[Skip] = Field(default_factory=list)
 
 
 class FeedReport(Wire):
@@ -189,6 +203,7 @@ class FeedReport(Wire):
     held_by: list[HeldBy] = Field(default_factory=list)
     error: str | None = None
     applied: Applied | None = None
+    skipped: int = 0
 
 
 class WorkerBeat(Wire):

@@ -8,6 +8,7 @@ from tistream.wire.bulk.changefeeds import URI_MAX, HeldBy, State, Ts
 from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
+SKIPS_MAX = 100  # of a feed
 EVENTS_MAX = 500  # of a feed; older ones are dropped
 # What happened. `applied`: a revision is in force from a ts on. `held`: a worker has taken the feed.
 What = Literal[
@@ -16,6 +17,7 @@ What = Literal[
     "paused",
     "resumed",
     "applied",
+    "skipped",
     "held",
     "running",
     "retrying",
@@ -48,6 +50,16 @@ class ResumeChangefeed(StrictRequest):
     again."""
 
     checkpoint_ts: Ts | None = None
+
+
+class SkipEvent(StrictRequest):
+    """`POST …/skip`: name one event, by exactly one of `key` and `ddl_job`."""
+
+    commit_ts: Ts
+    table: str = Field(min_length=3, max_length=2 * 64 * 4 + 1, description="database.table")
+    key: str | None = Field(default=None, pattern="^([0-9a-f]{2}){1,4096}$", description="the raw key in hex")
+    ddl_job: str | None = Field(default=None, pattern="^[0-9]{1,18}$")
+    reason: str = Field(min_length=1, max_length=500)
 
 
 class Happening(Wire):

@@ -1,0 +1,1 @@
+"""Events that a feed leaves out because a person named them: the dead letter topic has them."""

@@ -1,0 +1,85 @@
+"""The message of an event that was left out, as JSON. Pure.
+
+    {"version":1,"commit_ts":"…","table":"shop.orders","reason":"…","key":"<hex>","op":"insert",
+     "new":{"id":"1","note":"…"},"old":null,"truncated":false}
+
+or of a DDL `"ddl_job"` and `"query"` in place of what follows `reason`. Values are texts, of binary columns in hex; the
+longest are cut, or all left out, until the message is small enough.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from tistream.schema.ddl_event import DdlEvent
+from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import kinds
+
+VERSION = 1
+_OPS = ("delete", "update", "insert")
+_LENGTHS = (1 << 20, 4_096, 256, 32)  # characters of a value
+
+
+def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> Sent:
+    """The letter of event `at` of a batch."""
+    raw: bytes = batch.raw[at].as_py()
+    head = _head(skip) | {"key": raw.hex(), "op": _OPS[int(kinds(batch)[at])]}
+    for length in _LENGTHS:
+        new, new_cut = _image(batch, batch.new, int(batch.new_at[at]), length)
+        old, old_cut = _image(batch, batch.old, int(batch.old_at[at]), length)
+        value = _encoded(head | {"new": new, "old": old, "truncated": new_cut or old_cut})
+        if len(value) <= bytes_max:
+            return Sent(topic, 0, raw[:bytes_max], value)
+    return Sent(topic, 0, None, _small(head | {"new": None, "old": None, "truncated": True}, "key", bytes_max))
+
+
+def of_ddl(event: DdlEvent, skip: Skip, topic: str, bytes_max: int) -> Sent:
+    """The letter of a DDL."""
+    head = _head(skip) | {"ddl_job": str(event.job_id), "query": event.query, "truncated": False}
+    value = _encoded(head)
+    return Sent(
+        topic, 0, None, value if len(value) <= bytes_max else _small(head | {"truncated": True}, "query", bytes_max)
+    )
+
+
+def _head(skip: Skip) -> dict[str, Any]:
+    return {"version": VERSION, "commit_ts": str(skip.commit_ts), "table": skip.table, "reason": skip.reason}
+
+
+def _small(members: dict[str, Any], longest: str, bytes_max: int) -> bytes:
+    """The message with its longest texts cut until it is small enough."""
+    while len(value := _encoded(members)) > bytes_max:
+        name = max((longest, "reason", "table"), key=lambda one: len(members[one]))
+        members = members | {name: members[name][: len(members[name]) // 2]}
+        if not members[name]:
+            break
+    return value
+
+
+def _image(batch: RowBatch, columns: Any, row: int, length: int) -> tuple[dict[str, str | None] | None, bool]:
+    """The values of a row as texts, and whether one was cut."""
+    if row < 0:
+        return None, False
+    out: dict[str, str | None] = {}
+    cut = False
+    for column, array in zip(batch.columns, columns, strict=True):
+        text = _text(array[row])
+        cut = cut or (text is not None and len(text) > length)
+        out[column.name] = None if text is None else text[:length]
+    return out, cut
+
+
+def _text(scalar: pa.Scalar) -> str | None:
+    value = scalar.as_py()
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _encoded(members: dict[str, Any]) -> bytes:
+    return json.dumps(members, ensure_ascii=True, separators=(",", ":")).encode()

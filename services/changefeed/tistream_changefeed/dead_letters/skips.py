@@ -1,0 +1,55 @@
+"""Which events a feed leaves out, because a person named them (invariant 44). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tistream.arrays import Bools
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import fold
+from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.rows.row_batch import RowBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Skips:
+    """The events of a feed that were named. `topic`: the dead letter topic. `bytes_max`: of a letter."""
+
+    named: Sequence[Skip]
+    topic: str
+    bytes_max: int
+
+    def rows(self, batch: RowBatch) -> list[tuple[int, Skip]]:
+        """The events of a batch that are left out: the index of each, ascending, with the skip that names it."""
+        found: dict[int, Skip] = {}
+        for skip in self.named:
+            if skip.key is None or not _names(skip, *batch.version.name):
+                continue
+            for at in np.flatnonzero(batch.commit_ts == skip.commit_ts).tolist():
+                if batch.raw[at].as_py() == bytes.fromhex(skip.key):
+                    found.setdefault(at, skip)
+        return sorted(found.items(), key=lambda one: one[0])
+
+    def ddl(self, event: DdlEvent) -> Skip | None:
+        """The skip that names a DDL, or None."""
+        for skip in self.named:
+            if (skip.ddl_job, skip.commit_ts) == (event.job_id, event.commit_ts):
+                return skip
+        return None
+
+
+NO_SKIPS = Skips((), "", 0)
+
+
+def without(batch: RowBatch, left_out: Sequence[tuple[int, Skip]]) -> Bools:
+    """Which events of the batch stay."""
+    stay = np.ones(len(batch), bool)
+    stay[[at for at, _ in left_out]] = False
+    return stay
+
+
+def _names(skip: Skip, database: str, table: str) -> bool:
+    return fold(skip.table) == fold(f"{database}.{table}")

@@ -1,0 +1,157 @@
+"""Events that a person has named are left out, with a letter each, and nothing else is (invariant 44)."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from support.feed_batches import golden_window
+from support.pull_world import golden_world
+from tistream.read.cursor import Position, Scope
+from tistream.read.scan import Scan
+from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.core.segments import Segment, segments
+from tistream_changefeed.dead_letters.letter import of_ddl, of_row
+from tistream_changefeed.dead_letters.skips import Skips
+from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.sink import Letter, Pipeline
+from tistream_changefeed.protocols.limits import MessageTooLarge
+
+URI = "kafka://h:1/t?protocol=open-protocol&max-batch-size=1"
+SMALL = f"{URI}&max-message-bytes=1700"
+
+
+@functools.cache
+def history() -> tuple[Segment, ...]:
+    """The golden set, read in this process."""
+    world, splitting = golden_world("everything"), parsed(URI, {}).pipeline().splitting
+    at, found = Position(world.snapshot_ts), []
+    scan = Scan(world.source, Scope(world.tenant), at, world.end_ts, world.budget, numbered=True, moving=splitting)
+    for batch in scan.batches():
+        for segment in segments(batch.events, at, batch.through):
+            found.append(segment)
+            at = segment.rows_end
+    return tuple(found)
+
+
+def partitions(_: str) -> int:
+    return 3
+
+
+def sent(pipeline: Pipeline) -> tuple[list[tuple[int, bytes | None, bytes | None]], list[Letter]]:
+    """Messages of all rows, with their commit_ts, and the letters."""
+    rows: list[tuple[int, bytes | None, bytes | None]] = []
+    letters: list[Letter] = []
+    for segment in history():
+        encoded = pipeline.rows(segment.rows, partitions)
+        each = zip(encoded.messages.commit_ts.tolist(), encoded.messages.each(), strict=True)
+        rows += [(ts, one.key, one.value) for ts, one in each]
+        letters += encoded.letters
+    return rows, letters
+
+
+def skipped_by_name(uri: str) -> list[Skip]:
+    """What a person does with a feed that stops: skip what the error names, and resume."""
+    skips: list[Skip] = []
+    while True:
+        try:
+            sent(parsed(uri, {}, skips).pipeline())
+        except MessageTooLarge as error:
+            skip = Skip(commit_ts=error.commit_ts, table=error.table, key=error.key.hex(), reason="too large for us")
+            assert skip not in skips, "it was named, and is met again"
+            skips.append(skip)
+        else:
+            return skips
+
+
+def test_poison_rows_are_skipped_by_the_names_in_the_errors_and_nothing_else_is() -> None:
+    skips = skipped_by_name(SMALL)
+    assert len(skips) > 2
+    kept, letters = sent(parsed(SMALL, {}, skips).pipeline())
+    every, none = sent(parsed(URI, {}).pipeline())
+    assert none == []
+    left_out = [one for one in every if one not in set(kept)]
+    assert kept == [one for one in every if one in set(kept)], "what is sent is in its order"
+    assert len(left_out) == len(letters) == len(every) - len(kept)
+    assert {ts for ts, *_ in left_out} == {one.commit_ts for one in skips}
+    assert sorted(ts for ts, *_ in left_out) == [one.commit_ts for one in letters]
+    named = {(one.commit_ts, one.key) for one in skips}
+    for letter in letters:
+        value = json.loads(letter.sent.value or b"")
+        assert (int(value["commit_ts"]), value["key"]) in named
+        assert (letter.sent.topic, letter.sent.partition) == ("t-dead-letter", 0)
+        assert value["reason"] == "too large for us"
+        assert len(letter.sent.value or b"") < 1_700
+
+
+def test_another_table_time_or_key_is_not_left_out() -> None:
+    [first, *_] = skipped_by_name(SMALL)
+    near: Sequence[Skip] = [
+        first.model_copy(update={"commit_ts": first.commit_ts + 1}),
+        first.model_copy(update={"table": f"{first.table}x"}),
+        first.model_copy(update={"key": f"{first.key}00"}),
+        first.model_copy(update={"key": None, "ddl_job": 1}),
+    ]
+    with pytest.raises(MessageTooLarge, match=f"commit_ts {first.commit_ts}"):
+        sent(parsed(SMALL, {}, near).pipeline())
+    folded = first.model_copy(update={"table": first.table.upper()})
+    with pytest.raises(MessageTooLarge) as found:
+        sent(parsed(SMALL, {}, [folded]).pipeline())
+    assert found.value.commit_ts > first.commit_ts or found.value.key.hex() != first.key
+
+
+def test_a_ddl_is_left_out_by_its_job() -> None:
+    ddls = [one.ddl for one in history() if one.ddl is not None]
+    chosen = ddls[len(ddls) // 2]
+    skip = Skip(
+        commit_ts=chosen.commit_ts, table=f"{chosen.database}.{chosen.table}", ddl_job=chosen.job_id, reason="r"
+    )
+    pipeline, plain = parsed(URI, {}, [skip]).pipeline(), parsed(URI, {}).pipeline()
+    table_at = golden_world("everything").source.table
+    for ddl in ddls:
+        marks = pipeline.ddl(ddl, table_at, partitions)
+        assert pipeline.skipped(marks) == (1 if ddl is chosen else 0)
+        if ddl is chosen:
+            value = json.loads(marks[0].value or b"")
+            assert (value["ddl_job"], value["query"]) == (str(chosen.job_id), chosen.query)
+        else:
+            assert marks == plain.ddl(ddl, table_at, partitions)
+
+
+def test_no_resolved_message_goes_to_the_dead_letters() -> None:
+    marks = parsed(URI, {}).pipeline().resolved(7, {"t": 2, "t-dead-letter": 3})
+    assert {one.topic for one in marks} == {"t"}
+
+
+@pytest.mark.parametrize("bytes_max", [800, 4_000, 65_536])
+def test_a_letter_is_never_larger_than_a_message_may_be(bytes_max: int) -> None:
+    longest = "\U0001f4a9\x00" * 250
+    for batch in golden_window().batches[:60]:
+        skip = Skip(commit_ts=1, table=longest[:100], key="00", reason=longest)
+        letter = of_row(batch, 0, skip, "d", bytes_max)
+        assert letter.value is not None
+        assert json.loads(letter.value)["version"] == 1
+        assert len(letter.value) <= bytes_max
+    ddl = replace(golden_window().ddl[0], query="select '" + longest * 300)
+    value = of_ddl(ddl, Skip(commit_ts=1, table="a.b", ddl_job=1, reason="r"), "d", bytes_max).value
+    assert value is not None
+    assert len(value) <= bytes_max
+    assert json.loads(value)["truncated"] is True
+
+
+def test_skips_of_a_batch_are_found_once_each() -> None:
+    batch = next(one for one in golden_window().batches if len(one) > 3)
+    keys = [batch.raw[at].as_py().hex() for at in range(3)]
+    table = ".".join(batch.version.name)
+    named = [Skip(commit_ts=int(batch.commit_ts[at]), table=table, key=keys[at], reason="r") for at in (2, 0, 2)]
+    found = Skips(named, "d", 1_000).rows(batch)
+    same = np.flatnonzero([
+        (int(ts), raw.as_py().hex()) in {(one.commit_ts, one.key) for one in named}
+        for ts, raw in zip(batch.commit_ts, batch.raw, strict=True)
+    ])  # fmt: skip
+    assert [at for at, _ in found] == same.tolist()

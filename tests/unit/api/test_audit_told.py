@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from support.audit_world import CHANGES, FEEDS, LOOK_AT_A_BUCKET, RESTORES, Through, World, matches
+from support.audit_world import CHANGES, FEEDS, LOOK_AT_A_BUCKET, RESTORES, TERRITORIES, Through, World, matches
 from tistream import acting, cause
 from tistream.clock import ManualClock
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -53,7 +53,7 @@ def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: Wor
     routes = [route for route in every_route(api.app.routes) if CHANGING & (getattr(route, "methods", None) or set())]
     assert {
         route.operation_id for route in routes
-    } == CHANGES.keys() | CHANGES_NOTHING | ASKS_SORTERS | LOOK_AT_A_BUCKET | RESTORES | FEEDS
+    } == CHANGES.keys() | CHANGES_NOTHING | ASKS_SORTERS | LOOK_AT_A_BUCKET | RESTORES | FEEDS | TERRITORIES
     world.ready_to_change()
     for action, (method, path, body, expected) in CHANGES.items():
         before = world.entries()[-1]["seq"]

@@ -169,7 +169,7 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
         eventually(lambda: up.strike("changefeed"))
     push(len(loaded.files))
     eventually(lambda: feeds.get("all")["state"] == "finished", pause_s=0.5)
-    reader.read(PATIENCE_S)
+    reader.read_all()
     reader.close()
     for number, messages in reader.seen.items():
         rows = [(key, value) for _, key, value in messages if not is_resolved(value)]

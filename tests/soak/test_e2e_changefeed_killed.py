@@ -19,7 +19,7 @@ from support import platform
 from support.kafka import CommittedReader, kafka
 from support.platform import COMMAND, Platform
 from support.pull import Consumer, Refused
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.consume.feed_events import DdlEvent, ResolvedEvent, RowEvent
 from tistream.consume.open_protocol import decode
 from tistream.model.ids import TenantKey
@@ -153,7 +153,7 @@ def _in_kafka(broker: LocalKafka, until_ts: int) -> tuple[Counter[Row], dict[int
     """The changes up to `until_ts` as a reader of committed messages finds them, and in how many partitions each DDL
     is. Order and resolved messages are checked on the way (invariants 41 and 42)."""
     reader = CommittedReader(broker.address, TOPIC)
-    reader.read(PATIENCE_S)
+    reader.read_all()
     reader.close()
     rows, ddls = Counter[Row](), Counter[int]()
     for number, messages in reader.seen.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from support.kept import NotHad, alone, packaged
 from support.not_run import not_run
@@ -74,30 +75,50 @@ class CommittedReader:
             }
         )
         eventually(lambda: partitions_of(address, topic))
+        self._address, self._topic = address, topic
         self.seen: dict[int, list[Seen]] = {number: [] for number in partitions_of(address, topic)}
+        self._reached = dict.fromkeys(self.seen, 0)
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self.seen])
 
     def read(self, timeout: float = 1.0) -> int:
-        """Read until every partition's end was reached, or nothing comes for `timeout` seconds; returns the number of
-        new messages."""
+        """Read until every partition said that its end was reached, or nothing comes for `timeout` seconds; returns the
+        number of new messages. What was said may be older than the call: `read_all` reads what is there now."""
         ended: set[int] = set()
         found = 0
         while len(ended) < len(self.seen):
             message = self._consumer.poll(timeout)
             if message is None:
                 break
-            number, offset = message.partition(), message.offset()
-            assert number is not None
-            assert offset is not None
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(number)
-                continue
-            ended.discard(number)
-            self.seen[number].append((offset, message.key(), message.value()))
-            found += 1
+            if self._took(message):
+                found += 1
+                ended.discard(message.partition())
+            else:
+                ended.add(message.partition())
         return found
+
+    def read_all(self) -> None:
+        """Read all that is in the log now. Transactions that are open there are waited for: a broker acknowledges a
+        commit before it lets readers see it."""
+        latest = {TopicPartition(self._topic, number): OffsetSpec.latest() for number in self.seen}
+        asked = AdminClient({"bootstrap.servers": self._address}).list_offsets(latest)
+        ends = {place.partition: found.result(PATIENCE_S).offset for place, found in asked.items()}
+        deadline = time.monotonic() + PATIENCE_S
+        while any(self._reached[number] < end for number, end in ends.items()):
+            assert time.monotonic() < deadline, f"read up to {self._reached} of {ends}: a transaction is open"
+            message = self._consumer.poll(1.0)
+            if message is not None:
+                self._took(message)
+
+    def _took(self, message: Message) -> bool:
+        """Whether it is a message, and not the note that a partition's end was reached."""
+        number, offset, error = message.partition(), message.offset(), message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            self._reached[number] = max(self._reached[number], offset)
+            return False
+        self._reached[number] = offset + 1
+        self.seen[number].append((offset, message.key(), message.value()))
+        return True
 
     def close(self) -> None:
         """Leave the broker."""
@@ -108,7 +129,7 @@ def committed(address: str, topic: str) -> dict[int, list[Seen]]:
     """All committed messages of a topic, by partition."""
     reader = CommittedReader(address, topic)
     try:
-        reader.read(PATIENCE_S)
+        reader.read_all()
         return reader.seen
     finally:
         reader.close()

@@ -190,3 +190,104 @@ def feed_checkpoint_goes_down(original: Function) -> Function:
         return original(replace(shard, checkpoint_ts=report.checkpoint_ts or 0), feed, report, now_ms)
 
     return broken
+
+
+@mutant(
+    "tistream_changefeed:split._order",
+    invariants=(41,),
+    catchers=("test_golden_events_have_ticdcs_order_in_each_table_and_transaction",),
+)
+def feed_puts_before_deletes(original: Function) -> Function:
+    """The changes of a transaction stand in key order, whatever their kind."""
+
+    def broken(parts: Any, commit_ts: Any) -> Any:
+        return original([replace(part, kind=part.kind * 0) for part in parts], commit_ts)
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:window.raw_changes",
+    invariants=(44,),
+    catchers=("test_deletes_and_puts_that_are_read_apart_give_the_same_events",),
+)
+def feed_filter_sees_halves(original: Function) -> Function:
+    """A filter takes the half of an update that is read apart for a delete or an insert."""
+
+    def broken(events: Any) -> Any:
+        import numpy as np
+
+        from tistream_changefeed.rows.row_batch import DELETE_HALF, PUT_HALF
+
+        def apart(batch: Any) -> Any:
+            if batch.half is None:
+                return batch
+            new_at = np.where(batch.half == DELETE_HALF, -1, batch.new_at)
+            old_at = np.where(batch.half == PUT_HALF, -1, batch.old_at)
+            return replace(batch, new_at=new_at, old_at=old_at, half=None)
+
+        window = original(events)
+        return replace(window, rows=tuple(map(apart, window.rows)))
+
+    return broken
+
+
+@mutant(
+    "tistream_meta:HeldShard.of",
+    invariants=(45,),
+    catchers=("test_the_feeds_of_a_lost_worker_are_taken_under_the_next_epoch",),
+)
+def feed_lost_worker_counts(original: Function) -> Function:
+    """Whoever reports is taken for the holder of a shard, so the checkpoint is that of those that report."""
+    return lambda self, node_id, instance: self.node_id is not None
+
+
+@mutant(
+    "tistream_changefeed:EventFilter.rows",
+    invariants=(47,),
+    catchers=("test_a_column_that_is_gone_stops_the_table_by_name",),
+)
+def feed_undecided_rows_left_out(original: Function) -> Function:
+    """Rows for which an expression cannot be computed are left out, and nobody is told."""
+
+    def broken(self: Any, batch: Any) -> Any:
+        import numpy as np
+
+        from tistream.errors import InvalidRequest
+
+        try:
+            return original(self, batch)
+        except InvalidRequest:
+            return np.ones(len(batch), dtype=bool), np.zeros(len(batch), dtype=bool)
+
+    return broken
+
+
+@mutant(
+    "tistream:references.masked",
+    invariants=(49,),
+    catchers=("test_values_are_masked_in_what_others_said",),
+)
+def feed_error_quotes_a_secret(original: Function) -> Function:
+    """An error shows what the sink has said, with the password in it."""
+    return lambda text, values: text
+
+
+@mutant(
+    "tistream_changefeed:segments.windows",
+    invariants=(50,),
+    catchers=("test_windows_end_between_commit_ts_and_are_cut_by_bytes",),
+)
+def feed_window_of_any_size(original: Function) -> Function:
+    """One transaction of the sink holds all that was read."""
+    return lambda commit_ts, sizes, limit, until: original(commit_ts, sizes, 1 << 60, until)
+
+
+@mutant(
+    "tistream_changefeed:Shard.held_by",
+    invariants=(51,),
+    catchers=("test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why",),
+)
+def feed_holds_still_without_a_reason(original: Function) -> Function:
+    """A feed that waits does not say for what."""
+    return lambda self: iter(())

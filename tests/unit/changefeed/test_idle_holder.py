@@ -62,7 +62,7 @@ def test_a_shard_that_sends_nothing_looks_rarely_until_rows_come() -> None:
     metrics = ChangefeedMetrics(CollectorRegistry())
     shard = Shard(order, Random(1))
     sink = KafkaSink(feed.target, order, clock, clients)
-    holder = Holder(shard, lambda: pool, lambda: sink, feed.pipeline, clock, world.budget, 8 << 20, metrics)
+    holder = Holder(shard, lambda: pool, lambda: sink, feed.pipeline(), clock, world.budget, 8 << 20, metrics)
     assert (holder.step(), pool.waited) == (0, 1)
     clock.advance(IDLE_MS + 1)
     assert (holder.step(), pool.waited) == (IDLE_LOOK_MS, 1), "it is idle: it does not wait for resolved_ts"
@@ -86,7 +86,7 @@ def test_a_holder_counts_what_the_sink_has_acknowledged_and_apart_from_it_what_i
     def new_sink() -> KafkaSink:
         return KafkaSink(feed.target, order, clock, clients)
 
-    holder = Holder(shard, lambda: pool, new_sink, feed.pipeline, clock, world.budget, 1 << 16, metrics)
+    holder = Holder(shard, lambda: pool, new_sink, feed.pipeline(), clock, world.budget, 1 << 16, metrics)
     pool.ts = (world.snapshot_ts + world.end_ts) // 2
     holder.step()
     tally, first = holder.tally, holder.report()

@@ -31,7 +31,7 @@ class Watched:
         for name in ("a", "b", "c", "d"):
             wanted = NewChangefeed(changefeed_id=name, sink_uri="kafka://b:1/t", start_ts="100", start_given=True)
             self.book.add(ACME, wanted)
-        self.book.turn(ACME, "d", "paused")
+        self.book.pause(ACME, "d")
 
     def beat(self, phases: dict[str, Phase]) -> None:
         """A worker takes all running feeds, then reports these phases."""

@@ -198,36 +198,34 @@ def feed_checkpoint_goes_down(original: Function) -> Function:
     catchers=("test_golden_events_have_ticdcs_order_in_each_table_and_transaction",),
 )
 def feed_puts_before_deletes(original: Function) -> Function:
-    """The changes of a transaction stand in key order, whatever their kind."""
+    """The puts of a transaction precede its deletes."""
 
     def broken(parts: Any, commit_ts: Any) -> Any:
-        return original([replace(part, kind=part.kind * 0) for part in parts], commit_ts)
+        return original([replace(part, kind=-part.kind) for part in parts], commit_ts)
 
     return broken
 
 
 @mutant(
-    "tistream_changefeed:window.raw_changes",
+    "tistream_changefeed:FeedFilter.rows",
     invariants=(44,),
     catchers=("test_deletes_and_puts_that_are_read_apart_give_the_same_events",),
 )
 def feed_filter_sees_halves(original: Function) -> Function:
     """A filter takes the half of an update that is read apart for a delete or an insert."""
 
-    def broken(events: Any) -> Any:
+    def broken(self: Any, batch: Any) -> Any:
         import numpy as np
 
         from tistream_changefeed.rows.row_batch import DELETE_HALF, PUT_HALF
+        from tistream_changefeed.rows.window import taken
 
-        def apart(batch: Any) -> Any:
-            if batch.half is None:
-                return batch
-            new_at = np.where(batch.half == DELETE_HALF, -1, batch.new_at)
-            old_at = np.where(batch.half == PUT_HALF, -1, batch.old_at)
-            return replace(batch, new_at=new_at, old_at=old_at, half=None)
-
-        window = original(events)
-        return replace(window, rows=tuple(map(apart, window.rows)))
+        if batch.half is None:
+            return original(self, batch)
+        new_at = np.where(batch.half == DELETE_HALF, -1, batch.new_at)
+        old_at = np.where(batch.half == PUT_HALF, -1, batch.old_at)
+        sent = original(self, replace(batch, new_at=new_at, old_at=old_at, half=None))
+        return taken(batch, np.flatnonzero(np.isin(batch.at, sent.at)))
 
     return broken
 

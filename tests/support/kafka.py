@@ -100,8 +100,8 @@ class CommittedReader:
         """Read all that is in the log now. Transactions that are open there are waited for: a broker acknowledges a
         commit before it lets readers see it."""
         latest = {TopicPartition(self._topic, number): OffsetSpec.latest() for number in self.seen}
-        asked = AdminClient({"bootstrap.servers": self._address}).list_offsets(latest)
-        ends = {place.partition: found.result(PATIENCE_S).offset for place, found in asked.items()}
+        admin = AdminClient({"bootstrap.servers": self._address})  # without it no answer comes
+        ends = {place.partition: found.result(PATIENCE_S).offset for place, found in admin.list_offsets(latest).items()}
         deadline = time.monotonic() + PATIENCE_S
         while any(self._reached[number] < end for number, end in ends.items()):
             assert time.monotonic() < deadline, f"read up to {self._reached} of {ends}: a transaction is open"

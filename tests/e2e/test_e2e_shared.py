@@ -117,7 +117,7 @@ def test_an_operator_sees_who_does_what_and_changes_it(up: Services, recorded: g
         ("task", "merge", one, third): "no neighbours",
         ("task", "move", one, "api-1"): "no sorter that is alive",
         ("node", "drain", "nobody"): "no node nobody",
-        ("node", "drain", "api-1"): "only sorters and dispatchers",
+        ("node", "drain", "api-1"): "api-1 is of role api: only",
     }
     for asked, reason in refused.items():
         eventually(lambda asked=asked, reason=reason: is_refused(up, asked, reason))

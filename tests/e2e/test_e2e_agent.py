@@ -6,16 +6,15 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from support import golden
+from support import golden, plain_http
 from support.agent_process import AgentProcess
 from support.compare import shown, tenant_differences
 from support.emulated import EmulatedTikv
 from support.golden import GoldenSet
 from support.platform import Platform
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage.backends.directory import DirectoryObjectStore
@@ -71,14 +70,14 @@ def _connect(up: Platform, tikv: EmulatedTikv, loaded: GoldenSet) -> None:
     body = {"territory": "1", "pd": tikv.address, "pd_cluster_id": str(tikv.cluster_id)}
     of = loaded.tenant
     path = f"{up.url}/v1/clusters/{of.cluster_id}/tenants/{of.tenant_id}/territories"
-    answer = httpx.post(path, json=body, timeout=PATIENCE_S)
+    answer = plain_http.post(path, json=body)
     assert answer.status_code == 201, answer.text
 
 
 def _holder(up: Platform, tenant: TenantKey) -> tuple[str | None, str]:
     """(the agent that holds the tenant's territory, the state that it has reported)."""
     path = f"{up.url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/territories"
-    [one] = httpx.get(path, timeout=PATIENCE_S).json()["territories"]
+    [one] = plain_http.get(path).json()["territories"]
     return one["node_id"], (one["said"] or {}).get("state", "")
 
 

@@ -8,9 +8,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-import httpx
-
-from support import golden
+from support import golden, plain_http
 from support.platform import COMMAND, Platform
 from support.waiting import PATIENCE_S, eventually
 
@@ -40,7 +38,7 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Pla
     assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
     of_tenant = ("--cluster", CLUSTER, "--tenant", TENANT)
     assert "wants a token" in tistream(platform, "tenant", "create", *of_tenant, token=None, status=1)
-    eventually(lambda: httpx.get(f"{platform.url}/v1/owner", headers=bearer(first)).status_code == 200)
+    eventually(lambda: plain_http.get(f"{platform.url}/v1/owner", headers=bearer(first)).status_code == 200)
     tistream(platform, "tenant", "create", *of_tenant, token=first)
     golden.push(SET.deliveries, platform.objects)
     grant = f"read:{CLUSTER}/{TENANT}/shop/orders"
@@ -51,7 +49,7 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Pla
     status = f"{platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
 
     def caught_up() -> bool:
-        answer = httpx.get(status, headers=bearer(first))
+        answer = plain_http.get(status, headers=bearer(first))
         return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
 
     eventually(caught_up)
@@ -60,7 +58,7 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Pla
     assert "does not grant" in tistream(platform, "pull", *of_tenant, token=reader, status=1)
     assert "does not grant" in tistream(platform, "node", "list", token=reader, status=1)
     tistream(platform, "token", "revoke", token_id, token=first)
-    eventually(lambda: httpx.get(status, headers=bearer(reader)).status_code == 401)
+    eventually(lambda: plain_http.get(status, headers=bearer(reader)).status_code == 401)
     assert "revoked" in tistream(platform, "token", "list", token=first)
     assert open_to_others(platform.data_dir) == []
     secrets = [path.read_text().strip().split("_", 2)[2] for path in (first, reader)]

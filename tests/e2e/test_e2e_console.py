@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from support import browser, golden, platform
+from support import browser, golden, plain_http, platform
 from support.browser import CONTRASTS, PICTURES, Sight, answered, picture, text, until
 from support.platform import COMMAND, Platform
 from support.pull import Consumer
@@ -65,7 +64,7 @@ def simulated(up: Platform) -> Iterator[Consumer]:
         )
     try:
         url = f"{up.url}/v1/clusters/{LIVE.cluster_id}/tenants"
-        eventually(lambda: f'"{LIVE.tenant_id}"' in httpx.get(url, trust_env=False, timeout=PATIENCE_S).text)
+        eventually(lambda: f'"{LIVE.tenant_id}"' in plain_http.get(url).text)
         yield up.consumer(LIVE)
     finally:
         process.send_signal(signal.SIGINT)

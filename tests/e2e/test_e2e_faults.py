@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from support import golden, platform
+from support import golden, plain_http, platform
 from support.compare import content, shown, tenant_differences
 from support.effort import FULL, cases
 from support.faults import DAMAGES, a_file_in_the_middle, replaced, whole_scan
@@ -158,9 +158,7 @@ def test_a_repair_in_place_heals_the_store(repaired: dict[str, tuple[GoldenSet, 
 
 def damages_counted(up: Platform) -> float:
     """Quarantines and damaged files that the services have counted so far."""
-    texts = [
-        httpx.get(f"{url}/metrics", headers=up.service_headers(), timeout=PATIENCE_S).text for url in service_urls(up)
-    ]
+    texts = [plain_http.get(f"{url}/metrics", headers=up.service_headers()).text for url in service_urls(up)]
     assert texts
     found = re.findall(r"^tistream_\w+_(?:quarantines|damaged_files)_total (\S+)$", "\n".join(texts), re.MULTILINE)
     assert len(found) == 2, "the dispatcher's and the sorter's"
@@ -188,7 +186,7 @@ def service_urls(up: Platform) -> list[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+        return plain_http.get(f"{url}/healthz", timeout=2).status_code == 200
     except (httpx.TransportError, httpx.TimeoutException):
         return False
 

@@ -12,10 +12,9 @@ import subprocess
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
-from support import golden, platform_reports
+from support import golden, plain_http, platform_reports
 from support.compare import shown, tenant_differences
 from support.platform import COMMAND, Platform, free_port
 from support.pull import Consumer
@@ -106,7 +105,7 @@ def usage_not_told(up: Platform) -> int:
 
 
 def test_stop_while_a_stream_is_open_and_start_again(mortal: Platform, consumer: Consumer) -> None:
-    with httpx.Client(timeout=PATIENCE_S) as client:
+    with plain_http.client() as client:
         query: dict[str, str] = {"follow": "true", "start_ts": str(SET.end_ts)}
         with client.stream("GET", consumer.changes_url(), params=query) as stream:
             assert stream.status_code == 200

@@ -16,7 +16,7 @@ import httpx
 import polars as pl
 import pytest
 
-from support import raw_set
+from support import plain_http, raw_set
 from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
 from support.platform import COMMAND, Platform
@@ -89,7 +89,7 @@ def test_two_clusters_are_equal_after_the_agent_and_the_replay_were_killed(
     settings = {"API_URL": up.url, "CUT_MS": "200", "IDLE_CUT_MS": "500", "KIND": "raw", "KEYSPACE": "*"}
     agent = AgentProcess(tikv.address, TENANT, up.objects, tmp_path / "agent.log", settings)
     end_ts = raw_set.load().end_ts
-    with RawTarget() as target, httpx.Client(timeout=90, trust_env=False) as http:
+    with RawTarget() as target, plain_http.client(timeout=90) as http:
         replay = Replay(up, target, tmp_path)
         try:
             agent.start()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from support import golden
+from support import golden, plain_http
 from support.compare import shown, tenant_differences
 from support.platform import COMMAND
 from support.pull import Consumer
@@ -46,7 +46,7 @@ def all_alive(shared: Shared) -> bool:
 
 
 def owner(up: Services) -> str:
-    answer = httpx.get(f"{up.url}/v1/owner", trust_env=False, timeout=PATIENCE_S)
+    answer = plain_http.get(f"{up.url}/v1/owner")
     return str(answer.json()["node_id"]) if answer.status_code == httpx.codes.OK else ""
 
 

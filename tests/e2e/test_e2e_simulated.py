@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from support import plain_http
 from support.platform import COMMAND, Platform
 from support.truth_sums import require_sums
 from support.waiting import PATIENCE_S
@@ -26,7 +25,7 @@ def pull(url: str, low: int, high: int) -> list[dict[str, Any]]:
     query = {"start_ts": str(low), "end_ts": str(high), "wait_ms": "5000", "limit": "1000000"}
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        answer = httpx.get(f"{url}/changes", params=query, timeout=PATIENCE_S)
+        answer = plain_http.get(f"{url}/changes", params=query)
         if answer.status_code == 503:
             time.sleep(0.2)
             continue
@@ -37,7 +36,7 @@ def pull(url: str, low: int, high: int) -> list[dict[str, Any]]:
             return events
         query = {**query, "cursor": lines[-1]["cursor"]}
         query.pop("start_ts", None)
-    raise AssertionError(f"not resolved to {high}: {httpx.get(f'{url}/status', timeout=10).text}")
+    raise AssertionError(f"not resolved to {high}: {plain_http.get(f'{url}/status', timeout=10).text}")
 
 
 def test_pulled_events_sum_up_to_the_truth(up: Platform, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from support import plain_http
 from support.platform import free_port
 from tistream.model.ids import TenantKey
 from tistream.service.lifetime import PARENT_VARIABLE
@@ -58,7 +59,7 @@ class AgentProcess:
     def territories(self) -> list[dict[str, Any]] | None:
         """All territories in `/status`; None while it does not answer."""
         try:
-            answer = httpx.get(
+            answer = plain_http.get(
                 f"http://127.0.0.1:{self.port}/status", headers=dict(self.headers()), timeout=60, trust_env=False
             )
         except httpx.TransportError:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import httpx
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from support import plain_http
 from support.ahead_clock import AheadClock
 from support.platform import free_port
 from support.sorter_world import InlineRunner
@@ -189,7 +189,7 @@ class World:
             erase_quiet_ms=100,
         )
         server = Server(build_meta(settings, self.objects, self.meta_clock), port)
-        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        eventually(lambda: plain_http.get(f"{server.url}/readyz").status_code == 200)
         return server
 
     def start_dispatcher(self, name: str = "dispatcher-1") -> None:

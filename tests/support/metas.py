@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import httpx
 import orjson
 from sqlalchemy import create_engine, text
 
+from support import plain_http
 from support.ahead_clock import AheadClock
 from support.http_world import Server
 from support.platform import free_port
@@ -91,7 +91,7 @@ class Metas:
         return self.owners()[0]
 
     def ready(self, number: int) -> bool:
-        return httpx.get(f"{self.servers[number].url}/readyz", timeout=PATIENCE_S).status_code == 200
+        return plain_http.get(f"{self.servers[number].url}/readyz").status_code == 200
 
     def client(self, *numbers: int) -> MetaClient:
         """A client of some meta servers, or of all."""

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import httpx
 
+from support import plain_http
 from support.golden import GoldenSet
 from support.pull import Consumer
 from support.waiting import PATIENCE_S
@@ -276,7 +277,7 @@ class Platform:
 
     def http(self, timeout: float) -> httpx.Client:
         """A user's client: it trusts whom the platform's users trust."""
-        return httpx.Client(trust_env=False, timeout=timeout)
+        return plain_http.client(timeout=timeout)
 
     def user_environ(self) -> dict[str, str]:
         """Further environment variables for a user's commands."""

@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from support import golden, mariadb, minio
+from support import golden, mariadb, minio, plain_http
 from support.mariadb import MariaDb
 from support.services import Services
-from support.waiting import PATIENCE_S
 from tistream.storage.open import open_objects
 
 NODES = {"meta": 2, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
@@ -36,7 +35,7 @@ class Shared:
 
     def nodes(self) -> list[dict[str, Any]]:
         """Who is registered; nobody while nobody can say."""
-        answer = httpx.get(f"{self.up.url}/v1/nodes", trust_env=False, timeout=PATIENCE_S)
+        answer = plain_http.get(f"{self.up.url}/v1/nodes")
         found: list[dict[str, Any]] = answer.json()["nodes"] if answer.status_code == httpx.codes.OK else []
         return found
 

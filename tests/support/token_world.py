@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from support import plain_http
 from support.access_world import AUDIENCE, ISSUER, Issuer
 from support.http_world import CLOCK, LEASE_MS, Server, never_superseded
 from support.platform import free_port
@@ -35,7 +36,7 @@ class Platform:
         self.objects, self.issuer = MemoryObjectStore(), Issuer(directory / "keys.json")
         settings = MetaSettings(database_url=f"sqlite:///{directory}/meta.db", check_ms=20, lease_ms=LEASE_MS)
         self.meta = Server(build_meta(settings, self.objects, CLOCK))
-        eventually(lambda: httpx.get(f"{self.meta.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        eventually(lambda: plain_http.get(f"{self.meta.url}/readyz").status_code == 200)
         self.tokens = TokenClient(MetaClient(HttpClient(deadline_s=PATIENCE_S), self.meta.url))
         self.api = self.start_api(
             auth="on", oidc=OidcSettings(issuer=ISSUER, audience=AUDIENCE, jwks_file=self.issuer.path)
@@ -57,7 +58,7 @@ class Platform:
 
     def ask(self, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.request(
+        return plain_http.request(
             method, self.api.url + path, headers=headers, json=body, timeout=PATIENCE_S, trust_env=False
         )
 

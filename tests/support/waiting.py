@@ -13,15 +13,21 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE_S = 300.0
-PAUSE_S = 0.02
+PAUSE_S = (
+    0.02  # between two checks, at first: what takes long is asked less often, for each question takes processor time
+)
+PAUSE_MAX_S = 0.1
+WAITED_SHARE = 0.05  # of what was waited already
 
 
 def eventually(check: Callable[[], object], *, pause_s: float = PAUSE_S) -> float:
     """Wait until `check` returns something true; returns how many seconds that took. Fails with its last answer."""
     began, pause = time.monotonic(), threading.Event()
     while not (answer := check()):
-        assert time.monotonic() - began < PATIENCE_S, f"still {answer!r} after {PATIENCE_S:.0f} s"
-        pause.wait(pause_s)  # no time.sleep, which unit tests may not call: what they wait for is another thread
+        waited_s = time.monotonic() - began
+        assert waited_s < PATIENCE_S, f"still {answer!r} after {PATIENCE_S:.0f} s"
+        # no time.sleep, which unit tests may not call: what they wait for is another thread
+        pause.wait(max(pause_s, min(PAUSE_MAX_S, waited_s * WAITED_SHARE)))
     return time.monotonic() - began
 
 

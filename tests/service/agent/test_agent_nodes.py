@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from support import golden
+from support import golden, plain_http
 from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
 from support.http_world import CLOCK, LEASE_MS, Server
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.format import change_file
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -48,11 +47,11 @@ class World:
         server = Server(
             build_app(MetaSettings(port=port, database_url=url, lease_ms=LEASE_MS), self.objects, CLOCK), port
         )
-        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        eventually(lambda: plain_http.get(f"{server.url}/readyz").status_code == 200)
         return server
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        answer = httpx.request(method, self.meta.url + path, json=body, timeout=PATIENCE_S)
+        answer = plain_http.request(method, self.meta.url + path, json=body)
         assert answer.is_success, answer.text
         return answer.json()
 

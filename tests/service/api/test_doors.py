@@ -15,10 +15,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from support import golden
+from support import golden, plain_http
 from support.api_world import platform
 from support.pull import Consumer
-from support.waiting import PATIENCE_S
 
 EVERYTHING = golden.load("everything")
 START = str(EVERYTHING.snapshot_ts)
@@ -39,7 +38,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumer]:
 def raw(loaded: Consumer, path: str, accept: str | None) -> tuple[httpx.Headers, bytes]:
     """An answer as it came over the wire."""
     headers = {} if accept is None else {"accept-encoding": accept}
-    with httpx.Client(trust_env=False, timeout=PATIENCE_S) as client:
+    with plain_http.client() as client:
         del client.headers["accept-encoding"]
         with client.stream("GET", loaded.url + path, headers=headers) as answer:
             assert answer.status_code == 200

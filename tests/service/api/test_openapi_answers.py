@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from support import plain_http
 from support.access_calls import Call, calls
 from support.access_world import Guarded, guarded
 from support.http_world import CLOCK
@@ -36,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 def client(world: Guarded) -> Iterator[httpx.Client]:
     header = world.known(world.token(EVERYTHING.model_dump()))
     options: dict[str, Any] = {"headers": {"Authorization": header}, "timeout": PATIENCE_S, "trust_env": False}
-    with httpx.Client(base_url=world.url, **options) as one:
+    with plain_http.client(base_url=world.url, **options) as one:
         yield one
 
 
@@ -127,7 +128,7 @@ def test_a_call_takes_the_parameters_that_it_describes_and_no_other(
 def test_a_wrong_parameter_is_not_looked_at_before_the_token(world: Guarded) -> None:
     for call in CALLS.values():
         path = f"{call.path(world.mine)}{'&' if '?' in call.path(world.mine) else '?'}Unknown=1"
-        answer = httpx.request(call.method, world.url + path, timeout=PATIENCE_S, trust_env=False)
+        answer = plain_http.request(call.method, world.url + path)
         if call.name == "Notify":  # its body names the tenant, and is read first
             continue
         assert answer.status_code == 401, call.name

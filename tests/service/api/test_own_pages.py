@@ -6,12 +6,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
+from support import plain_http
 from support.http_world import Server
 from support.token_world import Platform, platform_in
-from support.waiting import PATIENCE_S
 from tistream_api.auth.browser_guard import refusal
 
 HOST = "127.0.0.1:8000"
@@ -92,7 +91,7 @@ def open_api(platform: Platform) -> Iterator[Server]:
 def test_an_open_api_does_nothing_for_another_site(open_api: Server, headers: dict[str, str]) -> None:
     """As a form or a script of any page can send it: no browser asks first whether it may."""
     text = {"content-type": "text/plain", **headers}
-    with httpx.Client(base_url=open_api.url, timeout=PATIENCE_S, trust_env=False) as http:
+    with plain_http.client(base_url=open_api.url) as http:
         body = b'{"tenant_id": "planted"}'
         refused = http.post("/v1/clusters/7/tenants", content=body, headers=text)
         assert (refused.status_code, refused.json()["type"]) == (403, "tistream:forbidden")
@@ -105,7 +104,7 @@ def test_an_open_api_does_nothing_for_another_site(open_api: Server, headers: di
 
 def test_an_open_api_is_this_machines_own(open_api: Server) -> None:
     headers = {"host": f"{socket.gethostname()}:8000"}
-    answer = httpx.get(f"{open_api.url}/v1/owner", headers=headers, timeout=PATIENCE_S, trust_env=False)
+    answer = plain_http.get(f"{open_api.url}/v1/owner", headers=headers)
     assert answer.status_code == 200
 
 
@@ -116,7 +115,7 @@ def test_with_auth_the_token_decides_whatever_the_name(platform: Platform) -> No
         "host": "tistream.example",
         "sec-fetch-site": "cross-site",
     }
-    answer = httpx.get(f"{platform.api.url}/v1/owner", headers=headers, timeout=PATIENCE_S, trust_env=False)
+    answer = plain_http.get(f"{platform.api.url}/v1/owner", headers=headers)
     assert answer.status_code == 200
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 
+from support import plain_http
 from support.api_world import Platform, platform
 from support.tiny_tenant import TinyTenant, watermark, whole
 from support.waiting import eventually
@@ -26,11 +27,11 @@ def test_a_store_goes_once_nothing_waits_for_it_and_comes_back_when_it_pushes(tm
         own = f"{one.api.url}/v1/clusters/{TINY.tenant.cluster_id}/tenants/{TINY.tenant.tenant_id}"
 
         def stores() -> list[str]:
-            answer = httpx.get(f"{own}/placement")
+            answer = plain_http.get(f"{own}/placement")
             return [store["store_id"] for store in answer.json()["stores"]] if answer.status_code == 200 else []
 
         def retire(store: str) -> httpx.Response:
-            return httpx.post(f"{own}/stores/{store}/retire", json={})
+            return plain_http.post(f"{own}/stores/{store}/retire", json={})
 
         one.world.objects.put(layout.schema_snap(TINY.tenant), b'{"version":1,"snapshot_ts":100,"databases":[]}')
         one.world.client.create_tenant(TINY.tenant.cluster_id, TINY.tenant.tenant_id)

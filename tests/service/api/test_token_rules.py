@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
+from support import plain_http
 from support.token_world import READ, Platform, platform_in
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream import cause
 from tistream.wire.tokens import EVERYTHING
 from tistream_api.auth.jwt_callers import LEEWAY_MS
@@ -54,7 +54,7 @@ def test_no_token_is_made_while_auth_is_off(platform: Platform, monkeypatch: pyt
     before = platform.tokens.every()
     api = platform.start_api(auth="off")
     try:
-        answer = httpx.post(f"{api.url}/v1/tokens", json={"grants": [READ]}, timeout=PATIENCE_S, trust_env=False)
+        answer = plain_http.post(f"{api.url}/v1/tokens", json={"grants": [READ]})
         assert (answer.status_code, answer.json()["type"]) == (409, "tistream:auth-off")
         for name in [name for name in os.environ if name.startswith("TISTREAM_TOKEN")]:
             monkeypatch.delenv(name)
@@ -87,7 +87,7 @@ def test_the_access_log_says_who_asked_and_under_which_cause(
     ):
         wanted[platform.ask(header, "GET", "/v1/tokens").headers[cause.HEADER]] = who
     headers = {"authorization": f"Bearer {token}", cause.HEADER: "mine-1"}
-    httpx.get(f"{platform.api.url}/v1/nowhere", headers=headers, timeout=PATIENCE_S, trust_env=False)
+    plain_http.get(f"{platform.api.url}/v1/nowhere", headers=headers)
     wanted["mine-1"] = None  # there is no such route, and before none is the gate
     assert len(wanted) == 4
     told: dict[str, str | None] = {}

@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import httpx
 import pytest
 from fastapi import Depends, FastAPI, Request
 
-from support import golden
+from support import golden, plain_http
 from support.api_world import Platform, free_port, platform
 from support.http_world import CLOCK, Server, never_superseded
 from support.pull import Consumer
@@ -42,7 +41,7 @@ def served(up: Platform, **settings: int) -> Server:
 
 
 def metric(server: Server, name: str) -> float:
-    text = httpx.get(f"{server.url}/metrics", timeout=PATIENCE_S, trust_env=False).text
+    text = plain_http.get(f"{server.url}/metrics").text
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
@@ -61,7 +60,7 @@ def asked(server: Server, query: str) -> socket.socket:
 def test_a_flood_that_nobody_reads_holds_half_of_the_budget_and_others_go_on(up: Platform, form: str) -> None:
     server = served(up, pull_memory_bytes=4 * SHARE_BYTES)
     try:
-        eventually(lambda: httpx.get(f"{server.url}/readyz", trust_env=False).status_code == 200)
+        eventually(lambda: plain_http.get(f"{server.url}/readyz").status_code == 200)
         held = []
         with ExitStack() as stack:
             query = f"start_ts={FLOODED.snapshot_ts}&limit=1000000&format={form}&events=all"

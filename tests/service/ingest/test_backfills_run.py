@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import httpx
 from prometheus_client import CollectorRegistry
 
+from support import plain_http
 from support.cut_set import commit_timestamps, cut
 from support.http_world import CLOCK, Server, World, never_superseded, running
 from support.local_chunks import LocalChunks
 from support.platform import free_port
 from support.sorter_world import InlineRunner
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.format.backfill.chunk_plan import decode_done
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -57,11 +57,11 @@ def taker(world: World) -> BaseTaker:
 
 
 def ready(url: str) -> bool:
-    return httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
+    return plain_http.get(f"{url}/readyz").status_code == 200
 
 
 def chunks_written(url: str) -> int:
-    text = httpx.get(f"{url}/metrics", timeout=PATIENCE_S).text
+    text = plain_http.get(f"{url}/metrics").text
     (found,) = re.findall(r"^tistream_ingest_base_chunks_total (\S+)$", text, re.MULTILINE)
     return int(float(found))
 
@@ -82,20 +82,20 @@ def test_two_processes_share_a_backfill_and_run_it_to_its_end(tmp_path: Path) ->
             eventually(partial(ready, server.url))
         backfills = f"{world.meta.url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/backfills"
         order = {"source": {"kind": "br-full", "url": str(tmp_path / "backup")}, "tables": tables}
-        answer = httpx.post(backfills, json=order, timeout=PATIENCE_S)
+        answer = plain_http.post(backfills, json=order)
         assert (answer.status_code, answer.json()) == (202, {"backfill_id": "b1"}), answer.text
         done = layout.backfill_done(tenant, "b1")
         eventually(lambda: any(info.key == done for info in world.objects.list_after(done[:-1])))
         plan = read_plan(world.objects, tenant, "b1")
         assert decode_done(done, world.objects.get(done)) == len(plan.spans)
-        assert httpx.get(f"{backfills}/b1", timeout=PATIENCE_S).json()["state"] == "running", "no chunk is a base yet"
+        assert plain_http.get(f"{backfills}/b1").json()["state"] == "running", "no chunk is a base yet"
         bases = taker(world)
         bases.open([Asked(tenant, "b1")])
 
         def ended() -> bool:
             bases.take(world.sorter.node.tasks())
             world.sorter.node.wake()
-            found = httpx.get(f"{backfills}/b1", timeout=PATIENCE_S).json()
+            found = plain_http.get(f"{backfills}/b1").json()
             assert found["state"] in ("running", "finished"), found
             return bool(found["state"] == "finished")
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
+from support import plain_http
 from support.metas import LEASE_MS, Metas
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
 from tistream.wire.clients.meta_client import MetaClient, StaleRoutes
 from tistream.wire.meta import CreateTenant, Notification, SetRetention, StartOf
@@ -127,7 +127,7 @@ def test_an_owner_that_hung_past_its_lease_is_not_obeyed_when_it_wakes(metas: Me
     with pytest.raises(Unavailable):
         behind.create_tenant("7", "other")
     assert stale
-    told = httpx.get(f"{metas.servers[old].url}/metrics", timeout=PATIENCE_S).text
+    told = plain_http.get(f"{metas.servers[old].url}/metrics").text
     assert re.search(r'^tistream_meta_refused_total{what="write"} [1-9]', told, re.MULTILINE)
     server.is_owner = hang  # type: ignore[method-assign]
 

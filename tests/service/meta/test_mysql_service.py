@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
+from support import plain_http
 from support.mariadb import MariaDb
 from support.metas import LOST_MS, Metas, asked, done
 from support.mysql_wire import Lose, Wire
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.errors import Unavailable
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import StartOf
@@ -61,7 +62,7 @@ def watched(metas: Metas) -> Iterator[Watched]:
 
 
 def ask(url: str, method: str, path: str, body: object = None) -> httpx.Response:
-    return httpx.request(method, f"{url}{path}", json=body, timeout=PATIENCE_S, trust_env=False)
+    return plain_http.request(method, f"{url}{path}", json=body)
 
 
 NEEDS_DATABASE: list[tuple[str, str, object]] = [

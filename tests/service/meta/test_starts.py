@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support import plain_http
 from support.http_world import CLOCK, Server
 from support.metas import LEASE_MS, LOST_MS
 from support.waiting import PATIENCE_S, eventually
@@ -44,7 +45,7 @@ class Meta:
         url = f"sqlite:///{self._directory}/{database}.db"
         settings = MetaSettings(port=port, database_url=url, ranges_per_tenant=1, check_ms=10, **PATIENT)
         server = Server(build_app(settings, self.objects, CLOCK), port)
-        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        eventually(lambda: plain_http.get(f"{server.url}/readyz").status_code == 200)
         return server
 
     def lose_database(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-import httpx
 import orjson
 import pytest
 import uvicorn
 
+from support import plain_http
 from support.ahead_clock import STANDING, AheadClock
 from support.committed_pool import CommittedTask
 from support.schema_records import name, table_info
@@ -189,7 +189,7 @@ def test_unknown_names_and_bad_parameters(service: Service) -> None:
     ]:
         with pytest.raises(InvalidRequest):
             service.http.request("GET", base + path, params=bad)
-    assert httpx.get(f"{service.url}/v1/clusters/7/tenants/a%2Fb/schema/log", timeout=PATIENCE_S).status_code in (
+    assert plain_http.get(f"{service.url}/v1/clusters/7/tenants/a%2Fb/schema/log").status_code in (
         400,
         404,
     )

@@ -8,14 +8,14 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from prometheus_client import CollectorRegistry
 
+from support import plain_http
 from support.http_world import Server
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream import cause
 from tistream.concurrency import new_executor
 from tistream.errors import Unavailable
@@ -104,7 +104,7 @@ def test_a_request_without_a_cause_is_given_one(near: Server, lines: io.StringIO
 def test_a_problem_names_the_cause_under_which_the_failing_service_has_logged_it(
     near: Server, lines: io.StringIO
 ) -> None:
-    answer = httpx.get(f"{near.url}/fails", headers={cause.HEADER: "user-2"}, trust_env=False, timeout=PATIENCE_S)
+    answer = plain_http.get(f"{near.url}/fails", headers={cause.HEADER: "user-2"})
     assert answer.json()["cause_id"] == "user-2"
     assert answer.headers[cause.HEADER] == "user-2"
     assert set(logged(lines, "request failed")) == {"user-2"}
@@ -112,7 +112,7 @@ def test_a_problem_names_the_cause_under_which_the_failing_service_has_logged_it
 
 @pytest.mark.parametrize("text", ["", "a b", "x" * 65, 'a"b', "a\x7f", "ä"])
 def test_a_cause_of_another_form_is_not_taken(near: Server, text: str) -> None:
-    answer = httpx.get(f"{near.url}/work", headers={cause.HEADER: text.encode()}, trust_env=False, timeout=PATIENCE_S)
+    answer = plain_http.get(f"{near.url}/work", headers={cause.HEADER: text.encode()})
     assert answer.headers[cause.HEADER] == "near"
 
 

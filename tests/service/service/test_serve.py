@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support import plain_http
 from support.waiting import PATIENCE_S, eventually
 
 _SERVICE = """
@@ -100,7 +101,7 @@ class Service:
         return self
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE_S)
+        return plain_http.get(f"http://127.0.0.1:{self.port}{path}")
 
     def get_in_background(self, path: str) -> threading.Thread:
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
@@ -141,7 +142,7 @@ def test_idle_service_stops_at_once_and_well(tmp_path: Path) -> None:
 def test_who_asks_is_whose_connection_it_is_and_not_what_a_header_says(tmp_path: Path) -> None:
     with _service(tmp_path / "log") as service:
         said = {"x-forwarded-for": "203.0.113.7", "forwarded": "for=203.0.113.7"}
-        answer = httpx.get(f"http://127.0.0.1:{service.port}/who", headers=said, timeout=PATIENCE_S, trust_env=False)
+        answer = plain_http.get(f"http://127.0.0.1:{service.port}/who", headers=said)
     assert answer.json() == "127.0.0.1"
 
 

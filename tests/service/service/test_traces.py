@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CollectorRegistry
 
+from support import plain_http
 from support.certificates import Authority
 from support.collector import Collector, Sent, collecting, traced
 from support.http_world import Server
@@ -112,7 +113,7 @@ def near(far: Server) -> Iterator[Server]:
 
 
 def get(url: str, **headers: str) -> httpx.Response:
-    return httpx.get(url, headers=headers, trust_env=False, timeout=PATIENCE_S)
+    return plain_http.get(url, headers=headers)
 
 
 def all_of(collector: Collector, count: int) -> list[Sent]:
@@ -260,7 +261,7 @@ def test_a_request_with_one_is_answered_and_linked_to_nothing(near: Server, coll
 def test_two_of_them_are_none(near: Server, collector: Collector) -> None:
     with traced(collector.url):
         twice = [("traceparent", CALLER), ("traceparent", CALLER)]
-        assert httpx.get(f"{near.url}/pulls/acme", headers=twice, trust_env=False, timeout=PATIENCE_S).text == "done"
+        assert plain_http.get(f"{near.url}/pulls/acme", headers=twice).text == "done"
         outer, *_ = all_of(collector, 3)
     assert outer.links == []
 

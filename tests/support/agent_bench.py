@@ -68,6 +68,10 @@ class Bench:
         return {one.region_id: one for one in self.of(steps.Register)}
 
     def receive(self, request: steps.Register, *rows: dict[str, Any], resolved: int = 0, error: str = "") -> list[Any]:
+        return self.step(steps.Received(request.stream, [self.message(request, *rows, resolved=resolved, error=error)]))
+
+    @staticmethod
+    def message(request: steps.Register, *rows: dict[str, Any], resolved: int = 0, error: str = "") -> bytes:
         message = cdcpb.ChangeDataEvent()
         if rows or error:
             event = message.events.add(region_id=request.region_id, request_id=request.request_id)
@@ -78,7 +82,7 @@ class Bench:
         if resolved:
             message.resolved_ts.regions.append(request.region_id)
             message.resolved_ts.ts, message.resolved_ts.request_id = resolved, request.request_id
-        return self.step(steps.Received(request.stream, [message.SerializeToString()]))
+        return message.SerializeToString()
 
 
 INITIALIZED = {"type": 5}

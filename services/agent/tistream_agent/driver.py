@@ -91,7 +91,6 @@ class TerritoryDriver:
             case steps.OpenStream():
                 self._streams.open(command)
             case steps.Register():
-                self._metrics.registrations.inc()
                 self._streams.register(command)
             case steps.Deregister():
                 self._streams.deregister(command)

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tistream.model.ts import physical_ms
-from tistream_agent.core.subscription import Counts
+from tistream_agent.core.counts import ENTRY_TYPES, ERROR_KINDS, OUTCOMES, Counts
+from tistream_agent.core.territory import PIECE_STATES
 from tistream_agent.status import TerritoryStatus
+
+_DROPPED = ("late_events", "rows_outside", "empty_repeats", "early_resolved")
 
 
 class AgentMetrics:
@@ -16,7 +19,24 @@ class AgentMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registrations = Counter(
-            "tistream_agent_registrations_total", "Registrations of regions sent to TiKV.", registry=registry
+            "tistream_agent_registrations_total",
+            "Registrations of regions at TiKV, by outcome: their scan ended, TiKV refused them, or the stream ended.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.errors = Counter(
+            "tistream_agent_errors_total",
+            "Subscriptions that TiKV ended, and streams that could not be used, by kind of error.",
+            ("kind",),
+            registry=registry,
+        )
+        self.entries = Counter(
+            "tistream_agent_entries_total", "Rows that enter change files, by type.", ("type",), registry=registry
+        )
+        self.scan_rows = Counter(
+            "tistream_agent_scan_rows_total",
+            "Rows that enter change files and came before the end of their subscription's scan.",
+            registry=registry,
         )
         self.received = Counter(
             "tistream_agent_received_bytes_total", "Bytes received on change streams.", registry=registry
@@ -56,25 +76,45 @@ class AgentMetrics:
         )
         self.territories = Gauge("tistream_agent_territories", "Territories that the agent holds.", registry=registry)
         self.subscriptions = Gauge(
-            "tistream_agent_subscriptions", "Key ranges of all territories: subscribed or to be.", registry=registry
+            "tistream_agent_subscriptions",
+            "Key ranges of all territories, by state: subscribed, or to be.",
+            ("state",),
+            registry=registry,
         )
         self.fenced = Gauge("tistream_agent_fenced", "1 if another process took the territory over.", registry=registry)
         self.pd_calls = Counter("tistream_agent_pd_calls_total", "Calls to PD.", ("rpc",), registry=registry)
         self.pd_failures = Counter(
             "tistream_agent_pd_failures_total", "Calls to PD without an answer.", registry=registry
         )
+        for counter, values in (
+            (self.registrations, OUTCOMES),
+            (self.errors, ERROR_KINDS),
+            (self.entries, ENTRY_TYPES.values()),
+            (self.dropped, _DROPPED),
+        ):
+            for value in values:
+                counter.labels(value)  # a rate needs the 0 before the first one
 
-    def count_drops(self, counts: Counts, before: Counts) -> None:
-        """Add what a territory has dropped since `before`."""
+    def count(self, counts: Counts, before: Counts) -> None:
+        """Add what a territory has received and dropped since `before`."""
         self.clock_regressions.inc(counts.clock_regressions - before.clock_regressions)
-        for reason in ("late_events", "rows_outside", "empty_repeats", "early_resolved"):
+        self.scan_rows.inc(counts.scan_rows - before.scan_rows)
+        for reason in _DROPPED:
             self.dropped.labels(reason).inc(getattr(counts, reason) - getattr(before, reason))
+        for counter, now, then in (
+            (self.registrations, counts.registrations, before.registrations),
+            (self.errors, counts.errors, before.errors),
+            (self.entries, counts.entries, before.entries),
+        ):
+            for value, number in now.items():
+                counter.labels(value).inc(number - then[value])
 
     def measure(self, statuses: Sequence[TerritoryStatus], now_ms: int) -> None:
         """Set the gauges that follow the territories: sums, and the worst of them."""
         self.territories.set(len(statuses))
         self.buffer.set(sum(one.buffer_bytes for one in statuses))
-        self.subscriptions.set(sum(one.subscriptions for one in statuses))
+        for state in PIECE_STATES:
+            self.subscriptions.labels(state).set(sum(one.by_state.get(state, 0) for one in statuses))
         self.fenced.set(any(one.state == "fenced" for one in statuses))
         held = [int(one.held_ts) for one in statuses if int(one.held_ts)]
         self.resolved_lag.set(max((one.lag_ms for one in statuses), default=0) / 1_000)

@@ -12,10 +12,10 @@ from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream_agent.core import chain, steps
+from tistream_agent.core.counts import Counts
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.planner import SCANS
-from tistream_agent.core.subscription import Counts
 from tistream_agent.driver import TerritoryDriver
 from tistream_agent.holding import claim_pause
 from tistream_agent.holding.order import Order
@@ -215,8 +215,8 @@ class TerritoryRun:
         """Note the state of the machine. Only the thread that steps it may call this."""
         if machine.config.buffer_bytes != self.buffer_bytes:
             machine.config = replace(machine.config, buffer_bytes=self.buffer_bytes)
-        counts = replace(machine.subscriptions.counts)
-        self._metrics.count_drops(counts, self._counts)
+        counts = machine.subscriptions.counts.copy()
+        self._metrics.count(counts, self._counts)
         self._counts = counts
         now_ms, lowest, before = self._clock.now_ms(), machine.lowest(), self._seen
         same = before is not None and (before.span, before.waits_for) == (lowest.piece.span, lowest.state)
@@ -227,6 +227,8 @@ class TerritoryRun:
             since_ms=before.since_ms if same and before is not None else now_ms,
             subscriptions=len(machine.territory),
             buffer_bytes=machine.buffer_bytes,
+            region_id=lowest.region_id,
+            by_state=machine.pieces_by_state(),
         )
 
     def status(self) -> TerritoryStatus:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from tistream.model import ts as tso
 from tistream.model.span import KeySpan, shown_key
@@ -15,13 +16,17 @@ LATE_MS = 5_000  # a lag above it has a culprit
 
 
 class TerritoryStatus(TerritoryState):
-    """Of one territory. `pd_cluster_id`: as PD states it; 0 until it has answered. `epoch`: of the assignment."""
+    """Of one territory. `pd_cluster_id`: as PD states it; 0 until it has answered. `epoch`: of the assignment.
+    `slowest_region`: of the keys that are furthest behind; empty: PD has not said. `by_state`: how many key ranges wait
+    for PD, are to be registered, scan, or are live."""
 
     cluster_id: str
     tenant_id: str
     territory: str
     pd_cluster_id: str
     epoch: int
+    slowest_region: str = ""
+    by_state: dict[str, int] = Field(default_factory=dict)
 
 
 class AgentStatus(BaseModel):
@@ -36,7 +41,8 @@ class AgentStatus(BaseModel):
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the thread of a territory has seen of its state machine. `durable_ts`: all changes up to it are in files.
-    `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since `since_ms`."""
+    `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since `since_ms`.
+    `region_id`: of these keys; 0: PD has not said."""
 
     durable_ts: int
     span: KeySpan
@@ -44,6 +50,8 @@ class Seen:
     since_ms: int
     subscriptions: int
     buffer_bytes: int
+    region_id: int = 0
+    by_state: Mapping[str, int] = field(default_factory=dict)
 
 
 def territory_status(
@@ -69,6 +77,8 @@ def territory_status(
         "subscriptions": seen.subscriptions,
         "buffer_bytes": seen.buffer_bytes,
         "held_ts": str(seen.durable_ts - 1),
+        "slowest_region": str(seen.region_id) if seen.region_id else "",
+        "by_state": dict(seen.by_state),
     }
     if state == "running":
         found["reason"] = _waits(seen, lag_ms, now_ms)

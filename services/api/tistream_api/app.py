@@ -184,7 +184,7 @@ def build_app(
     readiness = Readiness(http, meta, tenants, warm)
     limits, slots, working = _limits(settings, tenants, clock), threading.Semaphore(settings.pulls_max), _working(clock)
     pulls = Pulls(clock, _budget(settings), slots, limits, metrics, working, _memory(settings, clock, registry))
-    lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
+    lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock, meta)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
     routers = [

@@ -57,6 +57,8 @@ from tistream_meta.tenants.source_rules import SourceRules
 from tistream_meta.tenants.token_board import LOOK_MS, TokenBoard
 from tistream_meta.territories.agent_board import AgentBoard
 from tistream_meta.territories.territory_book import TerritoryBook
+from tistream_meta.territories.territory_watch import WATCH_MS as TERRITORIES_MS
+from tistream_meta.territories.territory_watch import TerritoryWatch
 
 KEEPING_MS = 60_000
 
@@ -96,6 +98,7 @@ def build_app(
             Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
             Loop("audit", audit.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
             Loop("changefeeds", feed_watch.step, interval_ms=WATCH_MS, metrics=loop_metrics),
+            Loop("territories", territory_watch.step, interval_ms=TERRITORIES_MS, metrics=loop_metrics),
             Loop("erasing", erasing.step, interval_ms=PAUSE_MS, backoff_max_ms=10_000, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
@@ -149,8 +152,10 @@ def build_app(
     app.state.source_rules = SourceRules(repository, counted, open_log, backfills.start_all)
     app.state.restores = repository.book(RestoreBook)
     feed_watch = FeedWatch(repository.book(FeedCounts), server.is_owner, metrics)
+    territories = repository.book(TerritoryBook)
+    territory_watch = TerritoryWatch(territories, lambda: server.owned().agents(), server.is_owner, metrics)
     app.state.feeds, app.state.secrets = repository.book(FeedBook), repository.book(SecretBook)
-    app.state.territories, app.state.agents = repository.book(TerritoryBook), AgentBoard()
+    app.state.territories, app.state.agents = territories, AgentBoard()
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
     for each in (
         router,

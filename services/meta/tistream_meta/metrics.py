@@ -57,6 +57,13 @@ class MetaMetrics:
             registry=registry,
         )
 
+        self.territories = Gauge(
+            "tistream_meta_territories",
+            "Territories by whether an agent that is not lost holds them, as the owner knows.",
+            ("held",),
+            registry=registry,
+        )
+
     def tell_owner(self, is_owner: Callable[[], bool]) -> None:
         """Let the gauge of the owner call `is_owner` at each scrape."""
         self.owner.set_function(is_owner)
@@ -74,6 +81,12 @@ class MetaMetrics:
             self.feeds.labels(state).set(states_tally[state])
         self.feed_shards.labels("yes").set(held_tally[True])
         self.feed_shards.labels("no").set(held_tally[False])
+
+    def count_territories(self, held: Iterable[bool]) -> None:
+        """Set the gauge of territories. `held`: of each."""
+        tally = Tally(held)
+        self.territories.labels("yes").set(tally[True])
+        self.territories.labels("no").set(tally[False])
 
     def count_stores(self, stores: Collection[Store]) -> None:
         """Set the gauge of stores."""

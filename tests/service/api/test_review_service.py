@@ -110,7 +110,7 @@ def test_coverage_of_a_task_that_its_sorter_does_not_hold_yet_is_no_404(world: W
         view.use(TenantRoute(cluster_id="7", tenant_id="waiting", snapshot_ts=5, tasks=[task]))
         view.refresh()
         with pytest.raises(Unavailable, match="999"):
-            TenantStatus(http, tenants, CLOCK).coverage(view, b"", b"")
+            TenantStatus(http, tenants, CLOCK, meta).coverage(view, b"", b"")
     http.close()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tistream.model.ts import from_physical_ms
+from tistream.wire.bulk.territories import TerritoryInfo
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Chain, Hold, TaskStatus
@@ -188,3 +189,39 @@ def test_a_store_that_nobody_reads_comes_before_what_may_lie_in_it() -> None:
     damaged = Hold(stage="damaged", store_id="1", object="file-5", reason="not Parquet")
     assert held_by(replace(told, holds=[unread, damaged])) == damaged
     assert held_by(replace(told, holds=[])) == gap
+
+
+def territory(node: str | None = "agent-1", **said: object) -> TerritoryInfo:
+    told = {"state": "running", "reason": "region 9 on store 2 scans for 8 s", "lag_ms": 8_000, **said}
+    return TerritoryInfo.model_validate(
+        {
+            **{"cluster_id": "7", "tenant_id": "acme", "territory": "1", "pd": "pd:1", "pd_cluster_id": "3"},
+            **{"kind": "tidb", "keyspace": "", "start_key": "", "end_key": "", "epoch": 1},
+            **{"node_id": node, "said": told if said.get("state", "") is not None else None},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (territory(), "territory 1: agent-1: running: region 9 on store 2 scans for 8 s"),
+        (territory(None, state=None), "territory 1: no agent holds it: is one alive? (`tistream agent list`)"),
+        (territory(state=None), "territory 1: agent-1, which is to hold it, has reported nothing yet"),
+        (territory(state="starting", reason="PD is away"), "territory 1: agent-1: starting: PD is away"),
+    ],
+)
+def test_a_late_tenant_of_an_agent_names_the_territory_and_what_it_waits_for(found: TerritoryInfo, reason: str) -> None:
+    for more in ({"stores": []}, {"stores": [store(7_000)]}):
+        hold = held_by(picture(6_000, territories=[territory(lag_ms=900), found], **more))
+        assert hold is not None
+        assert (hold.stage, hold.store_id, hold.reason) == ("push", "1", reason)
+
+
+def test_a_territory_that_waits_for_a_person_explains_more_than_that_nothing_newer_has_come() -> None:
+    gone = territory(state="gc", reason="history is collected: backfill the territory")
+    statuses = {1: task(progress_ms_ago=9_000, holds=[SILENT])}
+    hold = held_by(picture(9_000, statuses=statuses, territories=[gone]))
+    assert hold is not None
+    assert hold.reason == "territory 1: agent-1: gc: history is collected: backfill the territory"
+    assert held_by(picture(9_000, statuses=statuses, territories=[territory()])) == SILENT

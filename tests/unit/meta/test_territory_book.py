@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from support.audit_world import ACME, World
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.territories.territory_book import TerritoryBook
+from tistream_meta.territories.territory_watch import TerritoryWatch
 
 PATH = f"{ACME}/territories"
 ONE = {"territory": "1", "pd": "pd-1:2379,pd-2:2379", "pd_cluster_id": "17"}
@@ -63,6 +67,27 @@ def agents(world: World) -> Agents:
     made.start("agent-2")
     world.ask("POST", PATH, ONE)
     return made
+
+
+def test_territories_without_an_agent_are_counted_by_the_owner_only(world: World, agents: Agents) -> None:
+    registry, owner = CollectorRegistry(), [True]
+    book = world.repository.book(TerritoryBook)
+    watch = TerritoryWatch(book, world.server.owned().agents, lambda: owner[0], MetaMetrics(registry))
+
+    def held() -> tuple[float | None, ...]:
+        watch.step()
+        return tuple(registry.get_sample_value("tistream_meta_territories", {"held": one}) for one in ("yes", "no"))
+
+    assert held() == (0, 1)
+    agents.beat("agent-1")
+    assert held() == (1, 0)
+    world.clock.advance(5_100)
+    assert held() == (0, 1)
+    owner[0] = False
+    assert held() == (0, 0)
+    owner[0] = True
+    world.ask("DELETE", f"{PATH}/1")
+    assert held() == (0, 0)
 
 
 def test_a_territory_has_one_agent_which_learns_what_to_read(world: World, agents: Agents) -> None:

@@ -23,6 +23,7 @@ from tistream_meta.territories.territory_policy import (
     Upstream,
     assignments,
     check_new,
+    is_held,
 )
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
@@ -149,3 +150,12 @@ def test_a_territory_is_added_once_and_shares_no_key() -> None:
             [replace(one, store_id=number, span=KeySpan(b"a", b"b")) for number in range(TERRITORIES_MAX)],
             replace(one, store_id=999, span=KeySpan(b"t", b"")),
         )
+
+
+def test_a_territory_is_held_by_the_start_of_an_agent_that_is_not_lost() -> None:
+    held, lost, none = territories("a", "b", None)
+    there = {**agents(a=ALIVE), "b": Agent("1", ALIVE, LOST_MS)}
+    assert [is_held(one, there) for one in (held, lost, none)] == [True, False, False]
+    assert is_held(held, agents(a=DRAINING)), "until another has it"
+    assert not is_held(replace(held, instance="0"), there), "a former start of it"
+    assert not is_held(held, {})

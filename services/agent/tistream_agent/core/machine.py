@@ -14,12 +14,23 @@ import pyarrow as pa
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream_agent.core import steps
 from tistream_agent.core.chain import Position, Promise
+from tistream_agent.core.counts import UNUSABLE
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.planner import Planner
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
 from tistream_agent.core.subscription import TS_MAX, PromiseBroken, StreamLies, Subscriptions
-from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegister, WaitsForRegion
+from tistream_agent.core.territory import (
+    LIVE,
+    SCANNING,
+    TO_REGISTER,
+    WAITING,
+    Piece,
+    Subscribed,
+    Territory,
+    ToRegister,
+    WaitsForRegion,
+)
 from tistream_agent.core.wire import ErrorKind
 
 _FATAL = {ErrorKind.COMPATIBILITY: "compatibility", ErrorKind.CLUSTER_ID_MISMATCH: "cluster_id_mismatch"}
@@ -42,11 +53,12 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """The piece that is furthest behind, for `/status`. `state` is a text in words."""
+    """The piece that is furthest behind, for `/status`. `state` is a text in words. `region_id`: 0: PD has not said."""
 
     piece: Piece
     ts: int
     state: str
+    region_id: int = 0
 
 
 class TerritoryAgent:
@@ -242,6 +254,7 @@ class TerritoryAgent:
         store = self.planner.streams[stream]
         lies = [at for at in self._lies.get(store, []) if now_ms - at < _LIES_MS] + [now_ms]
         self._lies[store] = lies
+        self.subscriptions.counts.errors[UNUSABLE] += 1
         if len(lies) >= _LIES_MAX:
             return self._stop(
                 "upstream", f"{len(lies)} streams of store {store} could not be used within ten minutes: {reason}"
@@ -328,6 +341,14 @@ class TerritoryAgent:
 
     # -- status -------------------------------------------------------------------------------------------------------
 
+    def pieces_by_state(self) -> dict[str, int]:
+        """The number of the territory's pieces in each of PIECE_STATES."""
+        loose = self.territory.loose()
+        waiting = sum(isinstance(piece.state, WaitsForRegion) for piece in loose)
+        scanning = len(self.subscriptions.scanning())
+        live = len(self.territory) - len(loose) - scanning
+        return {WAITING: waiting, TO_REGISTER: len(loose) - waiting, SCANNING: scanning, LIVE: live}
+
     def lowest(self) -> Lowest:
         """The piece that is furthest behind, and what it waits for."""
         piece, reached = self._slowest()
@@ -339,4 +360,6 @@ class TerritoryAgent:
             case Subscribed(region=region, request_id=request_id):
                 what = "is live" if self.subscriptions.is_live(request_id) else "scans"
                 text = f"region {region.region_id} on store {region.leader_store} {what}"
-        return Lowest(piece, reached, text)
+        return Lowest(
+            piece, reached, text, 0 if isinstance(piece.state, WaitsForRegion) else piece.state.region.region_id
+        )

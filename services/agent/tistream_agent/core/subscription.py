@@ -17,6 +17,7 @@ from tistream.errors import TiStreamError
 from tistream.model.span import KeySpan
 from tistream_agent.core import kernels as k
 from tistream_agent.core import wire
+from tistream_agent.core.counts import Counts
 from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkColumns
 from tistream_agent.core.keys import KeyMap
 from tistream_agent.core.region_error import RegionError
@@ -64,17 +65,6 @@ class Ended:
     told_ts: int
     initialized: bool
     error: RegionError | None
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was dropped, by reason, since the start."""
-
-    late_events: int = 0
-    rows_outside: int = 0
-    empty_repeats: int = 0
-    clock_regressions: int = 0
-    early_resolved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +125,7 @@ class Subscriptions:
             return None
         initialized = bool(self._table[k.STATE, slot] == k.LIVE)
         self._table[k.STATE, slot] = k.ENDED
+        self.counts.ended(initialized, initialized, None)
         return self._ended(slot, initialized, None)
 
     def of_stream(self, stream: int) -> list[int]:
@@ -171,17 +162,20 @@ class Subscriptions:
             *(self._bounds, self.drops_empty, ts_max, row_slot, row_index, ends, counters),
         )
         if verdict != k.FINE:
-            error = self._refused(verdict, scanned, int(item))
+            refused = self._refused(verdict, scanned, int(item))
             table[:, slots] = before
-            raise error
+            raise refused
         self._count(counters)
         was_live = set(slots[before[k.STATE] == k.LIVE].tolist())
         ended = []
         for one in ends[: counters[k.ENDS]].tolist():
             slot = self._slot(int(items[k.REQUEST, one]))
             initialized = slot in was_live or self._went_live(slot, scanned)
-            ended.append(self._ended(slot, initialized, scanned.error(one)))
+            error = scanned.error(one)
+            self.counts.ended(slot in was_live, initialized, error.kind)
+            ended.append(self._ended(slot, initialized, error))
         went = slots[(before[k.STATE] == k.SCANNING) & (table[k.STATE, slots] == k.LIVE)]
+        self.counts.registrations["initialized"] += len(went)
         return Outcome(
             self._changes(scanned, row_slot, row_index), tuple(ended), tuple(table[k.REQUEST_ID, went].tolist())
         )
@@ -231,6 +225,7 @@ class Subscriptions:
         rows = scanned.rows[:, kept]
         slots = row_slot[kept]
         kind, op = rows[k.TYPE], rows[k.OP]
+        self.counts.kept(kind, row_index[kept])
         values = (kind == wire.PREWRITE) | (kind == wire.COMMITTED)
         has_value = values & (op == wire.OP_PUT)
         has_old = values & (rows[k.OLD_LEN] > 0)

@@ -51,6 +51,10 @@ class Subscribed:
 State = WaitsForRegion | ToRegister | Subscribed
 
 
+# Of a piece, for metrics; the scan of a subscription that is not `scanning` has ended.
+WAITING, TO_REGISTER, SCANNING, LIVE = PIECE_STATES = ("waiting_for_pd", "to_register", "scanning", "live")
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`.

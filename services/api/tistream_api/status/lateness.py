@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tistream.model.ts import physical_ms
+from tistream.wire.bulk.territories import TerritoryInfo
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.sorter import Hold, TaskStatus
 from tistream_api.status.stage_lags import received
 
 LATE_SECONDS = 5.0
 # The most specific cause first: a damaged object also makes a log range missing, and that makes the watermark late.
+_RECOVERING = ("starting", "running", "fenced")  # states of a territory; in others it waits for a person
 _STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
 
 
@@ -32,6 +34,7 @@ class Picture:
     unreachable: Sequence[Hold] = field(default_factory=tuple)
     sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the sorter node that it is assigned to
     paused: str | None = None  # why no more input is read
+    territories: Sequence[TerritoryInfo] = ()  # of agents that push the tenant's files; asked for if it is late
 
     @property
     def lag_seconds(self) -> float:
@@ -77,7 +80,26 @@ def _lasting(picture: Picture) -> list[Hold]:
             holds.append(store.hold)
         elif store.quarantined:
             holds.append(Hold(stage="damaged", store_id=str(store.store_id), reason="the store is quarantined"))
+    holds += [
+        hold
+        for one in picture.territories
+        if one.said is not None and one.said.state not in _RECOVERING and (hold := _of_territory(one)) is not None
+    ]
     return [*holds, *(hold for hold in picture.holds if hold.object is not None)]
+
+
+def _of_territory(one: TerritoryInfo) -> Hold | None:
+    """What holds a territory; None if its files are up to date."""
+    said = one.said
+    if one.node_id is None:
+        problem = "no agent holds it: is one alive? (`tistream agent list`)"
+    elif said is None:
+        problem = f"{one.node_id}, which is to hold it, has reported nothing yet"
+    elif said.state == "running" and said.lag_ms <= LATE_SECONDS * 1000:
+        return None
+    else:
+        problem = f"{one.node_id}: {said.state}: {said.reason}"
+    return Hold(stage="push", store_id=one.territory, reason=f"territory {one.territory}: {problem}")
 
 
 def _waits(picture: Picture) -> list[Hold]:
@@ -111,6 +133,9 @@ def _suspect(picture: Picture) -> Hold:
     progress = min(status.progress_ts for status in picture.statuses.values())
     if physical_ms(progress) - physical_ms(picture.schema_ts) > LATE_SECONDS * 1000:
         return Hold(stage="schema", reason=f"the schema is known up to {picture.schema_ts} only")
+    held = [hold for one in picture.territories if (hold := _of_territory(one)) is not None]
+    if held:
+        return held[0]
     if not picture.stores:
         return Hold(stage="push", reason="no store has pushed a file")
     return _slow(picture, progress)

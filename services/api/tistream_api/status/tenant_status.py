@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tistream.clock import Clock
 from tistream.errors import FatalError, TiStreamError, Unavailable
 from tistream.follow.tenant_view import TenantView
 from tistream.follow.tenants import Tenants
+from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream.wire.api import TenantPlacement, TenantProgress
+from tistream.wire.bulk.territories import TerritoryInfo
 from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.schema_client import SchemaClient
+from tistream.wire.clients.territory_client import territories_of
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
+from tistream_api.request.meta_paths import at_meta
 from tistream_api.status import store_statuses
-from tistream_api.status.lateness import Picture, held_by
+from tistream_api.status.lateness import LATE_SECONDS, Picture, held_by
 from tistream_api.status.placement_answer import holders
 from tistream_api.status.source_statuses import SourceReports
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -31,6 +39,7 @@ class TenantStatus:
     http: HttpClient
     tenants: Tenants
     clock: Clock
+    meta: MetaClient
 
     @property
     def sources(self) -> SourceReports:
@@ -80,7 +89,19 @@ class TenantStatus:
         stores = self._stores(view, holds, unreachable)
         holds.extend(self._schema_holds(view))
         holds.extend(self.sources.holds(view.tenant))
-        return self._of(view, self.clock.now_ms(), stores, holds, unreachable)
+        picture = self._of(view, self.clock.now_ms(), stores, holds, unreachable)
+        if picture.lag_seconds <= LATE_SECONDS:
+            return picture
+        return replace(picture, territories=self._territories(view.tenant))
+
+    def _territories(self, tenant: TenantKey) -> list[TerritoryInfo]:
+        """The territories whose agents push the tenant's files; none if no meta server answers, because the reports of
+        the other services have a reason then, too."""
+        try:
+            return territories_of(self.meta, at_meta(tenant.cluster_id, tenant.tenant_id)).territories
+        except TiStreamError as error:
+            log.info("territories are not known", extra={"tenant": str(tenant), "reason": str(error)})
+            return []
 
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
         """A Picture of what this process knows already, as of the tenant's last refresh; it makes no requests.

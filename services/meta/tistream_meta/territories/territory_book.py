@@ -50,6 +50,10 @@ class TerritoryBook:
         """The territories of all tenants, by tenant and id."""
         return self._transactions.run(_read)
 
+    def wanted(self) -> list[Territory]:
+        """The territories that an agent should hold: not those of a tenant that is being deleted."""
+        return self._transactions.run(_wanted)
+
     def of_tenant(self, key: TenantKey) -> list[Territory]:
         """The territories of a tenant, by id. Raises UnknownName."""
 
@@ -76,8 +80,7 @@ class TerritoryBook:
         being deleted have no holder."""
 
         def judged(connection: Connection) -> tuple[list[Territory], list[tuple[Territory, str]]]:
-            ending = {one.key for one in tenant_rows.every(connection) if one.erasing or one.delete_at_ms is not None}
-            there = [one for one in _read(connection) if one.tenant not in ending]
+            there = _wanted(connection)
             given = territory_policy.assignments(there, agents)
             now = {one.key: one for one in [*there, *(territory for territory, _ in given)]}
             return [one for _, one in sorted(now.items()) if one.of(node_id, instance)], given
@@ -98,6 +101,11 @@ class TerritoryBook:
 def _read(connection: Connection, *where: ColumnElement[bool]) -> list[Territory]:
     rows = connection.execute(select(_ROWS).where(*where).order_by(*_ROWS.primary_key))
     return [_territory(row) for row in rows]
+
+
+def _wanted(connection: Connection) -> list[Territory]:
+    ending = {one.key for one in tenant_rows.every(connection) if one.erasing or one.delete_at_ms is not None}
+    return [one for one in _read(connection) if one.tenant not in ending]
 
 
 def _one(connection: Connection, key: TenantKey, store_id: int) -> Territory:

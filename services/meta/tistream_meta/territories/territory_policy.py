@@ -87,6 +87,12 @@ class Agent:
         return self.serves is None or self.serves == territory.upstream.pd_cluster_id
 
 
+def is_held(territory: Territory, agents: Mapping[str, Agent]) -> bool:
+    """Whether an agent that is not lost holds the territory, so that its changes become files."""
+    agent = agents.get(territory.node_id or "")
+    return agent is not None and not agent.lost and territory.of(territory.node_id or "", agent.instance)
+
+
 def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> list[tuple[Territory, str]]:
     """The territories that change hands now, each with its new holder and epoch, and why; empty if nothing does."""
     given: dict[tuple[TenantKey, int], tuple[Territory, str]] = {}

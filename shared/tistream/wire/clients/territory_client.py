@@ -1,8 +1,8 @@
-"""Calls of agents to the meta servers about territories."""
+"""Calls to the meta servers about territories."""
 
 from __future__ import annotations
 
-from tistream.wire.bulk.territories import AgentBeat, TerritoryAssignments
+from tistream.wire.bulk.territories import AgentBeat, TerritoryAssignments, TerritoryList
 from tistream.wire.clients.client import parse
 from tistream.wire.clients.meta_client import BEAT_DEADLINE_S, MetaClient
 
@@ -14,3 +14,9 @@ def beat_territories(meta: MetaClient, beat: AgentBeat) -> TerritoryAssignments:
     UnknownName if the meta server's version has no territories."""
     body = beat.model_dump_json().encode()
     return parse(_BEATS, meta.request("POST", _BEATS, body, BEAT_DEADLINE_S), TerritoryAssignments)
+
+
+def territories_of(meta: MetaClient, tenant_path: str) -> TerritoryList:
+    """The territories of the tenant with this path at the meta servers. Raises Unavailable, UnknownName."""
+    path = f"{tenant_path}/territories"
+    return parse(path, meta.request("GET", path, None, BEAT_DEADLINE_S), TerritoryList)

@@ -1,0 +1,71 @@
+"""What a territory has received and dropped, for the agent's metrics. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tistream.arrays import Int64s
+from tistream_agent.core import wire
+from tistream_agent.core.wire import ErrorKind
+
+ENTRY_TYPES = {
+    wire.PREWRITE: "prewrite",
+    wire.COMMIT: "commit",
+    wire.ROLLBACK: "rollback",
+    wire.COMMITTED: "committed",
+}
+UNUSABLE = "unusable_stream"  # a kind of error besides TiKV's own: the agent has ended the stream
+OUTCOMES = ("initialized", "refused", "lost")
+ERROR_KINDS = (*(kind.name.lower() for kind in ErrorKind), UNUSABLE)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Numbers since the territory began.
+
+    Attributes:
+        registrations: by outcome. `initialized`: the scan ended. `refused`: TiKV ended the subscription before that.
+            `lost`: its stream ended before that.
+        errors: by the kind of TiKV's errors, of registrations and of live subscriptions, and UNUSABLE.
+        entries: rows that enter files, by type.
+        scan_rows: those of them that came before the end of a subscription's scan: scan rows and what was applied
+            meanwhile, because TiKV marks neither.
+    """
+
+    late_events: int = 0
+    rows_outside: int = 0
+    empty_repeats: int = 0
+    clock_regressions: int = 0
+    early_resolved: int = 0
+    scan_rows: int = 0
+    registrations: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    entries: Counter[str] = field(default_factory=Counter)
+
+    def ended(self, was_live: bool, initialized: bool, error: ErrorKind | None) -> None:
+        """Count the end of a subscription. `was_live`: its scan had been counted before. `error`: None: its stream
+        ended."""
+        if error is not None:
+            self.errors[error.name.lower()] += 1
+        if initialized and not was_live:
+            self.registrations["initialized"] += 1
+        elif not initialized:
+            self.registrations["lost" if error is None else "refused"] += 1
+
+    def kept(self, types: Int64s, indexes: Int64s) -> None:
+        """Count rows that enter a file, by their types and log indexes."""
+        of_type = np.bincount(types, minlength=len(ENTRY_TYPES) + 1)
+        self.entries.update({name: int(of_type[number]) for number, name in ENTRY_TYPES.items()})
+        self.scan_rows += int((indexes == 0).sum())
+
+    def copy(self) -> Counts:
+        """These numbers, which later ones do not change."""
+        return replace(
+            self,
+            registrations=Counter(self.registrations),
+            errors=Counter(self.errors),
+            entries=Counter(self.entries),
+        )

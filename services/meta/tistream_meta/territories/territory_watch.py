@@ -1,0 +1,36 @@
+"""Counts the territories of agents for the owner's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.territories.territory_book import TerritoryBook
+from tistream_meta.territories.territory_policy import Agent, is_held
+
+WATCH_MS = 5_000
+
+
+class TerritoryWatch:
+    """Sets the owner's metrics of territories; on another meta server they are 0.
+
+    Args:
+        agents: every agent by name. Raises Unavailable if this process is not the owner.
+    """
+
+    def __init__(
+        self,
+        book: TerritoryBook,
+        agents: Callable[[], Mapping[str, Agent]],
+        is_owner: Callable[[], bool],
+        metrics: MetaMetrics,
+    ) -> None:
+        self._book, self._agents, self._is_owner, self._metrics = book, agents, is_owner, metrics
+
+    def step(self) -> None:
+        """Loop body. Raises Unavailable."""
+        if not self._is_owner():
+            self._metrics.count_territories(())
+            return
+        agents = self._agents()
+        self._metrics.count_territories(is_held(one, agents) for one in self._book.wanted())

@@ -57,7 +57,7 @@ class Stream:
     """A stream to a store. `out`: messages that the client has not read; they are lost when it ends."""
 
     store: int
-    subs: dict[int, Sub] = field(default_factory=dict)
+    subs: dict[tuple[int, int], Sub] = field(default_factory=dict)  # by request_id and region
     out: deque[bytes] = field(default_factory=deque)
 
 
@@ -95,8 +95,8 @@ class ModelCluster:
             while self._txns:
                 self._settle()
         for _, stream in sorted(self.streams.items(), key=lambda one: repr(one[0])):
-            for request in list(stream.subs):
-                self._stream_some(stream, stream.subs[request])
+            told = [sub for sub in list(stream.subs.values()) if self._stream_some(stream, sub)]
+            self._tell(stream, told)
 
     def churn(self) -> None:
         """One thing that happens to regions."""
@@ -251,6 +251,8 @@ class ModelCluster:
             return self._error(stream, request, "region_not_found")
         if region.version != request.version:
             return self._error(stream, request, "epoch_not_match")
+        if (request.request_id, request.region_id) in stream.subs:
+            return self._error(stream, request, "duplicate_request")
         if region.leader != stream.store:
             return self._error(stream, request, "not_leader", region.leader)
         start, end = raw_bound(request.encoded_start), raw_bound(request.encoded_end)
@@ -265,10 +267,11 @@ class ModelCluster:
                     body = {"value": value, "old_value": old, "start_ts": start_ts, "commit_ts": commit_ts}
                     sub.scan.append(dict(type=4, op_type=op, key=key, **body))
         sub.scan.append({"type": 5})
-        stream.subs[request.request_id] = sub
+        stream.subs[request.request_id, request.region_id] = sub
         return None
 
-    def _stream_some(self, stream: Stream, sub: Sub) -> None:
+    def _stream_some(self, stream: Stream, sub: Sub) -> bool:
+        """Send some rows. Returns whether the subscription is told a resolved_ts then."""
         rng = self.rng
         for _ in range(rng.randint(0, 4)):
             queue = sub.deltas if sub.initialized or (sub.deltas and rng.random() < 0.5) else sub.scan
@@ -280,9 +283,19 @@ class ModelCluster:
         if sub.initialized and not sub.deltas and rng.random() < 0.5:
             held = [start for key, (start, *_) in self.locks.items() if sub.holds(key)]
             sub.resolved_ts = max(sub.resolved_ts, min([self.tso(), *held]) - 1)
+            return True
+        return False
+
+    def _tell(self, stream: Stream, subs: list[Sub]) -> None:
+        """Send one resolved_ts, that of the slowest, for up to three regions of a request."""
+        subs.sort(key=lambda sub: (sub.request.request_id, sub.resolved_ts))
+        while subs:
+            request_id = subs[0].request.request_id
+            some = [sub for sub in subs[:3] if sub.request.request_id == request_id]
+            del subs[: len(some)]
             message = cdcpb.ChangeDataEvent()
-            message.resolved_ts.regions.append(sub.request.region_id)
-            message.resolved_ts.ts, message.resolved_ts.request_id = sub.resolved_ts, sub.request.request_id
+            message.resolved_ts.regions.extend(sub.request.region_id for sub in some)
+            message.resolved_ts.ts, message.resolved_ts.request_id = some[0].resolved_ts, request_id
             stream.out.append(message.SerializeToString())
 
     def _send(self, stream: Stream, sub: Sub, rows: list[dict[str, Any]]) -> None:

@@ -8,8 +8,9 @@ from bench.contenders.agent import AtRest
 from bench.measure import Bench
 
 WHAT = (
-    "100,000 regions of three stores, each told a resolved_ts every second in a message of its own: from the messages "
-    "in memory to the files' bytes; one process, one thread, without gRPC. A round is one second of the cluster"
+    "100,000 regions of three stores, each told a resolved_ts every second, in messages of 8, 32 and more regions of a "
+    "request: from the messages in memory to the files' bytes; one process, one thread, without gRPC. A round is one "
+    "second of the cluster"
 )
 REGIONS = 100_000
 AIM_CORES, AIM_MIB = 0.3, 500

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tistream.model.ts import physical_ms
-from tistream_agent.core.counts import ENTRY_TYPES, ERROR_KINDS, OUTCOMES, Counts
+from tistream_agent.core.received.counts import ENTRY_TYPES, ERROR_KINDS, OUTCOMES, Counts
 from tistream_agent.core.territory import PIECE_STATES
 from tistream_agent.status import TerritoryStatus
 

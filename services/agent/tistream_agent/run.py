@@ -12,10 +12,10 @@ from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream_agent.core import chain, steps
-from tistream_agent.core.counts import Counts
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.planner import SCANS
+from tistream_agent.core.received.counts import Counts
 from tistream_agent.driver import TerritoryDriver
 from tistream_agent.holding import claim_pause
 from tistream_agent.holding.order import Order

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from support.agent_bench import BASE, INITIALIZED, Bench, change
 from tistream_agent.core import steps
-from tistream_agent.core.counts import Counts
+from tistream_agent.core.received.counts import Counts
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.status import TerritoryStatus
 

@@ -165,7 +165,7 @@ def test_a_duplicate_request_is_ended_at_the_store_too() -> None:
     bench = Bench()
     request = bench.register()[11]
     commands = bench.receive(request, error="duplicate_request")
-    assert steps.Deregister(request.stream, request.request_id) in commands
+    assert steps.Deregister(request.stream, request.request_id, 11) in commands
     assert bench.register()[11].request_id > request.request_id
 
 

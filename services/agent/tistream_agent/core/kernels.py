@@ -33,6 +33,11 @@ TIKV_STORE, START_SHOWN, END_SHOWN = range(14, 17)  # the last two: lengths of t
 SUB_COLUMNS = 17
 FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
 
+# Rows of the table of registrations that were sent.
+SENT_AS, PAIR_REGION, PAIR_STREAM, NUMBER = range(4)
+PAIR_COLUMNS = 4
+NO_REQUEST, OTHER_REGION = -1, -2  # in place of a number
+
 # What `apply` found: positions in its counters.
 LATE, OUTSIDE, EMPTY_REPEATS, REGRESSIONS, EARLY_RESOLVED, ENDS = range(6)
 COUNTERS = 6
@@ -48,6 +53,31 @@ def _below(data: Any, at: int, size: int, other: Any, begin: int, end: int) -> b
         if left != right:
             return bool(left < right)
     return size < end - begin
+
+
+@kernel
+def numbers_of(items: Any, stream: int, pairs: Any, count: int, out: Any) -> None:
+    """Write the number of each item's registration to `out`, NO_REQUEST or OTHER_REGION. `pairs` is sorted by SENT_AS;
+    its first `count` columns are used."""
+    first = 0
+    for item in range(items.shape[1]):
+        request = items[REQUEST, item]
+        if first >= count or pairs[SENT_AS, first] != request or (first > 0 and pairs[SENT_AS, first - 1] == request):
+            first, beyond = 0, count
+            while first < beyond:
+                middle = (first + beyond) // 2
+                if pairs[SENT_AS, middle] < request:
+                    first = middle + 1
+                else:
+                    beyond = middle
+        out[item] = NO_REQUEST
+        at = first
+        while at < count and pairs[SENT_AS, at] == request and pairs[PAIR_STREAM, at] == stream:
+            if pairs[PAIR_REGION, at] == items[REGION, item]:
+                out[item] = pairs[NUMBER, at]
+                break
+            out[item] = OTHER_REGION
+            at += 1
 
 
 @kernel
@@ -70,6 +100,7 @@ def apply(
     """Apply items in order to the subscriptions.
 
     Args:
+        items: REQUEST is the registration's number (`numbers_of`).
         slot_of: the slot of request `lowest_request + i`, or -1.
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
@@ -87,6 +118,8 @@ def apply(
         kind = items[KIND, item]
         if kind == NOTHING:
             continue
+        if items[REQUEST, item] == OTHER_REGION:
+            return WRONG_REGION, item
         place = items[REQUEST, item] - lowest_request
         slot = i64(-1)
         if 0 <= place < len(slot_of):

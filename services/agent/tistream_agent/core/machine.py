@@ -14,9 +14,9 @@ import pyarrow as pa
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream_agent.core import steps
 from tistream_agent.core.chain import Position, Promise
-from tistream_agent.core.counts import UNUSABLE
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.planner import Planner
+from tistream_agent.core.received.counts import UNUSABLE
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
 from tistream_agent.core.subscription import TS_MAX, PromiseBroken, StreamLies, Subscriptions
@@ -231,7 +231,7 @@ class TerritoryAgent:
                 return self._stop(code, f"store {store}, region {ended.opened.region_id}: {ended.error.detail}")
             if ended.error is not None and ended.error.kind is ErrorKind.DUPLICATE_REQUEST:
                 # The error is of a second request: the first one goes on at the store, and the agent does not read it.
-                out.append(steps.Deregister(event.stream, ended.opened.request_id))
+                out.append(steps.Deregister(event.stream, ended.opened.on_wire, ended.opened.region_id))
             self.planner.ended(ended, now_ms)
         return out
 

@@ -24,6 +24,22 @@ _LEADERS_MAX = 3  # stores in a row that name another leader; then PD is asked
 
 
 @dataclass(slots=True)
+class _Batch:
+    """The request_id that registrations in a row at one store share, each for another region."""
+
+    request_id: int = 0
+    _store: int = 0
+    _regions: set[int] = field(default_factory=set)
+
+    def sent_as(self, store: int, region_id: int, request_id: int) -> int:
+        """The request_id of the next registration; `request_id` is used if it cannot share that of the one before."""
+        if store != self._store or region_id in self._regions:
+            self.request_id, self._store, self._regions = request_id, store, set()
+        self._regions.add(region_id)
+        return self.request_id
+
+
+@dataclass(slots=True)
 class Planner:
     """Drives the pieces of a territory to subscriptions."""
 
@@ -166,9 +182,10 @@ class Planner:
             return None
         self._release()
         out: list[Command] = []
+        batch = _Batch()
         for log_id, piece in zip(range(last - len(chosen) + 1, last + 1), chosen, strict=True):
             assert isinstance(piece.state, ToRegister)
-            out += self._register(self.territory.at(piece.span.start), log_id, now_ms)
+            out += self._register(self.territory.at(piece.span.start), log_id, batch, now_ms)
         return out
 
     def _release(self) -> None:
@@ -178,7 +195,7 @@ class Planner:
             self.territory.put(replace(piece, state=replace(piece.state, call=0)))
         self._call, self._chosen = 0, []
 
-    def _register(self, piece: Piece, log_id: int, now_ms: int) -> list[Command]:
+    def _register(self, piece: Piece, log_id: int, batch: _Batch, now_ms: int) -> list[Command]:
         state = piece.state
         assert isinstance(state, ToRegister)
         assert piece.span.clip(self.territory.span) == piece.span, "a registration outside of the territory"
@@ -195,7 +212,10 @@ class Planner:
         request_id = self._next()
         region = state.region
         self.subscriptions.open(
-            Opened(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.told_ts)
+            Opened(
+                *(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.told_ts),
+                sent_as=batch.sent_as(store, region.region_id, request_id),
+            )
         )
         subscribed = Subscribed(region, request_id, state.failures)
         self.territory.put(replace(piece, state=subscribed, since_ms=now_ms))
@@ -203,7 +223,7 @@ class Planner:
         self.registrations += 1
         out.append(
             Register(
-                *(stream, request_id, region.region_id, region.conf_ver, region.version, piece.base_ts),
+                *(stream, batch.request_id, region.region_id, region.conf_ver, region.version, piece.base_ts),
                 *(encoded_bound(piece.span.start), encoded_bound(piece.span.end), self.kv_api),
             )
         )

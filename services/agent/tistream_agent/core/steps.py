@@ -1,7 +1,8 @@
 """The events that the agent's state machine takes, and the commands that it gives. Pure.
 
 All times are milliseconds of one clock, a parameter of `TerritoryAgent.step`. Keys are raw unless `encoded` is in the
-name. Identifiers of scans, TSO calls, streams and requests are drawn by the machine; each is used once.
+name. Identifiers of scans, TSO calls, streams and requests are drawn by the machine. Each is used once; a request_id
+is used once for a region.
 """
 
 from __future__ import annotations
@@ -207,10 +208,11 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Deregister:
-    """Send a ChangeDataRequest with `deregister` for the request (region_id 0)."""
+    """Send a ChangeDataRequest with `deregister` for the region of the request."""
 
     stream: int
     request_id: int
+    region_id: int
 
 
 @dataclass(frozen=True, slots=True)

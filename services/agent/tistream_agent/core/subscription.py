@@ -17,9 +17,10 @@ from tistream.errors import TiStreamError
 from tistream.model.span import KeySpan
 from tistream_agent.core import kernels as k
 from tistream_agent.core import wire
-from tistream_agent.core.counts import Counts
 from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkColumns
 from tistream_agent.core.keys import KeyMap
+from tistream_agent.core.received.counts import Counts
+from tistream_agent.core.received.requests import SentRequests
 from tistream_agent.core.region_error import RegionError
 from tistream_agent.core.scanner import Scanned
 
@@ -43,7 +44,8 @@ class PromiseBroken(TiStreamError):
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A registration. `span` is on the wire (with a keyspace's prefix); `tikv_store_id` is for status. `told_ts`: the
-    resolved_ts of earlier subscriptions of all of its keys (0: none), so no later commit may be at or below it."""
+    resolved_ts of earlier subscriptions of all of its keys (0: none), so no later commit may be at or below it.
+    `request_id` is its own; `sent_as`: the request_id on the wire, which it may share (0: its own)."""
 
     request_id: int
     stream: int
@@ -53,6 +55,12 @@ class Opened:
     base_ts: int
     span: KeySpan
     told_ts: int = 0
+    sent_as: int = 0
+
+    @property
+    def on_wire(self) -> int:
+        """The request_id on the wire."""
+        return self.sent_as or self.request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ class Subscriptions:
     keys: KeyMap = field(default_factory=KeyMap)
     drops_empty: bool = True
     counts: Counts = field(default_factory=Counts)
+    _sent: SentRequests = field(default_factory=SentRequests)
     _table: Int64s = field(default_factory=lambda: np.zeros((k.SUB_COLUMNS, _MIN_SLOTS), np.int64))
     _opened: dict[int, Opened] = field(default_factory=dict)  # by slot
     _free: list[int] = field(default_factory=lambda: list(range(_MIN_SLOTS - 1, -1, -1)))
@@ -117,6 +126,7 @@ class Subscriptions:
         column[k.TIKV_STORE] = opened.tikv_store_id
         column[k.START_SHOWN], column[k.END_SHOWN] = len(shown.start), len(shown.end)
         self._place(opened.request_id, slot)
+        self._sent.add(opened.on_wire, opened.region_id, opened.stream, opened.request_id)
 
     def end(self, request_id: int) -> Ended | None:
         """End a subscription because its stream ended or it is given up. None if it has ended already."""
@@ -146,13 +156,17 @@ class Subscriptions:
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX) -> Outcome:
-        """Apply a batch of a stream's messages. `ts_max`: PD cannot have given a higher timestamp yet.
+        """Apply a batch of a stream's messages; its items then have the numbers of registrations.
+
+        `ts_max`: PD cannot have given a higher timestamp yet.
 
         Raises:
             StreamLies: an event contradicts its registration. Nothing of the batch may be used.
             PromiseBroken: a commit at or below a resolved_ts of its subscription.
         """
         rows, items = scanned.rows, scanned.items
+        sent_as = items[k.REQUEST].copy()
+        items[k.REQUEST] = self._sent.numbers(items, stream)
         row_slot, row_index = np.empty(rows.shape[1], np.int64), np.zeros(rows.shape[1], np.int64)
         ends, counters = np.zeros(items.shape[1], np.int64), np.zeros(k.COUNTERS, np.int64)
         table, slots = self._table, self._slots_of(items)
@@ -162,7 +176,7 @@ class Subscriptions:
             *(self._bounds, self.drops_empty, ts_max, row_slot, row_index, ends, counters),
         )
         if verdict != k.FINE:
-            refused = self._refused(verdict, scanned, int(item))
+            refused = self._refused(verdict, scanned, int(item), int(sent_as[item]))
             table[:, slots] = before
             raise refused
         self._count(counters)
@@ -192,8 +206,10 @@ class Subscriptions:
         spans = [slice(scanned.items[k.ROW_FIRST, i], scanned.items[k.ROW_BEYOND, i]) for i in mine.tolist()]
         return any(bool((scanned.rows[k.TYPE, one] == wire.INITIALIZED).any()) for one in spans)
 
-    def _refused(self, verdict: int, scanned: Scanned, item: int) -> TiStreamError:
+    def _refused(self, verdict: int, scanned: Scanned, item: int, sent_as: int) -> TiStreamError:
         region, request = int(scanned.items[k.REGION, item]), int(scanned.items[k.REQUEST, item])
+        if verdict == k.WRONG_REGION:
+            return StreamLies(f"request {sent_as} was not sent for region {region}, of which it has events")
         opened = self._opened[self._slot(request)]
         if verdict == k.PROMISE_BROKEN:
             return PromiseBroken(
@@ -204,10 +220,8 @@ class Subscriptions:
             )
         if verdict == k.AHEAD:
             return StreamLies(f"region {region} sent a timestamp that PD cannot have given yet")
-        if verdict == k.WRONG_REGION:
-            return StreamLies(f"request {request} is of region {opened.region_id}, its events are of region {region}")
         return StreamLies(
-            f"request {request} of region {region} has a row without a valid type, operation or timestamp"
+            f"request {sent_as} of region {region} has a row without a valid type, operation or timestamp"
         )
 
     def _count(self, counters: Int64s) -> None:
@@ -281,6 +295,8 @@ class Subscriptions:
         for slot in np.flatnonzero(table[k.STATE] == k.ENDED).tolist():
             self._forget(slot)
         self._last_rows.clear()
+        known = self._table[k.REQUEST_ID, self._table[k.STATE] != k.FREE]
+        self._sent.forget(len(known), known)
         return out
 
     def _watermarks(self, slots: Int64s) -> WatermarkColumns:

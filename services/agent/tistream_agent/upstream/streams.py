@@ -99,8 +99,9 @@ class StoreStreams:
         self._send(command.stream, request)
 
     def deregister(self, command: Deregister) -> None:
-        """End all subscriptions of a request_id; ignored if the stream has ended."""
+        """End the subscription of a region; ignored if the stream has ended."""
         request = self._request(command.request_id)
+        request.region_id = command.region_id
         request.deregister.SetInParent()
         self._send(command.stream, request)
 
@@ -131,7 +132,7 @@ class StoreStreams:
             if stream is None:
                 return
             feeds = stream.feeds[:]
-            if stream.old and request.region_id:
+            if stream.old and request.HasField("register"):
                 free = (feed for feed in feeds if request.region_id not in feed.regions)
                 feeds = [next(free, None) or self._begin(stream)]
                 feeds[0].regions[request.region_id] = request.request_id

@@ -1,0 +1,63 @@
+"""Which subscription a received event belongs to. Pure.
+
+TiKV names a subscription by stream, request_id and region (upstream-doors 1). The registrations of one call for log ids
+at one store share a request_id, because TiKV sends one ResolvedTs for many regions of a request_id. Each registration
+has a number of its own besides, which the rest of the agent calls its request_id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tistream.arrays import Int64s
+from tistream_agent.core import kernels as k
+
+_MIN_PAIRS = 64
+
+
+@dataclass(slots=True)
+class SentRequests:
+    """The registrations that were sent, by (request_id on the wire, region).
+
+    Those of one request_id lie side by side. They are forgotten together, so that a late event of an ended one is told
+    apart from an event of a region that was never registered.
+    """
+
+    _pairs: Int64s = field(default_factory=lambda: np.zeros((k.PAIR_COLUMNS, _MIN_PAIRS), np.int64))
+    _count: int = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, sent_as: int, region_id: int, stream: int, number: int) -> None:
+        """Note a registration. `sent_as` is that of the registration before, or above it."""
+        assert not self._count or self._pairs[k.SENT_AS, self._count - 1] <= sent_as, (
+            f"request {sent_as} comes too late"
+        )
+        if self._count == self._pairs.shape[1]:
+            wider = np.zeros((k.PAIR_COLUMNS, 2 * self._count), np.int64)
+            wider[:, : self._count] = self._pairs
+            self._pairs = wider
+        self._pairs[:, self._count] = sent_as, region_id, stream, number
+        self._count += 1
+
+    def numbers(self, items: Int64s, stream: int) -> Int64s:
+        """The number of each item's registration; NO_REQUEST if there is none on this stream, OTHER_REGION if its
+        request_id was never sent for its region."""
+        out = np.empty(items.shape[1], np.int64)
+        k.numbers_of(items, stream, self._pairs, self._count, out)
+        return out
+
+    def forget(self, live: int, is_known: Int64s) -> None:
+        """Forget request_ids of which no registration is known any more, once they take more than half of the memory.
+        `live`: how many are known. `is_known`: the known numbers, in any order."""
+        if self._count <= max(_MIN_PAIRS, 2 * live):
+            return
+        there = self._pairs[:, : self._count]
+        used = np.unique(there[k.SENT_AS, np.isin(there[k.NUMBER], is_known)])
+        kept = there[:, np.isin(there[k.SENT_AS], used)]
+        self._count = kept.shape[1]
+        self._pairs = np.zeros((k.PAIR_COLUMNS, max(_MIN_PAIRS, 2 * self._count)), np.int64)
+        self._pairs[:, : self._count] = kept

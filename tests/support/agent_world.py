@@ -20,7 +20,7 @@ TENANT = TenantKey("7", "model")
 
 @dataclass
 class Process:
-    """A process with an agent; `put` is the file that it is putting. Paused, it does nothing until it wakes."""
+    """A process with an agent. `put`: a file that waits for object storage. Paused, it does nothing until it wakes."""
 
     name: str
     agent: TerritoryAgent
@@ -31,9 +31,10 @@ class Process:
 
 
 class AgentWorld:
-    """The newest process is the holder; older ones may still run."""
+    """The newest process is the holder; older ones may still run. Object storage is away until `away_until_ms`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, buffer_bytes: int = 256 << 20) -> None:
+        self.buffer_bytes, self.away_until_ms = buffer_bytes, 0
         self.rng = random.Random(seed)
         self.cluster = ModelCluster(random.Random(seed + 1))
         self.objects: dict[str, tuple[bytes, str]] = {}  # key -> bytes, nonce; in order
@@ -50,7 +51,12 @@ class AgentWorld:
     def start(self) -> None:
         """A process starts and reads the last file of the chain, if there is one."""
         self.starts += 1
-        config = steps.AgentConfig(TENANT, 1, f"{self.starts:016x}", epoch=self.starts, cut_ms=200, idle_cut_ms=600)
+        config = steps.AgentConfig(
+            *(TENANT, 1, f"{self.starts:016x}", self.starts),
+            cut_ms=200,
+            idle_cut_ms=600,
+            buffer_bytes=self.buffer_bytes,
+        )
         if self.objects:
             position = self.position(config)
         else:
@@ -67,13 +73,18 @@ class AgentWorld:
             key, opened.ts, footer_metadata(key, opened.footer), read_watermarks(store, opened), config.span
         )
 
-    def run(self, ms: int, step_ms: int = 20) -> None:
+    @property
+    def holder(self) -> Process:
+        return self.processes[-1]
+
+    def run(self, ms: int, step_ms: int = 20, faults: bool = True, work: bool = True) -> None:
         rng, until = self.rng, self.cluster.now_ms + ms
         while self.cluster.now_ms < until:
-            self.cluster.advance(step_ms)
+            self.cluster.advance(step_ms, work)
             if rng.random() < 0.06:
                 self.cluster.churn()
-            self.faults()
+            if faults:
+                self.faults()
             for process in list(self.processes):
                 self.turn(process)
 
@@ -119,6 +130,9 @@ class AgentWorld:
         process.answers = [(at, event) for at, event in process.answers if at > now]
         for event in due:
             self.give(process, event)
+        if process.put is not None and now >= self.away_until_ms:
+            process.answers.append((now, self.put(process.put)))
+            process.put = None
         for owner, number in list(self.cluster.streams):
             if owner == process.name and process.reading and self.rng.random() < 0.7:
                 messages = self.cluster.read(process.name, number, self.rng.randint(1, 12))
@@ -152,6 +166,8 @@ class AgentWorld:
                         cluster.register(process.name, command, counts=process is self.processes[-1])
                 case steps.CloseStream():
                     cluster.close(process.name, command.stream)
+                case steps.PutFile(draft=draft) if now < self.away_until_ms:
+                    process.put = draft
                 case steps.PutFile(draft=draft):
                     later(self.put(draft))
                 case steps.MoveHold(ts=ts):

@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from support.agent_judge import counted
-from support.agent_world import TENANT, AgentWorld
+from support.agent_truth import check
+from support.agent_world import AgentWorld
 from support.effort import seeds
-from support.golden import Delivery
-from support.sorter_world import SorterWorld
-from tistream.model.ids import TenantKey
-
-
-@dataclass(frozen=True)
-class Origin:
-    tenant: TenantKey
-    snapshot_ts: int
-
-
-def check(world: AgentWorld) -> None:
-    """The sorter's own ticks commit what the cluster committed, up to the end."""
-    cluster = world.cluster
-    sorter = SorterWorld(Origin(TENANT, cluster.base_ts), [])
-    for number, (key, data) in enumerate(world.files):
-        sorter.push(Delivery(0.0, key, data))
-        if number % 3 == 2:
-            sorter.tick()
-    sorter.tick()
-    assert sorter.stopped() == []
-    assert sorter.progress_ts() >= max((change[2] for change in cluster.committed), default=0)
-    rows = sorter.pool().select("key", "start_ts", "commit_ts", "op", "value").rows()
-    assert {(key, start, commit, op, value or b"") for key, start, commit, op, value in rows} == cluster.committed
-    assert len(rows) == len(cluster.committed)
-    assert cluster.scans_below_hold == 0, "a registration at or below the GC hold"
 
 
 @pytest.mark.parametrize("seed", seeds(12, 300))

@@ -21,8 +21,8 @@ _MIN_PAIRS = 64
 class SentRequests:
     """The registrations that were sent, by (request_id on the wire, region).
 
-    Those of one request_id lie side by side. They are forgotten together, so that a late event of an ended one is told
-    apart from an event of a region that was never registered.
+    Those of one request_id lie side by side. They are forgotten together, because a late event of an ended one must not
+    look like an event of a region that was never registered.
     """
 
     _pairs: Int64s = field(default_factory=lambda: np.zeros((k.PAIR_COLUMNS, _MIN_PAIRS), np.int64))
@@ -44,8 +44,8 @@ class SentRequests:
         self._count += 1
 
     def numbers(self, items: Int64s, stream: int) -> Int64s:
-        """The number of each item's registration; NO_REQUEST if there is none on this stream, OTHER_REGION if its
-        request_id was never sent for its region."""
+        """The number of each item's registration; NO_REQUEST if this stream has no such request_id, OTHER_REGION if
+        the request_id was never sent for this region."""
         out = np.empty(items.shape[1], np.int64)
         k.numbers_of(items, stream, self._pairs, self._count, out)
         return out

@@ -31,6 +31,7 @@ from tistream_changefeed.registry.address import host_of
 from tistream_changefeed.schema_messages import SchemaMessages
 from tistream_changefeed.sinks.kafka.security import KafkaSecurity
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
+from tistream_changefeed.table_errors.rules import ErrorRules
 
 LETTER_BYTES = 64 << 10
 _LETTER_HEAD = 200  # bytes that a broker and a client add to a letter
@@ -46,6 +47,7 @@ class RunnableFeed:
     _routes: Dispatchers
     _filter: FeedFilter
     _selectors: Sequence[ColumnSelector]
+    _errors: ErrorRules
     _skips: tuple[Skip, ...] = ()
 
     @property
@@ -86,6 +88,7 @@ class RunnableFeed:
             framing,
             schemas,
             Skips(self._skips, f"{config.kafka.topic}-dead-letter", min(LETTER_BYTES, limit.bytes_max - _LETTER_HEAD)),
+            self._errors,
         )
 
 
@@ -109,6 +112,7 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
         parts.dispatchers(config),
         parts.feed_filter(config),
         parts.column_selectors(config),
+        parts.error_rules(config),
         tuple(skips),
     )
 

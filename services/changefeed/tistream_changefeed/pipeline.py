@@ -21,7 +21,7 @@ from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
-from tistream_changefeed.protocols.limits import Limit, check_sizes
+from tistream_changefeed.protocols.limits import Limit, MessageTooLarge, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
@@ -29,6 +29,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import raw_changes, taken
 from tistream_changefeed.schema_messages import SchemaMessages
+from tistream_changefeed.table_errors.rules import BY_HAND, ErrorRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class FeedPipeline:
     framing: Framing | None = None
     schemas: SchemaMessages | None = None
     skips: Skips = NO_SKIPS
+    errors: ErrorRules = BY_HAND
 
     @property
     def numbered(self) -> bool:
@@ -88,28 +90,50 @@ class FeedPipeline:
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
         window = split(self.filter.window(raw_changes(events)), self.splitting)  # filters see updates, not their halves
-        letters = tuple(self._letters(window.rows, partitions))
-        parts = [self._part(batch, partitions) for batch in map(self._kept, window.rows) if len(batch)]
+        letters: list[Letter] = []
+        parts: list[_Part] = []
+        for batch in window.rows:
+            part, left_out = self._sent(batch, partitions)
+            letters += left_out
+            if part is not None:
+                parts.append(part)
+        letters.sort(key=lambda one: one.commit_ts)
         claims = tuple(claim for part in parts for claim in part.messages.claims)
         versions = list(dict.fromkeys(part.batch.version for part in parts))
         messages, framing, schemas = _in_order(parts, versions), self.framing, self.schemas
         if schemas is not None:
-            return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims, letters)
-        return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims, letters)
+            return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims, tuple(letters))
+        return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims, tuple(letters))
 
-    def _letters(self, batches: Sequence[RowBatch], partitions: PartitionsOf) -> Iterator[Letter]:
-        """The letters of the events that are left out, in the order of commits."""
-        found = [(batch, at, skip) for batch in batches for at, skip in self.skips.rows(batch)]
-        for batch, at, skip in sorted(found, key=lambda one: one[2].commit_ts):
-            partitions(self.skips.topic)
-            selector = selector_of(self.selectors, batch.version)
-            shown = batch if selector is None else selected(batch, selector.sent(batch.version.table))
-            yield Letter(skip.commit_ts, of_row(shown, at, skip, self.skips.topic, self.skips.bytes_max))
+    def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[Letter]]:
+        """The messages of a batch, and the letters of its events that are left out: those that a person has named and,
+        where the configuration says so, those that are too large."""
+        letters: list[Letter] = []
+        skips = self.skips
+        while True:
+            batch, found = self._apart(batch, skips, partitions)
+            letters += found
+            if not len(batch):
+                return None, letters
+            try:
+                return self._part(batch, partitions), letters
+            except MessageTooLarge as error:
+                if self.errors.on_row_error(batch.version.name) != "dead-letter":
+                    raise
+                skips = self.skips.of(error)
 
-    def _kept(self, batch: RowBatch) -> RowBatch:
-        """The events of a batch that are not left out."""
-        left_out = self.skips.rows(batch)
-        return taken(batch, np.flatnonzero(without(batch, left_out))) if left_out else batch
+    def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[Letter]]:
+        """The events of a batch that stay, and the letters of the others."""
+        left_out = skips.rows(batch)
+        if not left_out:
+            return batch, []
+        partitions(skips.topic)
+        selector = selector_of(self.selectors, batch.version)
+        shown = batch if selector is None else selected(batch, selector.sent(batch.version.table))
+        letters = [
+            Letter(skip.commit_ts, of_row(shown, at, skip, skips.topic, skips.bytes_max)) for at, skip in left_out
+        ]
+        return taken(batch, np.flatnonzero(without(batch, left_out))), letters
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)

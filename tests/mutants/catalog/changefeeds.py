@@ -262,6 +262,16 @@ def feed_undecided_rows_left_out(original: Function) -> Function:
 
 
 @mutant(
+    "tistream_changefeed:ErrorRules.on_row_error",
+    invariants=(47,),
+    catchers=("test_the_choice_of_one_table_is_not_that_of_another",),
+)
+def feed_row_left_out_unasked(original: Function) -> Function:
+    """A row that cannot be sent goes to the dead letters though the user has not chosen that for its table."""
+    return lambda self, name: "dead-letter"
+
+
+@mutant(
     "tistream:references.masked",
     invariants=(49,),
     catchers=("test_values_are_masked_in_what_others_said",),

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,38 @@ def test_poison_rows_are_skipped_by_the_names_in_the_errors_and_nothing_else_is(
         assert (letter.sent.topic, letter.sent.partition) == ("t-dead-letter", 0)
         assert value["reason"] == "too large for us"
         assert len(letter.sent.value or b"") < 1_700
+
+
+def test_a_table_that_was_chosen_for_it_sends_the_same_rows_to_the_dead_letters_by_itself() -> None:
+    skips = skipped_by_name(SMALL)
+    by_name, named = sent(parsed(SMALL, {}, skips).pipeline())
+    by_itself, letters = sent(parsed(SMALL, dead_letters("*.*")).pipeline())
+    assert by_itself == by_name
+    assert [(one.commit_ts, without_reason(one)) for one in letters] == [
+        (one.commit_ts, without_reason(one)) for one in named
+    ]
+    assert all(b"larger than max-message-bytes" in (one.sent.value or b"") for one in letters)
+
+
+def test_the_choice_of_one_table_is_not_that_of_another() -> None:
+    poisoned = "types.everything"
+    first = {"matcher": [poisoned], "on-row-error": "stop"}
+    everything = {"matcher": ["*.*"], "on-row-error": "dead-letter"}
+    for document in (dead_letters(f"{poisoned}x"), {"tistream": {"tables": [first, everything]}}):
+        with pytest.raises(MessageTooLarge) as found:
+            sent(parsed(SMALL, document).pipeline())
+        assert found.value.table == poisoned
+
+
+def dead_letters(matcher: str) -> dict[str, Any]:
+    """A configuration in which these tables send to the dead letters by themselves."""
+    return {"tistream": {"tables": [{"matcher": [matcher], "on-row-error": "dead-letter"}]}}
+
+
+def without_reason(letter: Letter) -> dict[str, Any]:
+    """The letter's message, but for the reason."""
+    value: dict[str, Any] = json.loads(letter.sent.value or b"")
+    return value | {"reason": None}
 
 
 def test_another_table_time_or_key_is_not_left_out() -> None:

@@ -257,6 +257,10 @@ def test_old_values_are_left_out_for_the_protocol_of_the_key(protocol: str, key:
             f"[sink]\nprotocol = 'debezium'\n{HANDLE_KEY_ONLY}",
             "not supported with debezium",
         ),
+        ("[tistream]\non-row-error = 'dead-letter'", r"on-row-error of \[\[tistream.tables\]\]"),
+        ("[[tistream.tables]]\non-row-error = 'stop'", r"tables\[1\].matcher is a list"),
+        ("[[tistream.tables]]\nmatcher = ['a.b']\non-row-error = 'drop'", "one of stop, dead-letter"),
+        ("[[tistream.tables]]\nmatcher = ['a.b']\non-row-eror = 'stop'", "'on-row-eror' is unknown"),
         ("a = ", "the file is no TOML"),
     ],
 )
@@ -382,12 +386,18 @@ def test_an_error_shows_no_secret(uri: str, text: str) -> None:
             "avro needs a topic",
         ),
         ("[sink]\ncolumn-selectors = [{matcher = ['*'], columns = ['a']}]", "column-selectors: rule"),
+        ("[[tistream.tables]]\nmatcher = ['a']", "tistream.tables: rule"),
     ],
 )
 def test_a_part_that_is_wrong_is_refused_by_name(text: str, reason: str) -> None:
     config = parsed(text).config
     with pytest.raises(InvalidRequest, match=reason):
-        (parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config))
+        (
+            parts.feed_filter(config),
+            parts.dispatchers(config),
+            parts.column_selectors(config),
+            parts.error_rules(config),
+        )
 
 
 def test_parts_follow_the_case_of_the_feed() -> None:

@@ -55,6 +55,14 @@ class SelectorConfig(_Part):
     columns: tuple[str, ...]
 
 
+class TableErrorConfig(_Part):
+    """One of `tistream.tables`: what a table's errors do. `on_row_error`: whether a row event that cannot be sent stops
+    its table, or goes to the dead letter topic by itself."""
+
+    matcher: tuple[str, ...]
+    on_row_error: Literal["stop", "dead-letter"] = "stop"
+
+
 class LargeMessageConfig(_Part):
     """`[sink.kafka-config.large-message-handle]`."""
 
@@ -114,7 +122,8 @@ class ProtocolConfig(_Part):
 class FeedConfig(_Part):
     """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). Keys of
     `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
-    handle key), `compatible` (messages have the faults of TiCDC's)."""
+    handle key), `compatible` (messages have the faults of TiCDC's), `tables` (the first that matches a table
+    is its)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()
@@ -125,3 +134,4 @@ class FeedConfig(_Part):
     delivery: Delivery = "exactly-once"
     split_unique_updates: bool = True
     compatible: bool = False
+    tables: tuple[TableErrorConfig, ...] = ()

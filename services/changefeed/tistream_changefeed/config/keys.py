@@ -74,7 +74,7 @@ USED: dict[str, Key] = {
 OLD_VALUE = {"sink.open.output-old-value": "open-protocol", "sink.debezium.output-old-value": "debezium"}
 """Keys of `protocol.output_old_value`, each of one protocol."""
 
-LISTS = frozenset({"sink.dispatchers", "sink.column-selectors", "filter.event-filters"})
+LISTS = frozenset({"sink.dispatchers", "sink.column-selectors", "filter.event-filters", "tistream.tables"})
 """Lists of tables, which listed.py reads."""
 
 FIXED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -88,7 +88,7 @@ FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "tistream.kafka-key": (("ticdc",), "keys are those of TiCDC's protocols"),
     "tistream.headers": (("false",), "messages have no headers"),
     "tistream.admin-events": (("false",), "a changed number of partitions is not announced"),
-    "tistream.on-row-error": (("stop",), "an event is left out by `tistream changefeed skip` only"),
+    "tistream.on-row-error": (("stop",), "dead-letter is chosen for tables, as on-row-error of [[tistream.tables]]"),
 }
 """Keys of which only some values are supported, with the reason that an error gives."""
 

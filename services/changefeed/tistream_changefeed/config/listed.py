@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tistream.errors import InvalidRequest
-from tistream_changefeed.config.feed_config import DispatcherConfig, EventFilterConfig, SelectorConfig
+from tistream_changefeed.config.feed_config import DispatcherConfig, EventFilterConfig, SelectorConfig, TableErrorConfig
 
 ENTRIES_MAX = 1_000
 
@@ -69,6 +69,19 @@ def event_filters(value: Any) -> tuple[EventFilterConfig, ...]:
     return tuple(out)
 
 
+def table_errors(value: Any) -> tuple[TableErrorConfig, ...]:
+    """`tistream.tables`. Raises InvalidRequest."""
+    out: list[TableErrorConfig] = []
+    for number, entry in _entries("tistream.tables", value):
+        where = f"tistream.tables[{number}]"
+        _refuse_unknown(where, entry, {"matcher", "on-row-error"})
+        fields: dict[str, Any] = {"matcher": texts(f"{where}.matcher", entry.get("matcher"))}
+        if "on-row-error" in entry:
+            fields["on_row_error"] = _one_of(f"{where}.on-row-error", entry["on-row-error"], ("stop", "dead-letter"))
+        out.append(TableErrorConfig(**fields))
+    return tuple(out)
+
+
 def texts(where: str, value: Any) -> tuple[str, ...]:
     """A list of texts. Raises InvalidRequest."""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
@@ -95,6 +108,12 @@ def _text(where: str, value: Any) -> str:
     if value is not None and not isinstance(value, str):
         raise refused(f"{where} is a text")
     return value or ""
+
+
+def _one_of(where: str, value: Any, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise refused(f"{where} is one of {', '.join(choices)}")
+    return str(value)
 
 
 def refused(reason: str) -> InvalidRequest:

@@ -186,6 +186,8 @@ class _Fields:
             self._values["dispatchers"] = listed.dispatchers(value)
         elif key == "sink.column-selectors":
             self._values["column_selectors"] = listed.column_selectors(value)
+        elif key == "tistream.tables":
+            self._values["tables"] = listed.table_errors(value)
         else:
             self._values["filter"]["event_filters"] = listed.event_filters(value)
 

@@ -20,6 +20,7 @@ from tistream_changefeed.filters.event_kinds import parse_kinds
 from tistream_changefeed.filters.expression import Expression
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.rows.split import Splitting, by_handle, by_unique_index, never
+from tistream_changefeed.table_errors.rules import ErrorRules, TableErrors
 
 
 def feed_filter(config: FeedConfig) -> FeedFilter:
@@ -78,6 +79,21 @@ def column_selectors(config: FeedConfig) -> tuple[ColumnSelector, ...]:
         )
     except InvalidRequest as error:
         raise refused(f"sink.column-selectors: {error}") from None
+
+
+def error_rules(config: FeedConfig) -> ErrorRules:
+    """What a table's errors do. Raises InvalidRequest."""
+    try:
+        return ErrorRules(
+            tuple(
+                TableErrors(
+                    TableRules.parse(one.matcher, case_sensitive=config.filter.case_sensitive), one.on_row_error
+                )
+                for one in config.tables
+            )
+        )
+    except InvalidRequest as error:
+        raise refused(f"tistream.tables: {error}") from None
 
 
 def splitting(config: FeedConfig, routes: Dispatchers) -> Splitting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tistream.arrays import Bools
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import fold
 from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.protocols.limits import MessageTooLarge
 from tistream_changefeed.rows.row_batch import RowBatch
 
 
@@ -39,6 +40,12 @@ class Skips:
             if (skip.ddl_job, skip.commit_ts) == (event.job_id, event.commit_ts):
                 return skip
         return None
+
+    def of(self, error: MessageTooLarge) -> Skips:
+        """The same topic, with the events of the error in place of those that a person has named."""
+        why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
+        named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
+        return replace(self, named=named)
 
 
 NO_SKIPS = Skips((), "", 0)

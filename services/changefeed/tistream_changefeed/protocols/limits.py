@@ -25,12 +25,17 @@ RECORD_BYTES = 36  # that a record adds to its key and value, by TiCDC's account
 
 
 class MessageTooLarge(FatalError):
-    """A row event does not fit into a message. `skip` names the event by commit_ts, table and key."""
+    """Row events do not fit into messages. The text names the first by commit_ts, table and key. `events`: commit_ts
+    and raw key of each."""
 
     code = "message-too-large"
 
-    def __init__(self, batch: RowBatch, at: int, size: int, bytes_max: int, *, reduced: bool) -> None:
+    def __init__(self, batch: RowBatch, large: Int64s, size: int, bytes_max: int, *, reduced: bool) -> None:
+        """`large`: indexes into the batch, ascending. `size`: of the message of the first."""
         database, table = batch.version.name
+        at = int(large[0])
+        keys = batch.raw.take(pa.array(large)).to_pylist()
+        self.events: tuple[tuple[int, bytes], ...] = tuple(zip(batch.commit_ts[large].tolist(), keys, strict=True))
         self.commit_ts, self.table, self.key = int(batch.commit_ts[at]), f"{database}.{table}", batch.raw[at].as_py()
         what = "its message with the handle key alone" if reduced else "its message"
         way = "" if reduced else ", or set large-message-handle-option to handle-key-only or claim-check"
@@ -112,7 +117,7 @@ def within(
     if not len(large):
         return messages
     if limit.refuses or not batch.handle:
-        raise MessageTooLarge(batch, int(large[0]), int(sizes[large[0]]), limit.bytes_max, reduced=False)
+        raise MessageTooLarge(batch, large, int(sizes[large[0]]), limit.bytes_max, reduced=False)
     part = taken(batch, large)
     claims: tuple[Claim, ...] = ()
     locations: list[str] | None = None
@@ -126,9 +131,9 @@ def within(
         )
     small = limit.packed_all(reduced(part, locations))
     left = _sizes(small) + overhead
-    if (left > limit.bytes_max).any():
-        at = int(np.argmax(left > limit.bytes_max))
-        raise MessageTooLarge(part, at, int(left[at]), limit.bytes_max, reduced=True)
+    larger = np.flatnonzero(left > limit.bytes_max)
+    if len(larger):
+        raise MessageTooLarge(part, larger, int(left[larger[0]]), limit.bytes_max, reduced=True)
     places = np.arange(len(batch))
     places[large] = len(batch) + np.arange(len(large))
     keys = None if messages.keys is None else _replaced(messages.keys, small.keys, places)
@@ -138,9 +143,9 @@ def within(
 def check_sizes(batch: RowBatch, messages: Messages, limit: Limit) -> None:
     """Raise MessageTooLarge for a message that the limit refuses."""
     sizes = _sizes(messages) + RECORD_BYTES
-    if (sizes > limit.bytes_max).any():
-        at = int(np.argmax(sizes))
-        raise MessageTooLarge(batch, at, int(sizes[at]), limit.bytes_max, reduced=False)
+    large = np.flatnonzero(sizes > limit.bytes_max)
+    if len(large):
+        raise MessageTooLarge(batch, large, int(sizes[large[0]]), limit.bytes_max, reduced=False)
 
 
 def _value(_: bytes | None, value: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""What an event that cannot be sent does to its table: by rules of the configuration. Pure."""

@@ -1,0 +1,35 @@
+"""What the errors of each table do (design-changefeeds.md 9.7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tistream.rules.table_rules import TableRules
+from tistream.schema.visible import Name
+
+OnRowError = Literal["stop", "dead-letter"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableErrors:
+    """The choice for the tables of `matcher`."""
+
+    matcher: TableRules
+    on_row_error: OnRowError = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRules:
+    """The choices of a feed. The first that matches a table is its."""
+
+    entries: Sequence[TableErrors] = ()
+
+    def on_row_error(self, name: Name) -> OnRowError:
+        """What a row event of this table does that cannot be sent."""
+        return next((one.on_row_error for one in self.entries if one.matcher.matches(*name)), "stop")
+
+
+BY_HAND = ErrorRules()
+"""Every table stops at an event that cannot be sent, until a person acts."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.visible import TableVersion
+from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
@@ -27,9 +27,10 @@ from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
-from tistream_changefeed.rows.window import raw_changes, taken
+from tistream_changefeed.rows.window import Window, raw_changes, taken
 from tistream_changefeed.schema_messages import SchemaMessages
 from tistream_changefeed.table_errors.rules import BY_HAND, ErrorRules
+from tistream_changefeed.table_errors.table_failed import TableFailed, naming
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class FeedPipeline:
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent."""
-        window = split(self.filter.window(raw_changes(events)), self.splitting)  # filters see updates, not their halves
+        window = split(self._filtered(raw_changes(events)), self.splitting)  # filters see updates, not their halves
         letters: list[Letter] = []
         parts: list[_Part] = []
         for batch in window.rows:
@@ -105,6 +106,14 @@ class FeedPipeline:
             return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims, tuple(letters))
         return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims, tuple(letters))
 
+    def _filtered(self, window: Window) -> Window:
+        """The events of a window that are sent."""
+        rows: list[RowBatch] = []
+        for batch in window.rows:
+            with naming(batch):
+                rows += self.filter.window(Window((batch,), ())).rows
+        return Window(tuple(rows), ())
+
     def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[Letter]]:
         """The messages of a batch, and the letters of its events that are left out: those that a person has named and,
         where the configuration says so, those that are too large."""
@@ -116,11 +125,14 @@ class FeedPipeline:
             if not len(batch):
                 return None, letters
             try:
-                return self._part(batch, partitions), letters
-            except MessageTooLarge as error:
-                if self.errors.on_row_error(batch.version.name) != "dead-letter":
+                with naming(batch):
+                    return self._part(batch, partitions), letters
+            except TableFailed as error:
+                large = error.__cause__
+                dead = self.errors.on_row_error(batch.version.name) == "dead-letter"
+                if not dead or not isinstance(large, MessageTooLarge):
                     raise
-                skips = self.skips.of(error)
+                skips = self.skips.of(large)
 
     def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[Letter]]:
         """The events of a batch that stay, and the letters of the others."""
@@ -144,6 +156,13 @@ class FeedPipeline:
         messages = self.encoder.rows(batch)
         check_sizes(batch, messages, self.limit)  # of protocols that know no smaller form
         return _Part(batch, messages, topic, places)
+
+    def concerned(self, event: DdlEvent) -> Sequence[Name]:
+        """The tables of a DDL of which the feed sends anything."""
+        if not self.filter.sends(event):
+            return ()
+        names = event.involved or ((event.database, event.table),)
+        return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
         """The messages of a DDL, one for each partition that gets it. It names no tables that the rules leave out."""

@@ -272,6 +272,26 @@ def feed_row_left_out_unasked(original: Function) -> Function:
 
 
 @mutant(
+    "tistream_changefeed:Progress.holding",
+    invariants=(42, 47),
+    catchers=("test_a_table_stops_by_name_and_the_others_go_on",),
+)
+def feed_passes_a_stopped_table(original: Function) -> Function:
+    """The checkpoint and resolved messages pass what a stopped table has not sent, and no one is told of it."""
+    return lambda self: ()
+
+
+@mutant(
+    "tistream_changefeed:Ahead.waits_for",
+    invariants=(43,),
+    catchers=("test_tables_that_a_rule_does_not_fit_wait_with_their_ddls_until_the_rule_is_changed[0]",),
+)
+def feed_ddl_overtakes_a_stopped_table(original: Function) -> Function:
+    """A DDL of a stopped table is sent before the rows that it waits for."""
+    return lambda self, names, end: None
+
+
+@mutant(
     "tistream:references.masked",
     invariants=(49,),
     catchers=("test_values_are_masked_in_what_others_said",),

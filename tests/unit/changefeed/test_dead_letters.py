@@ -21,10 +21,11 @@ from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import Skips
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.sink import Letter, Pipeline
-from tistream_changefeed.protocols.limits import MessageTooLarge
+from tistream_changefeed.table_errors.table_failed import TableFailed
 
 URI = "kafka://h:1/t?protocol=open-protocol&max-batch-size=1"
 SMALL = f"{URI}&max-message-bytes=1700"
+REASON = "too large for us"
 
 
 @functools.cache
@@ -62,8 +63,10 @@ def skipped_by_name(uri: str) -> list[Skip]:
     while True:
         try:
             sent(parsed(uri, {}, skips).pipeline())
-        except MessageTooLarge as error:
-            skip = Skip(commit_ts=error.commit_ts, table=error.table, key=error.key.hex(), reason="too large for us")
+        except TableFailed as error:
+            skip = Skip(
+                commit_ts=error.commit_ts, table=error.table, key=(error.key or b"").hex(), reason="too large for us"
+            )
             assert skip not in skips, "it was named, and is met again"
             skips.append(skip)
         else:
@@ -106,7 +109,7 @@ def test_the_choice_of_one_table_is_not_that_of_another() -> None:
     first = {"matcher": [poisoned], "on-row-error": "stop"}
     everything = {"matcher": ["*.*"], "on-row-error": "dead-letter"}
     for document in (dead_letters(f"{poisoned}x"), {"tistream": {"tables": [first, everything]}}):
-        with pytest.raises(MessageTooLarge) as found:
+        with pytest.raises(TableFailed) as found:
             sent(parsed(SMALL, document).pipeline())
         assert found.value.table == poisoned
 
@@ -130,12 +133,12 @@ def test_another_table_time_or_key_is_not_left_out() -> None:
         first.model_copy(update={"key": f"{first.key}00"}),
         first.model_copy(update={"key": None, "ddl_job": 1}),
     ]
-    with pytest.raises(MessageTooLarge, match=f"commit_ts {first.commit_ts}"):
+    with pytest.raises(TableFailed, match=f"commit_ts {first.commit_ts}"):
         sent(parsed(SMALL, {}, near).pipeline())
     folded = first.model_copy(update={"table": first.table.upper()})
-    with pytest.raises(MessageTooLarge) as found:
+    with pytest.raises(TableFailed) as found:
         sent(parsed(SMALL, {}, [folded]).pipeline())
-    assert found.value.commit_ts > first.commit_ts or found.value.key.hex() != first.key
+    assert found.value.commit_ts > first.commit_ts or (found.value.key or b"").hex() != first.key
 
 
 def test_a_ddl_is_left_out_by_its_job() -> None:

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tistream.wire.bulk.changefeeds import (
     NewChangefeed,
     Phase,
     Skip,
+    StoppedTableInfo,
     WorkerBeat,
 )
 from tistream.wire.bulk.feed_changes import EVENTS_MAX, SKIPS_MAX, ChangedFeed
@@ -37,7 +39,13 @@ class Feeds:
         self.book.add(ACME, NewChangefeed(changefeed_id="a", sink_uri=URI, start_ts="100", start_given=True))
         self.work: list[FeedWork] = []
 
-    def beat(self, phase: Phase = "running", at: int | None = None, applied: Applied | None = None) -> FeedWork | None:
+    def beat(
+        self,
+        phase: Phase = "running",
+        at: int | None = None,
+        applied: Applied | None = None,
+        stopped: Sequence[StoppedTableInfo] = (),
+    ) -> FeedWork | None:
         """A beat of the worker with the state of what it holds; what it is to hold then."""
         reports = [
             FeedReport(
@@ -49,6 +57,7 @@ class Feeds:
                 checkpoint_ts=at,
                 resolved_ts=1_000,
                 applied=applied,
+                stopped=list(stopped),
                 error="orders-0: too large" if phase == "failed" else None,
             )
             for feed, shard in [self.book.one(ACME, "a")]
@@ -201,6 +210,24 @@ def test_a_failure_is_an_event_with_its_reason(feeds: Feeds) -> None:
     feeds.beat("failed", at=150)
     found = feeds.book.events(ACME, "a")[0]
     assert (found.what, found.reason, found.by) == ("failed", "orders-0: too large", None)
+
+
+def test_a_table_that_stops_and_goes_on_is_told_and_shown(feeds: Feeds) -> None:
+    feeds.beat()
+    orders = StoppedTableInfo(database="shop", table="orders", checkpoint_ts="120", reason="too large", left=False)
+    every = orders.model_copy(update={"database": "old", "table": "", "left": True})
+    for stopped in ([orders], [orders], [orders, every]):
+        feeds.beat(at=120, stopped=stopped)
+    found = feeds.world.ask("GET", f"{PATH}/changefeeds/a")
+    assert (found["state"], [one["table"] for one in found["stopped"]]) == ("running", ["orders", ""])
+    feeds.beat(at=130, stopped=[every])
+    events = [one for one in reversed(feeds.book.events(ACME, "a")) if "table" in one.what]
+    told = [(one.what, one.reason, one.from_ts) for one in events]
+    assert told == [
+        ("table-stopped", "shop.orders (120): too large", None),
+        ("table-stopped", "old.* (120, left): too large", None),
+        ("table-goes-on", "shop.orders (120)", "120"),
+    ]
 
 
 def test_an_event_is_named_once_and_the_next_holder_is_told(feeds: Feeds) -> None:

@@ -164,7 +164,7 @@ def _lines(one: dict[str, Any]) -> list[str]:
     if one["lag_seconds"] is not None:
         lines.append(f"  lag {one['lag_seconds']:.1f} s from the pool to the sink")
     lines.append(f"  {one['rows']} row events, {one['bytes']} bytes, {one['retries']} retries")
-    if one["skips"]:
+    if one["skips"] or one["skipped_events"]:
         lines.append(f"  {one['skipped_events']} events left out, {len(one['skips'])} named")
     if one["applied"] is not None:
         lines.append(f"  revision {one['applied']['revision']} in force above {one['applied']['after_ts']}")
@@ -174,6 +174,11 @@ def _lines(one: dict[str, Any]) -> list[str]:
         lines.append(f"  held by worker {one['node_id']}, epoch {one['epoch']}")
     if one["since_ms"] is not None:
         lines.append(f"  since {_time(int(one['since_ms']))}")
+    lines += [
+        f"  stopped{' and left' if table['left'] else ''}: {table['database']}.{table['table'] or '*'}, "
+        f"{table['checkpoint_ts']} is in the sink"
+        for table in one["stopped"]
+    ]
     lines += [f"  {held['stage']}: {held['object']}: {held['reason']}" for held in one["held_by"]]
     return lines
 

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Protocol = Literal["open-protocol", "canal-json", "debezium", "avro", "simple"]
+OnTableError = Literal["stop-table", "stop-feed", "leave-table"]
 Delivery = Literal["exactly-once", "at-least-once"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -57,9 +58,10 @@ class SelectorConfig(_Part):
 
 class TableErrorConfig(_Part):
     """One of `tistream.tables`: what a table's errors do. `on_row_error`: whether a row event that cannot be sent stops
-    its table, or goes to the dead letter topic by itself."""
+    its table, or goes to the dead letter topic by itself. `on_table_error` None: as of the feed."""
 
     matcher: tuple[str, ...]
+    on_table_error: OnTableError | None = None
     on_row_error: Literal["stop", "dead-letter"] = "stop"
 
 
@@ -122,8 +124,8 @@ class ProtocolConfig(_Part):
 class FeedConfig(_Part):
     """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). Keys of
     `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
-    handle key), `compatible` (messages have the faults of TiCDC's), `tables` (the first that matches a table
-    is its)."""
+    handle key), `compatible` (messages have the faults of TiCDC's), `on_table_error` (whether an event that
+    cannot be sent stops its table or the feed), `tables` (the first that matches a table is its)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()
@@ -134,4 +136,5 @@ class FeedConfig(_Part):
     delivery: Delivery = "exactly-once"
     split_unique_updates: bool = True
     compatible: bool = False
+    on_table_error: OnTableError = "stop-table"
     tables: tuple[TableErrorConfig, ...] = ()

@@ -74,10 +74,13 @@ def table_errors(value: Any) -> tuple[TableErrorConfig, ...]:
     out: list[TableErrorConfig] = []
     for number, entry in _entries("tistream.tables", value):
         where = f"tistream.tables[{number}]"
-        _refuse_unknown(where, entry, {"matcher", "on-row-error"})
+        _refuse_unknown(where, entry, {"matcher", "on-row-error", "on-table-error"})
         fields: dict[str, Any] = {"matcher": texts(f"{where}.matcher", entry.get("matcher"))}
         if "on-row-error" in entry:
             fields["on_row_error"] = _one_of(f"{where}.on-row-error", entry["on-row-error"], ("stop", "dead-letter"))
+        if "on-table-error" in entry:
+            choices = ("stop-table", "stop-feed", "leave-table")
+            fields["on_table_error"] = _one_of(f"{where}.on-table-error", entry["on-table-error"], choices)
         out.append(TableErrorConfig(**fields))
     return tuple(out)
 

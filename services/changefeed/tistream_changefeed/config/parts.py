@@ -84,14 +84,14 @@ def column_selectors(config: FeedConfig) -> tuple[ColumnSelector, ...]:
 def error_rules(config: FeedConfig) -> ErrorRules:
     """What a table's errors do. Raises InvalidRequest."""
     try:
-        return ErrorRules(
-            tuple(
-                TableErrors(
-                    TableRules.parse(one.matcher, case_sensitive=config.filter.case_sensitive), one.on_row_error
-                )
-                for one in config.tables
+        cased, feeds = config.filter.case_sensitive, config.on_table_error
+        entries = tuple(
+            TableErrors(
+                TableRules.parse(one.matcher, case_sensitive=cased), one.on_row_error, one.on_table_error or feeds
             )
+            for one in config.tables
         )
+        return ErrorRules(entries, feeds)
     except InvalidRequest as error:
         raise refused(f"tistream.tables: {error}") from None
 

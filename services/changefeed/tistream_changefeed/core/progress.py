@@ -4,11 +4,12 @@ Pure.
 The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its value JSON:
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
-     "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1}
+     "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1,
+     "stopped":[[database, table, cursor, reason, left], …]}
 
-The last four are there once the feed was changed, as of Applied, and events were skipped. `topics` has the number of
-messages that the shard has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts
-show a topic that has lost messages; the CRC shows what was in them.
+The last five are there once the feed was changed, as of Applied, events were skipped, and tables have stopped.
+`topics` has the number of messages that the shard has ever sent to each partition, and the CRC-32 of their values, one
+after the other. The counts show a topic that has lost messages; the CRC shows what was in them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tistream.read.cursor import Place, Position, Scope
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import failed, fenced
 from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.stopped import StoppedTable
 
 VERSION = 1
 
@@ -62,7 +64,8 @@ class Revision:
 class Progress:
     """How far a shard is. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message in
     it; 0: none. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of the feed that is in
-    force; None: that with which it was created. `skipped`: events that were left out because a person named them."""
+    force; None: that with which it was created. `skipped`: events that were left out because a person named them, or
+    has chosen so for their table. `stopped`: tables of which less is in the sink than `at` says."""
 
     at: Position
     resolved_ts: int
@@ -72,11 +75,21 @@ class Progress:
     topics: Mapping[str, tuple[Tally, ...]] = field(default_factory=dict)
     applied: Applied | None = None
     skipped: int = 0
+    stopped: tuple[StoppedTable, ...] = ()
 
     @property
     def checkpoint_ts(self) -> int:
-        """Every event at or below it is in the sink."""
-        return self.at.low_ts
+        """Every event at or below it is in the sink, but of tables that were left."""
+        return min([self.at.low_ts, *(one.at.low_ts for one in self.holding)])
+
+    @property
+    def holding(self) -> tuple[StoppedTable, ...]:
+        """The stopped tables that the checkpoint waits for."""
+        return tuple(one for one in self.stopped if not one.left)
+
+    def caught_up(self, until: Position) -> Progress:
+        """With everything up to `until` sent of the tables that catch up."""
+        return replace(self, stopped=tuple(one.caught_up(min(until, self.at)) for one in self.stopped))
 
     def held_under(self, fence: Fence) -> Progress:
         """This progress under another fence."""
@@ -103,6 +116,7 @@ class Progress:
             {name: tuple(tallies) for name, tallies in topics.items()},
             self.applied,
             self.skipped + skipped,
+            self.stopped,
         )
 
 
@@ -132,6 +146,10 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         members |= {"revision": applied.revision, "from_ts": str(applied.from_ts), "after_ts": str(applied.after_ts)}
     if progress.skipped:
         members["skipped"] = progress.skipped
+    if progress.stopped:
+        members["stopped"] = [
+            (*one.name, cursors.encode(Scope(tenant), one.at), one.reason, one.left) for one in progress.stopped
+        ]
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -151,6 +169,10 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             {name: tuple(Tally(*one) for one in tallies) for name, tallies in members["topics"].items()},
             _applied(members),
             int(members.get("skipped", 0)),
+            tuple(
+                StoppedTable((database, table), cursors.decode(Scope(tenant), at), reason, left)
+                for database, table, at, reason, left in members.get("stopped", ())
+            ),
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
@@ -180,7 +202,8 @@ def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) 
 def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int, int]]) -> Progress:
     """The progress with the wanted revision in force from where it is, or from where the feed was moved to. `ends`: as
     of check_kept. A move accepts that the sink has lost messages: their topics are counted anew. The highest resolved
-    message stays, because none may follow that is lower (invariant 39)."""
+    message stays, because none may follow that is lower (invariant 39). Tables that were left go on with the others:
+    what lies between is a gap. A move holds for all tables."""
     done = 0 if progress.applied is None else progress.applied.revision
     if done >= wanted.revision:
         return progress
@@ -190,7 +213,8 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
     topics = progress.topics
     if moved is not None:
         topics = {name: tallies for name, tallies in topics.items() if not _lost(name, tallies, ends)}
-    return replace(progress, at=at, applied=applied, topics=topics)
+    stopped = progress.holding if moved is None else ()
+    return replace(progress, at=at, applied=applied, topics=topics, stopped=stopped)
 
 
 def _lost(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:

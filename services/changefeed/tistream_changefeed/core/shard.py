@@ -9,18 +9,20 @@ acknowledged (invariant 39). After any failure the holder opens the sink again a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
 
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
+from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import HeldBy, Phase
 from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
-from tistream_changefeed.core.pacing import IDLE_MS, Pacing
+from tistream_changefeed.core.pacing import BUSY_MS, IDLE_MS, Pacing
 from tistream_changefeed.core.progress import Fence, Progress, Revision
+from tistream_changefeed.core.stopped import StoppedTable, replaced
 from tistream_changefeed.protocols.messages import Message
 
 
@@ -114,8 +116,9 @@ class Shard:
         progress.check_kept(mine, ends)
         self._planned = self._acked = None
         self._pacing = Pacing(self._every_ms)
-        self._planned = mine
-        return Transaction(NOTHING, (), mine)
+        ahead = tuple(one for one in mine.stopped if one.left or one.at < mine.at)  # the others are met on the way
+        self._planned = replace(mine, stopped=ahead)
+        return Transaction(NOTHING, (), self._planned)
 
     # ---- sending
 
@@ -142,6 +145,8 @@ class Shard:
         planned = self._planned
         if planned is None or until.place is not Place.DONE or until.commit_ts <= planned.resolved_ts:
             return None
+        if any(one.at.low_ts < until.commit_ts for one in planned.holding):
+            return None
         return until.commit_ts if reaches_end or self._pacing.due_in_ms(now_ms) == 0 else None
 
     def resolve(
@@ -151,8 +156,9 @@ class Shard:
         return self._planning(rows, events, message, until, ts, skipped)
 
     def due_in_ms(self, now_ms: int) -> int:
-        """Milliseconds until a resolved message is due."""
-        return self._pacing.due_in_ms(now_ms)
+        """Milliseconds until a resolved message is due. None can be sent while a table has stopped."""
+        due_ms = self._pacing.due_in_ms(now_ms)
+        return max(due_ms, BUSY_MS) if self._planned is not None and self._planned.holding else due_ms
 
     def _planning(
         self,
@@ -169,6 +175,65 @@ class Shard:
         self._planned = planned.moved(until, chain(rows.each(), marks), events, resolved_ts, skipped)
         return Transaction(rows, marks, self._planned)
 
+    # ---- tables that have stopped
+
+    @property
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """The tables that have stopped. Only after `opened`."""
+        assert self._planned is not None
+        return self._planned.stopped
+
+    @property
+    def catching(self) -> tuple[StoppedTable, ...]:
+        """Those of them that catch up, because the sink was opened since they have stopped."""
+        return tuple(one for one in self.stopped if one.lacks)
+
+    @property
+    def stops_unsaid(self) -> bool:
+        """Whether a table has stopped, and the sink does not know it."""
+        return self._acked is None or self.stopped != self._acked.stopped
+
+    def stop(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
+        """Send nothing more of a table behind `at`, or behind what was sent of it, until a sink is opened again. The
+        sink learns of it with the next transaction."""
+        assert self._planned is not None
+        sent = [one.at for one in self.catching if one.touches(name)]
+        limit = max(at, min(sent, default=self.at))
+        one = StoppedTable(name, min(sent, default=limit), reason, left, limit)
+        self._planned = replace(self._planned, stopped=replaced(self._planned.stopped, one))
+
+    def catch_up(
+        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+    ) -> Transaction:
+        """The transaction of a window of the tables that catch up. The shard stays where it is."""
+        planned = self._planned
+        assert planned is not None
+        moved = planned.moved(planned.at, chain(rows.each(), marks), events, None, skipped)
+        self._planned = moved.caught_up(until)
+        return Transaction(rows, marks, self._planned)
+
+    def passed(self, until: Position) -> None:
+        """Go on behind `until` with the tables that catch up. The sink learns of it with the next transaction."""
+        assert self._planned is not None
+        self._planned = self._planned.caught_up(until)
+
+    @property
+    def rejoined_ts(self) -> int | None:
+        """The ts of the resolved message that is due when the tables that catch up are where the shard is, or None."""
+        planned = self._planned
+        assert planned is not None
+        resolved = planned.at.place is Place.DONE and planned.at.commit_ts > planned.resolved_ts
+        return planned.at.commit_ts if resolved and all(map(_rejoins, planned.holding)) else None
+
+    def rejoin(self, marks: tuple[Sent, ...], ts: int | None) -> Transaction:
+        """The transaction with which the tables that catch up go on with the others, with a resolved message of
+        `ts`."""
+        planned = self._planned
+        assert planned is not None
+        moved = planned.moved(planned.at, marks, 0, ts)
+        self._planned = replace(moved, stopped=tuple(one for one in planned.stopped if not _rejoins(one)))
+        return Transaction(NOTHING, marks, self._planned)
+
     def acknowledged(self, transaction: Transaction, now_ms: int) -> None:
         """Note that the sink has made a transaction durable."""
         before = self._acked
@@ -179,7 +244,7 @@ class Shard:
             self._pacing.sent_rows()
         if before is not None and transaction.progress.resolved_ts > before.resolved_ts:
             self._pacing.told(now_ms)
-        if not progress.within(transaction.progress.at, self.order.end_ts):
+        if not transaction.progress.holding and not progress.within(transaction.progress.at, self.order.end_ts):
             self.phase = "finished"
 
     # ---- failures
@@ -202,3 +267,10 @@ class Shard:
         """What keeps the shard from advancing."""
         if self.failure is not None:
             yield self.failure.held_by
+        if self._acked is not None:
+            yield from (one.held_by for one in self._acked.holding)
+
+
+def _rejoins(one: StoppedTable) -> bool:
+    """Whether a table that caught up goes on with the others."""
+    return one.limit is None and not one.left

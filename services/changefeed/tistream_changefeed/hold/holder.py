@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
-from tistream.errors import CorruptObject, FatalError, Gone, RetryableError, UnknownName
+from tistream.errors import CorruptObject, Gone, RetryableError, UnknownName
 from tistream.read.cursor import Scope
 from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget, Scan
@@ -16,10 +16,12 @@ from tistream.read.source_contract import Batch
 from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
-from tistream_changefeed.core.outgoing import NOTHING, Outgoing
-from tistream_changefeed.core.segments import Segment, segments, windows
+from tistream_changefeed.core.lanes import Ahead
+from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.hold.sending import Sending
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
@@ -50,8 +52,8 @@ class Holder:
     secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no error may show
     tally: ShardTally = field(default_factory=ShardTally)
     _sink: Sink | None = None
+    _sending: Sending | None = None
     _resolved_ts: int = 0
-    _sent_ms: int = 0  # of the monotonic clock: when it last sent rows or a DDL, or was opened
     _stopping: Event = field(default_factory=new_event)
 
     def run(self) -> None:
@@ -90,6 +92,7 @@ class Holder:
             error=None if failure is None else f"{failure.object}: {failure.reason}",
             applied=None if acked is None else acked.applied,
             skipped=0 if acked is None else acked.skipped,
+            stopped=[] if acked is None else [one.info for one in acked.stopped],
         )
 
     def step(self) -> int:
@@ -124,11 +127,22 @@ class Holder:
         view = self.view()
         view.wait_fresh()
         view.check_known()
-        self._sent_ms = self.clock.monotonic_ms()
         self._sink = sink = self.new_sink()
+        self._sending = Sending(
+            self.shard,
+            sink,
+            self.pipeline,
+            self.clock,
+            self.window_bytes,
+            self.metrics,
+            self.tally,
+            self._commit,
+            self.secrets,
+            self.clock.monotonic_ms(),
+        )
         found, ends = sink.open()
         transaction = self.shard.opened(found, ends, sink.where)
-        view.check_retained(self.shard.at.low_ts)
+        view.check_retained(transaction.progress.checkpoint_ts)
         self._commit(transaction)
         scope = Scope(self.shard.order.tenant)
         begun = self.pipeline.opened(self.shard.at.low_ts, lambda ts: view.source.tables_at(ts, scope), sink.partitions)
@@ -139,7 +153,10 @@ class Holder:
 
     def _advance(self) -> int:
         """Send what can be read now. Returns milliseconds until the next look."""
-        view, shard = self.view(), self.shard
+        view, shard, sending = self.view(), self.shard, self._sending
+        assert sending is not None
+        if shard.catching:
+            sending.catch_up(view, self.budget, self._stopping.is_set)
         self._resolved_ts = view.resolved_ts()
         high = shard.high(self._resolved_ts)
         if shard.at.low_ts < high:
@@ -147,7 +164,7 @@ class Holder:
             numbered, moving = self.pipeline.numbered, self.pipeline.splitting
             scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=numbered, moving=moving)
             for batch in scan.batches():
-                self._send(batch, high)
+                self._send(sending, view, batch, high)
                 if batch.barrier is not None:
                     view.met(batch.barrier)
                     raise _undecodable(batch.barrier)
@@ -155,57 +172,16 @@ class Holder:
                     return 0
         now_ms = self.clock.monotonic_ms()
         self._resolve(now_ms)
-        if now_ms - self._sent_ms > IDLE_MS:
+        if now_ms - sending.sent_ms > IDLE_MS:
             return IDLE_LOOK_MS
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return 0
 
-    def _send(self, batch: Batch, high: int) -> None:
-        sink = self._sink
-        assert sink is not None
+    def _send(self, sending: Sending, view: Pool, batch: Batch, high: int) -> None:
         found = list(segments(batch.events, self.shard.at, batch.through))
         for segment in found:
-            self._send_rows(sink, segment, last=segment is found[-1] and batch.through == high)
-            self.shard.skip(segment.rows_end)
-            if segment.ddl is not None and segment.ddl_end is not None:
-                marks = self.pipeline.ddl(segment.ddl, self.view().source.table, sink.partitions)
-                if marks:
-                    self._sent_ms = self.clock.monotonic_ms()
-                    skipped = self.pipeline.skipped(marks)
-                    self._commit(self.shard.send(NOTHING, 0, marks, segment.ddl_end, skipped))
-                self.shard.skip(segment.ddl_end)
-
-    def _send_rows(self, sink: Sink, segment: Segment, *, last: bool) -> None:
-        if not len(segment.rows):
-            return
-        begun_ms = self._sent_ms = self.clock.monotonic_ms()
-        try:
-            encoded = self.pipeline.rows(segment.rows, sink.partitions)
-        except FatalError as error:  # a message that is too large, or a table that the configuration does not fit
-            raise failed("encode", self.shard.order.name, str(error)) from error
-        except RetryableError as error:  # a schema registry that does not answer
-            raise retry("encode", self.shard.order.name, str(error)) from error
-        messages, letters = encoded.messages, list(encoded.letters)
-        self._encoded(messages, self.clock.monotonic_ms() - begun_ms)
-        sink.keep(encoded.claims)
-        for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
-            framed = encoded.framed(messages.between(window.start, window.end))
-            ends = last and window.end == len(messages)
-            until, shard = window.until, self.shard
-            ts = shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=ends)
-            count = window.end - window.start
-            whole = window.end == len(messages)
-            due = [one for one in letters if whole or one.commit_ts <= until.commit_ts]
-            letters = letters[len(due) :]
-            left_out = tuple(one.sent for one in due)
-            if ts is None:
-                self._commit(shard.send(framed, count, left_out, until, len(due)))
-            else:
-                marks = self.pipeline.resolved(ts, sink.topics())
-                self._commit(shard.resolve(framed, count, left_out + marks, ts, until, len(due)))
-        if letters:  # nothing else was sent
-            left_out = tuple(one.sent for one in letters)
-            self._commit(self.shard.send(NOTHING, 0, left_out, segment.rows_end, len(letters)))
+            last = segment is found[-1] and batch.through == high
+            sending.segment(Ahead(self.shard), segment, view, last=last)
 
     def _resolve(self, now_ms: int) -> None:
         """Send a resolved message alone, if one is due, or the feed ends here."""
@@ -231,11 +207,6 @@ class Holder:
         self._flushed(transaction, now_ms - begun_ms)
 
     # ---- what is counted
-
-    def _encoded(self, messages: Outgoing, took_ms: int) -> None:
-        self.metrics.encode_seconds.observe(took_ms / 1000)
-        self.tally.encode_seconds += took_ms / 1000
-        self.tally.buffer_bytes = int(messages.sizes.sum())
 
     def _flushed(self, transaction: Transaction, took_ms: int) -> None:
         rows, tally = transaction.rows, self.tally

@@ -8,13 +8,14 @@ from typing import Protocol
 
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.visible import TableVersion
+from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Outgoing, Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
 from tistream_changefeed.protocols.messages import Claim
 from tistream_changefeed.protocols.table_change import TableAt
 from tistream_changefeed.rows.split import Splitting
+from tistream_changefeed.table_errors.rules import ErrorRules
 
 TablesAt = Callable[[int], Sequence[TableVersion]]
 """The base tables of the tenant at a ts."""
@@ -85,8 +86,16 @@ class Pipeline(Protocol):
         """Begin anew at `ts`, because the sink was opened: what was sent before may have been aborted. Yields what is
         sent before any row, in parts."""
 
+    @property
+    def errors(self) -> ErrorRules:
+        """What an event that cannot be sent does to its table."""
+
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
-        """The messages of row events, in the order in which they are sent."""
+        """The messages of row events, in the order in which they are sent. Raises TableFailed."""
+
+    def concerned(self, event: DdlEvent) -> Sequence[Name]:
+        """The tables of a DDL of which the feed sends anything, "" for all of a database; none if it does not send the
+        DDL."""
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
         """The messages of a DDL, one for each partition that gets it; none if the feed does not send it. `table_at`:

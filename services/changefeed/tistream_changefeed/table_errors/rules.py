@@ -10,6 +10,8 @@ from tistream.rules.table_rules import TableRules
 from tistream.schema.visible import Name
 
 OnRowError = Literal["stop", "dead-letter"]
+OnTableError = Literal["stop-table", "stop-feed", "leave-table"]
+"""`stop-table`: the other tables go on, and the feed's checkpoint waits for it. `leave-table`: it does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class TableErrors:
 
     matcher: TableRules
     on_row_error: OnRowError = "stop"
+    on_table_error: OnTableError = "stop-table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +28,15 @@ class ErrorRules:
     """The choices of a feed. The first that matches a table is its."""
 
     entries: Sequence[TableErrors] = ()
+    others: OnTableError = "stop-table"
 
     def on_row_error(self, name: Name) -> OnRowError:
         """What a row event of this table does that cannot be sent."""
         return next((one.on_row_error for one in self.entries if one.matcher.matches(*name)), "stop")
+
+    def on_table_error(self, name: Name) -> OnTableError:
+        """What an event of this table does that cannot be sent."""
+        return next((one.on_table_error for one in self.entries if one.matcher.matches(*name)), self.others)
 
 
 BY_HAND = ErrorRules()

@@ -7,11 +7,12 @@ sink is, in the transaction that fences the worker before it, and reports the ts
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ts import physical_ms
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip, StoppedTableInfo
 from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, What
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
@@ -138,7 +139,23 @@ def reported(before: FeedReport | None, report: FeedReport, known: Applied | Non
         found.append(_in_force(report.applied))
     if report.phase in _NAMED and report.phase != ("running" if before is None else before.phase):
         found.append(Happening(what=_NAMED[report.phase], reason=report.error))
-    return found
+    return [*found, *_tables(() if before is None else before.stopped, report.stopped)]
+
+
+def _tables(before: Sequence[StoppedTableInfo], now: Sequence[StoppedTableInfo]) -> list[Happening]:
+    """The tables that have stopped between two reports, and those that go on."""
+    was, became = ({(one.database, one.table): one for one in found} for found in (before, now))
+    new = [one for name, one in became.items() if name not in was or was[name].reason != one.reason]
+    gone = [one for name, one in was.items() if name not in became]
+    return [
+        *(Happening(what="table-stopped", reason=f"{_table(one)}: {one.reason}") for one in new),
+        *(Happening(what="table-goes-on", reason=_table(one), from_ts=one.checkpoint_ts) for one in gone),
+    ]
+
+
+def _table(one: StoppedTableInfo) -> str:
+    left = ", left" if one.left else ""
+    return f"{one.database}.{one.table or '*'} ({one.checkpoint_ts}{left})"
 
 
 def taken(shard: HeldShard) -> Happening:

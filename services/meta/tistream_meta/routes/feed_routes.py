@@ -172,6 +172,7 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
             "bytes": report.bytes,
             "retries": report.retries,
             "skipped_events": report.skipped,
+            "stopped": report.stopped,
         }
     )
 

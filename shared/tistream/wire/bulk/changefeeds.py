@@ -80,12 +80,25 @@ class ChangefeedPlan(Wire):
     secrets: dict[str, str] = Field(default_factory=dict)
 
 
+class StoppedTableInfo(Wire):
+    """A table of a feed that has stopped, because an event of it cannot be sent. Everything of it at or below
+    `checkpoint_ts` is in the sink. `table` "": all tables of the database. `left`: the user has chosen that the feed's
+    checkpoint does not wait for it."""
+
+    database: str
+    table: str
+    checkpoint_ts: str
+    reason: str
+    left: bool
+
+
 class FeedTables(Wire):
-    """The first TABLES_MAX tables that a feed sends, and their number."""
+    """The first TABLES_MAX tables that a feed sends, their number, and the tables that have stopped."""
 
     tables: list[FeedTable]
     count: int
     warnings: list[str]
+    stopped: list[StoppedTableInfo] = Field(default_factory=list)
 
 
 class HeldBy(Wire):
@@ -128,7 +141,8 @@ class ChangefeedInfo(Wire):
     """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: of the pool, as the
     worker has seen it. `lag_seconds`: from the pool to the sink; null before a worker has reported. `rows`, `bytes`:
     that the sink has acknowledged, repeats after a crash not counted twice. `since_ms`: since when it retries or has
-    failed. `skips`: events that a person named; `skipped_events`: those that were left out. `revision` is raised by
+    failed. `skips`: events that a person named; `skipped_events`: those that were left out. `stopped`: tables
+    that have stopped while the others go on. `revision` is raised by
     each change of the feed, and `applied` is the newest one in force; null: that with which it was created."""
 
     changefeed_id: str
@@ -151,6 +165,7 @@ class ChangefeedInfo(Wire):
     retries: int = 0
     skipped_events: int = 0
     skips: list[Skip] = Field(default_factory=list)
+    stopped: list[StoppedTableInfo] = Field(default_factory=list)
     revision: int = 0
     applied: Applied | None = None
 
@@ -204,6 +219,7 @@ class FeedReport(Wire):
     error: str | None = None
     applied: Applied | None = None
     skipped: int = 0
+    stopped: list[StoppedTableInfo] = Field(default_factory=list)
 
 
 class WorkerBeat(Wire):

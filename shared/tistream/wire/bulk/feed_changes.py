@@ -23,6 +23,8 @@ What = Literal[
     "retrying",
     "failed",
     "finished",
+    "table-stopped",
+    "table-goes-on",
 ]
 
 

@@ -1,0 +1,90 @@
+"""Tables of a feed that have stopped, while the others go on (design-changefeeds.md 9.7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tistream.arrays import Bools
+from tistream.read.cursor import Place, Position
+from tistream.read.events import Events, Rows
+from tistream.schema.visible import Name, fold
+from tistream.wire.bulk.changefeeds import HeldBy, StoppedTableInfo
+
+STOPPED_MAX = 100  # of a feed; with more, the feed fails
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedTable:
+    """A table that has stopped; the table "" stands for all tables of its database, because a DDL of the database
+    waits. Everything of it at or before `at` is in the sink. `left`: the user has chosen that the others do not wait
+    for it. `limit`: where it has stopped since the sink was opened; None: it is tried again."""
+
+    name: Name
+    at: Position
+    reason: str
+    left: bool = False
+    limit: Position | None = None
+
+    def touches(self, name: Name) -> bool:
+        """Whether a name is this table's, or one of them is the database of the other."""
+        (database, table), (other_database, other_table) = self.name, name
+        if fold(database) != fold(other_database):
+            return False
+        return not table or not other_table or fold(table) == fold(other_table)
+
+    @property
+    def end(self) -> Position:
+        """Nothing of it behind this position is sent."""
+        return self.at if self.limit is None else self.limit
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something of it is to be sent now, so that it catches up."""
+        return (not self.left) if self.limit is None else self.at < self.limit
+
+    def caught_up(self, until: Position) -> StoppedTable:
+        """The same with everything up to `until` sent of it that may be."""
+        if not self.lacks:
+            return self
+        return replace(self, at=max(self.at, until if self.limit is None else min(until, self.limit)))
+
+    @property
+    def info(self) -> StoppedTableInfo:
+        """As a report shows it."""
+        database, table = self.name
+        return StoppedTableInfo(
+            database=database, table=table, checkpoint_ts=str(self.at.low_ts), reason=self.reason, left=self.left
+        )
+
+    @property
+    def held_by(self) -> HeldBy:
+        """As a status shows it."""
+        return HeldBy(stage="encode", object=".".join(self.name) if self.name[1] else self.name[0], reason=self.reason)
+
+
+def following(events: Events, tables: Iterable[tuple[StoppedTable, Position]]) -> Bools:
+    """For each event, whether it is a row of one of these tables behind the position beside it."""
+    found = np.zeros(len(events), bool)
+    for table, at in tables:
+        for number, one in enumerate(events.sets):
+            if isinstance(one, Rows) and table.touches(one.version.name):
+                found |= (events.source == number) & behind(events, at)
+    return found
+
+
+def behind(events: Events, at: Position) -> Bools:
+    """For each event, whether it follows a position."""
+    found: Bools = events.commit_ts > at.commit_ts
+    if at.place is not Place.DONE:
+        for index in np.flatnonzero(events.commit_ts == at.commit_ts).tolist():
+            found[index] = events.position(index) > at
+    return found
+
+
+def replaced(tables: Iterable[StoppedTable], one: StoppedTable) -> tuple[StoppedTable, ...]:
+    """The tables with this one, in place of one of the same name."""
+    name = tuple(map(fold, one.name))
+    return (*(table for table in tables if tuple(map(fold, table.name)) != name), one)

@@ -1,0 +1,177 @@
+"""Sends what a shard has read of the pool, segment by segment. The machine of core/shard.py decides, and its lanes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import FatalError, RetryableError
+from tistream.read.cursor import Position, Scope
+from tistream.read.scan import Budget, Scan
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import Name
+from tistream.secrets.references import masked
+from tistream_changefeed.core.failure import failed, retry
+from tistream_changefeed.core.lanes import Behind, Lane
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing
+from tistream_changefeed.core.segments import Segment, segments, windows
+from tistream_changefeed.core.shard import Shard, Transaction
+from tistream_changefeed.core.stopped import STOPPED_MAX
+from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.hold.sink import Encoded, Pipeline, Sink
+from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.shard_metrics import ShardTally
+from tistream_changefeed.table_errors.table_failed import TableFailed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Sending:
+    """Of one sink that is open. `commit` writes a transaction. `secrets`: values that no error may show. `sent_ms`, of
+    the monotonic clock: when rows or a DDL were last sent, or the sink was opened."""
+
+    shard: Shard
+    sink: Sink
+    pipeline: Pipeline
+    clock: Clock
+    window_bytes: int
+    metrics: ChangefeedMetrics
+    tally: ShardTally
+    commit: Callable[[Transaction], None]
+    secrets: tuple[str, ...]
+    sent_ms: int
+
+    def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
+        """Send a segment. `last`: its rows are the last that can be read now."""
+        self._rows(lane, one, last=last)
+        lane.passed(one.rows_end)
+        if one.ddl is not None and one.ddl_end is not None:
+            self._ddl(lane, one.ddl, one.rows_end, one.ddl_end, pool)
+            lane.passed(one.ddl_end)
+        if self.shard.stops_unsaid and not self.shard.catching:
+            self.commit(lane.send(NOTHING, 0, (), self.shard.at))
+
+    def catch_up(self, pool: Pool, budget: Budget, stopping: Callable[[], bool]) -> None:
+        """Try the tables again that have stopped: send what they lack, and let them go on with the others."""
+        shard = self.shard
+        lane, scope = Behind(shard), Scope(shard.order.tenant)
+        numbered, moving = self.pipeline.numbered, self.pipeline.splitting
+        while shard.catching:
+            at = min(one.at for one in shard.catching)
+            scan = Scan(pool.source, scope, at, shard.at.commit_ts, budget, numbered=numbered, moving=moving)
+            for batch in scan.batches():
+                for one in segments(batch.events, at, batch.through):
+                    at = one.rows_end if one.ddl_end is None else one.ddl_end
+                    self.segment(lane, one, pool, last=False)
+                if stopping():
+                    return
+                if not shard.catching:
+                    break
+            if shard.catching:
+                ts = shard.rejoined_ts
+                marks = () if ts is None else self.pipeline.resolved(ts, self.sink.topics())
+                names = [one.held_by.object for one in shard.catching]
+                self.commit(shard.rejoin(marks, ts))
+                log.info("tables go on", extra={"shard": shard.order.name, "tables": names})
+
+    # ---- rows
+
+    def _rows(self, lane: Lane, segment: Segment, *, last: bool) -> None:
+        begun_ms = self.clock.monotonic_ms()
+        encoded = self._encoded(lane, segment)
+        if encoded is None:
+            return
+        self.sent_ms = begun_ms
+        messages, letters = encoded.messages, list(encoded.letters)
+        self._count(messages, self.clock.monotonic_ms() - begun_ms)
+        self.sink.keep(encoded.claims)
+        for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
+            framed = encoded.framed(messages.between(window.start, window.end))
+            whole = window.end == len(messages)
+            until = window.until
+            ts = self._resolved_ts_due(lane, until, reaches_end=last and whole)
+            count = window.end - window.start
+            due = [one for one in letters if whole or one.commit_ts <= until.commit_ts]
+            letters = letters[len(due) :]
+            left_out = tuple(one.sent for one in due)
+            if ts is None:
+                self.commit(lane.send(framed, count, left_out, until, len(due)))
+            else:
+                marks = self.pipeline.resolved(ts, self.sink.topics())
+                self.commit(self.shard.resolve(framed, count, left_out + marks, ts, until, len(due)))
+        if letters:  # nothing else was sent
+            left_out = tuple(one.sent for one in letters)
+            self.commit(lane.send(NOTHING, 0, left_out, segment.rows_end, len(letters)))
+
+    def _resolved_ts_due(self, lane: Lane, until: Position, *, reaches_end: bool) -> int | None:
+        if not lane.resolves:
+            return None
+        return self.shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=reaches_end)
+
+    def _encoded(self, lane: Lane, segment: Segment) -> Encoded | None:
+        """The messages of a segment's rows, without those of tables that stop at one of them."""
+        while True:
+            rows = lane.rows(segment.rows)
+            if not len(rows):
+                return None
+            try:
+                return self.pipeline.rows(rows, self.sink.partitions)
+            except TableFailed as error:
+                self._stop(error.name, Position(error.commit_ts - 1), str(error))
+            except FatalError as error:
+                raise failed("encode", self.shard.order.name, str(error)) from error
+            except RetryableError as error:  # a schema registry that does not answer
+                raise retry("encode", self.shard.order.name, str(error)) from error
+
+    def _count(self, messages: Outgoing, took_ms: int) -> None:
+        self.metrics.encode_seconds.observe(took_ms / 1000)
+        self.tally.encode_seconds += took_ms / 1000
+        self.tally.buffer_bytes = int(messages.sizes.sum())
+
+    # ---- DDLs
+
+    def _ddl(self, lane: Lane, event: DdlEvent, before: Position, end: Position, pool: Pool) -> None:
+        names = self.pipeline.concerned(event)
+        if not names or not lane.sends_ddl(names, end):
+            return
+        waits_for = lane.waits_for(names, end)
+        if waits_for is not None:
+            reason = f"DDL job {event.job_id} at commit_ts {event.commit_ts} waits for {waits_for.held_by.object}"
+            self._wait(names, before, reason)
+            return
+        try:
+            marks = self.pipeline.ddl(event, pool.source.table, self.sink.partitions)
+        except FatalError as error:
+            for name in names:
+                self._stop(name, before, f"DDL job {event.job_id} at commit_ts {event.commit_ts}: {error}")
+            return
+        except RetryableError as error:
+            raise retry("ddl", self.shard.order.name, str(error)) from error
+        if marks:
+            self.sent_ms = self.clock.monotonic_ms()
+            self.commit(lane.send(NOTHING, 0, marks, end, self.pipeline.skipped(marks)))
+
+    def _wait(self, names: Sequence[Name], before: Position, reason: str) -> None:
+        """Stop the tables of a DDL that waits for one of them, which stays as it is."""
+        waiting = [one for one in self.shard.stopped if one.limit is not None and not one.left]
+        for name in names:
+            if not any(one.name == name for one in waiting):
+                self._note(name, before, reason, left=False)
+
+    def _stop(self, name: Name, before: Position, reason: str) -> None:
+        """Stop a table behind `before`, as the configuration says. Raises FeedFailed if the feed is to stop."""
+        choice = self.pipeline.errors.on_table_error(name)
+        if choice == "stop-feed":
+            raise failed("encode", ".".join(name), reason)
+        self._note(name, before, reason, left=choice == "leave-table")
+
+    def _note(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
+        shown = masked(reason, self.secrets)
+        if len(self.shard.stopped) >= STOPPED_MAX:
+            raise failed("encode", ".".join(name), f"{len(self.shard.stopped)} tables have stopped before it: {shown}")
+        self.shard.stop(name, at, shown, left=left)
+        fields = {"shard": self.shard.order.name, "table": ".".join(name), "error": shown, "left": left}
+        log.error("a table has stopped", extra=fields)

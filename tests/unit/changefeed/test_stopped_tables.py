@@ -1,0 +1,224 @@
+"""A table whose event cannot be sent stops by name, and the others go on; after a person has acted it catches up, and
+each event is there once and in the order of its table (design-changefeeds.md 9.7)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.model_kafka import Faults, ModelKafka
+from support.pull_world import World, golden_world
+from support.sim.changefeed_judge import Feed, undisturbed
+from support.sim.changefeed_worker import PlayedPool
+from tistream.clock import ManualClock
+from tistream.read.scan import Budget
+from tistream.schema.visible import Name
+from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.core.progress import Fence, Revision
+from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+
+FEED = Feed("all", "open-protocol", "changes", 1)
+SMALL = f"{FEED.uri}&max-message-bytes=1700"
+UNFIT = {"sink": {"dispatchers": [{"matcher": ["*.*"], "partition": "columns", "columns": ["id"]}]}}
+POISONED = ("types", "everything")
+STEPS = 2_000
+
+
+class StillPool(PlayedPool):
+    """A pool that is resolved to its end, and does not wait."""
+
+    def wait_fresh(self) -> None:
+        return None
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        return self.ts > ts
+
+
+@dataclass
+class Run:
+    """The holders of one feed, one after the other, and what they have written."""
+
+    seed: int = 0
+    faults: Faults = field(default_factory=Faults)
+    uri: str = SMALL
+    document: Mapping[str, Any] = field(default_factory=dict)
+    skips: list[Skip] = field(default_factory=list)
+    revision: int = 0
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.seed)
+        self.clock = ManualClock(4_000_000_000_000)
+        self.world: World = golden_world("everything")
+        self.kafka = ModelKafka(self.clock.monotonic_ms, self.rng, self.faults)
+        self.pool = StillPool(self.world, self.world.end_ts)
+        self.budget = Budget(rows=self.rng.choice((50, 400)), first_rows=50) if self.seed else self.world.budget
+
+    def holder(self) -> Holder:
+        """The next one, which fences the others."""
+        self.epoch += 1
+        fence, revision = Fence(1, self.epoch), Revision(self.revision)
+        order = Order(self.world.tenant, "all", 0, fence, self.world.snapshot_ts, self.world.end_ts, revision)
+        feed = parsed(self.uri, self.document, self.skips)
+        clients = self.kafka.clients(lambda seconds: self.clock.advance(int(seconds * 1000) + 1), lambda: True)
+        return Holder(
+            Shard(order, self.rng),
+            lambda: self.pool,
+            lambda: KafkaSink(feed.target, order, self.clock, clients),
+            feed.pipeline(),
+            self.clock,
+            self.budget,
+            self.rng.choice((2_000, 20_000, 1 << 20)) if self.seed else 1 << 20,
+            ChangefeedMetrics(CollectorRegistry()),
+        )
+
+    def settle(self, deaths: float = 0.0) -> Holder:
+        """Go on until all is read that can be: the feed has finished, has failed, or waits for stopped tables."""
+        holder = self.holder()
+        for _ in range(STEPS):
+            if self.rng.random() < deaths:
+                holder = self.holder()
+            wait_ms = holder.step()
+            self.clock.advance(max(1, wait_ms))
+            shard, acked = holder.shard, holder.shard.acked
+            if shard.phase in ("finished", "failed"):
+                return holder
+            if shard.phase == "running" and acked is not None and acked.at.commit_ts >= self.world.end_ts:
+                return holder
+        raise AssertionError(holder.report())
+
+    def changed(self, *, skip: Skip | None = None, document: Mapping[str, Any] | None = None) -> None:
+        """What a person does: name an event, or change the configuration."""
+        self.revision += 1
+        self.skips += [] if skip is None else [skip]
+        self.document = self.document if document is None else document
+
+    def messages(self) -> list[tuple[dict[str, Any], bytes | None]]:
+        """What a reader of the topic has, in order: the key's members, and the value."""
+        self.clock.advance(1_000)  # the markers of the last transaction are written
+        found = [record for _, record in self.kafka.committed(FEED.topic, 0)]
+        return [(json.loads((one.key or b"")[16:]), one.value) for one in found]
+
+    def check_resolved(self) -> int:
+        """Check that no row or DDL stands behind a resolved message of its ts. Returns the highest one."""
+        resolved = 0
+        for key, _ in self.messages():
+            assert key["ts"] > resolved, f"{key} stands behind resolved {resolved}"
+            resolved = key["ts"] if key["t"] == 3 else resolved
+        return resolved
+
+
+def by_table(found: Sequence[tuple[dict[str, Any], bytes | None]]) -> dict[Name, list[tuple[int, bytes | None]]]:
+    """Rows and DDLs of each table, in order."""
+    out: dict[Name, list[tuple[int, bytes | None]]] = {}
+    for key, value in found:
+        if key["t"] != 3:
+            out.setdefault((key["scm"], key.get("tbl", "")), []).append((key["ts"], value))
+    return out
+
+
+@functools.cache
+def wanted() -> dict[Name, list[tuple[int, bytes | None]]]:
+    """What the tables of an undisturbed feed have."""
+    found, _ = undisturbed(golden_world("everything"), FEED)
+    return by_table([(json.loads((one.key or b"")[16:]), one.value) for one in found[0]])
+
+
+def named(reason: str) -> Skip:
+    """The event that a reason names."""
+    found = re.match(r"table (\S+), commit_ts (\d+), key ([0-9a-f]+): ", reason)
+    assert found is not None, reason
+    return Skip(commit_ts=int(found[2]), table=found[1], key=found[3], reason="too large for us")
+
+
+def test_a_table_stops_by_name_and_the_others_go_on() -> None:
+    run = Run()
+    holder = run.settle()
+    report, every, there = holder.report(), wanted(), by_table(run.messages())
+    [stopped] = report.stopped
+    poison = named(stopped.reason)
+    assert (stopped.database, stopped.table, stopped.left) == (*POISONED, False)
+    assert [(one.stage, one.object) for one in report.held_by] == [("encode", ".".join(POISONED))]
+    assert int(stopped.checkpoint_ts) == poison.commit_ts - 1 == report.checkpoint_ts
+    assert (report.phase, report.skipped) == ("running", 0)
+    assert {name: found for name, found in there.items() if name != POISONED} == {
+        name: found for name, found in every.items() if name != POISONED
+    }
+    assert there[POISONED] == [one for one in every[POISONED] if one[0] < poison.commit_ts]
+    assert run.check_resolved() < poison.commit_ts
+    seen = len(run.messages())
+    again = run.settle().report()
+    assert (again.stopped, again.checkpoint_ts) == (report.stopped, report.checkpoint_ts), "a new holder says the same"
+    assert len(run.messages()) == seen
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_skips_by_name_release_the_table_and_nothing_is_lost_or_repeated(seed: int) -> None:
+    run = Run(seed, Faults(lost=0.01, unanswered=0.01, refused=0.01, doubtful=0.02) if seed else Faults())
+    holder = run.settle(deaths=0.1 if seed else 0.0)
+    while holder.shard.phase != "finished":
+        [stopped] = holder.report().stopped
+        run.changed(skip=named(stopped.reason))
+        holder = run.settle(deaths=0.1 if seed else 0.0)
+    assert len(run.skips) > 2
+    report, every, there = holder.report(), wanted(), by_table(run.messages())
+    left_out = {one.commit_ts for one in run.skips}
+    kept = [one for one in every[POISONED] if one in there[POISONED]]
+    assert there[POISONED] == kept, "in order, each once"
+    assert {ts for ts, _ in every[POISONED]} - {ts for ts, _ in kept} <= left_out
+    assert len(every[POISONED]) - len(kept) == report.skipped
+    assert {**there, POISONED: None} == {**every, POISONED: None}
+    assert (report.stopped, report.checkpoint_ts, run.check_resolved()) == ([], run.world.end_ts, run.world.end_ts)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_tables_that_a_rule_does_not_fit_wait_with_their_ddls_until_the_rule_is_changed(seed: int) -> None:
+    faults = Faults(lost=0.01, unanswered=0.01, refused=0.01, doubtful=0.02) if seed else Faults()
+    run = Run(seed, faults, FEED.uri, UNFIT)
+    holder = run.settle(deaths=0.1 if seed else 0.0)
+    stopped, every = holder.report().stopped, wanted()
+    assert len(stopped) > 1
+    there = by_table(run.messages())
+    assert 0 < sum(map(len, there.values())) < sum(map(len, every.values()))
+    assert run.check_resolved() <= min(int(one.checkpoint_ts) for one in stopped)
+    run.changed(document={})
+    holder = run.settle(deaths=0.1 if seed else 0.0)
+    assert holder.shard.phase == "finished"
+    assert by_table(run.messages()) == every
+    assert run.check_resolved() == run.world.end_ts
+
+
+def test_a_table_that_is_left_holds_nothing_and_is_told() -> None:
+    document = {"tistream": {"tables": [{"matcher": [".".join(POISONED)], "on-table-error": "leave-table"}]}}
+    run = Run(document=document)
+    report = run.settle().report()
+    [stopped] = report.stopped
+    assert ((stopped.database, stopped.table), stopped.left) == (POISONED, True)
+    assert (report.phase, report.held_by, report.checkpoint_ts) == ("finished", [], run.world.end_ts)
+    assert run.check_resolved() == run.world.end_ts
+    there, every = by_table(run.messages()), wanted()
+    assert {**there, POISONED: None} == {**every, POISONED: None}
+    assert run.settle().report().stopped == report.stopped, "a new holder leaves it too"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of the table", "of the feed"])
+def test_a_feed_that_is_to_stop_stops(own: bool) -> None:
+    document = {"tistream": {"on-table-error": "stop-feed"}}
+    if own:
+        document = {"tistream": {"tables": [{"matcher": ["types.*"], "on-table-error": "stop-feed"}]}}
+    report = Run(document=document).settle().report()
+    assert report.phase == "failed"
+    assert [one.object for one in report.held_by] == [".".join(POISONED)]
+    assert "skip the event by name" in (report.error or "")

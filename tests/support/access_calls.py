@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,10 @@ from urllib.parse import quote, urlsplit
 
 from support.waiting import PATIENCE_S
 from tistream.cause import HEADER
+from tistream.clock import SystemClock
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream_api.app import build_app
+from tistream_api.settings import ApiSettings
 
 DECLARED = "x-tistream-access"
 LEVELS = ("platform", "cluster", "tenant", "database", "table")
@@ -136,6 +141,15 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
     kinds = schema.get("type", [])
     assert "null" in kinds, f"no example of {name}: {schema}"
     return None
+
+
+@functools.cache
+def document() -> Mapping[str, Any]:
+    """The API's OpenAPI document as a client gets it, made once per process: it takes a second."""
+    found: dict[str, Any] = json.loads(
+        json.dumps(build_app(ApiSettings(), MemoryObjectStore(), SystemClock()).openapi())
+    )
+    return found
 
 
 def calls(document: Mapping[str, Any]) -> Iterator[Call]:

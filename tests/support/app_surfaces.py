@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -100,4 +101,7 @@ def _labels(registry: CollectorRegistry, names: set[str]) -> dict[str, frozenset
     return {name: labels | ({"le"} if name in histograms else set()) for name, labels in found.items()}
 
 
-SURFACES = {service: _surface(build()) for service, build in apps(SystemClock()).items()}
+@functools.cache
+def surfaces() -> Mapping[str, Surface]:
+    """{service: its routes and metrics}. The apps are built at the first call: every process of pytest imports this."""
+    return {service: _surface(build()) for service, build in apps(SystemClock()).items()}

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
-from support.app_surfaces import SURFACES
+from support.app_surfaces import surfaces
 
 # Of Prometheus itself and of the kubelet.
 OUTSIDE = {"up", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
 # What Prometheus adds to whatever it reads, there and in Kubernetes.
 OF_THE_TARGET = frozenset({"job", "instance", "pod", "namespace", "role", "persistentvolumeclaim", "__name__"})
-EXPORTED: Mapping[str, frozenset[str]] = {
-    name: frozenset().union(*(surface.labels.get(name, frozenset()) for surface in SURFACES.values()))
-    for name in sorted({name for surface in SURFACES.values() for name in surface.metrics})
-}
 _FUNCTIONS = "max_over_time|max|min|sum|rate|increase|delta|changes|topk|histogram_quantile|vector"
 _WORDS = rf"\b({_FUNCTIONS}|and|or|offset|\d+\w*)\b"
+
+
+@functools.cache
+def exported() -> Mapping[str, frozenset[str]]:
+    """{metric: labels}, of all services."""
+    found = surfaces().values()
+    return {
+        name: frozenset().union(*(surface.labels.get(name, frozenset()) for surface in found))
+        for name in sorted({name for surface in found for name in surface.metrics})
+    }
 
 
 def metrics_of(expression: str) -> set[str]:
     """The names of metrics; those chosen by __name__ too."""
     chosen = set()
     for pattern in re.findall(r'__name__=~"([^"]+)"', expression):
-        chosen |= {name for name in EXPORTED if re.fullmatch(pattern, name)}
+        chosen |= {name for name in exported() if re.fullmatch(pattern, name)}
         assert chosen, f"nothing is called {pattern}"
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", expression)
     bare = re.sub(r"\b(by|on)\s*\([^)]*\)", " ", bare)
@@ -46,4 +53,4 @@ def strange_labels(expression: str) -> set[str]:
 
 def labels_of(metric: str) -> frozenset[str]:
     """Its own, and the target's."""
-    return EXPORTED.get(metric, frozenset()) | OF_THE_TARGET
+    return exported().get(metric, frozenset()) | OF_THE_TARGET

@@ -18,16 +18,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from support.access_calls import LEVELS, Answer, Call, calls, send
+from support.access_calls import LEVELS, Answer, Call, calls, document, send
 from support.access_world import Guarded, guarded
-from support.http_world import CLOCK
 from support.waiting import eventually
-from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
-from tistream_api.app import build_app
-from tistream_api.settings import ApiSettings
 
-CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
+CALLS = {call.name: call for call in calls(document())}
 ALL = ["read", "push", "operate", "feed"]
 HOSTILE = (
     "..",

@@ -3,6 +3,7 @@ full backup in a folder, and chunks that another program pushes."""
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections import Counter
@@ -43,7 +44,6 @@ from tistream_ingest.sqlread.dsn_files import DsnFiles
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 
 NAME = "everything"
-MADE: CutSet = cut(NAME, commit_timestamps(NAME)[900])
 TENANT = "/v1/clusters/7/tenants/acme"
 BACKFILLS = f"{TENANT}/backfills"
 Line = dict[str, Any]
@@ -102,9 +102,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 @pytest.fixture(scope="module")
 def loaded(up: Platform) -> Consumer:
-    consumer = up.create(MADE.set_)
-    up.put(*MADE.set_.deliveries)
-    consumer.wait_for(MADE.set_.end_ts)
+    consumer = up.create(made().set_)
+    up.put(*made().set_.deliveries)
+    consumer.wait_for(made().set_.end_ts)
     return consumer
 
 
@@ -113,7 +113,7 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of the tenant's full backup as of T0."""
     folder = tmp_path_factory.mktemp("backup")
     store = DirectoryObjectStore(folder)
-    for name, body in MADE.backup(1).items():
+    for name, body in made().backup(1).items():
         store.put(name, body)
     return str(folder)
 
@@ -133,20 +133,30 @@ def table_path(version: Any) -> str:
     return f"{TENANT}/databases/{version.database}/tables/{version.head.name}"
 
 
-def a_table(ts: int, rows: int = 5) -> Any:
+@functools.cache
+def made() -> CutSet:
+    return cut(NAME, commit_timestamps(NAME)[900])
+
+
+@functools.cache
+def a_table() -> Any:
     """A table that exists from T0 to the end, with some rows, whose name needs no quoting."""
-    state = MADE.state(ts)
-    last = {one.head.id for one in MADE.tables(MADE.set_.end_ts)}
-    for version in MADE.tables(ts):
+    state = made().state(made().t0)
+    last = {one.head.id for one in made().tables(made().set_.end_ts)}
+    for version in made().tables(made().t0):
         mine = state.filter(state["table_id"].is_in(list(version.head.physical_ids)))
-        if version.head.id in last and mine.height >= rows and version.head.name.isidentifier():
+        if version.head.id in last and mine.height >= 5 and version.head.name.isidentifier():
             return version
     raise AssertionError("no such table")
 
 
-TABLE = a_table(MADE.t0)
-NAMED = f"{TABLE.database}.{TABLE.head.name}"
-LATER = next(ts for ts in commit_timestamps(NAME) if ts > MADE.t0 + (MADE.set_.end_ts - MADE.t0) // 4)
+def named() -> str:
+    return f"{a_table().database}.{a_table().head.name}"
+
+
+@functools.cache
+def later() -> int:
+    return next(ts for ts in commit_timestamps(NAME) if ts > made().t0 + (made().set_.end_ts - made().t0) // 4)
 
 
 def pulled(consumer: Consumer, path: str) -> list[Line]:
@@ -160,18 +170,18 @@ def shown(lines: Sequence[Line]) -> Counter[str]:
 
 
 def listed(consumer: Consumer) -> dict[str, str | None]:
-    """The base_ts of the tables in TABLE's database, now."""
-    tables = ask(consumer, "GET", f"{TENANT}/databases/{TABLE.database}/tables").json()["tables"]
+    """The base_ts of the tables in the table's database, now."""
+    tables = ask(consumer, "GET", f"{TENANT}/databases/{a_table().database}/tables").json()["tables"]
     return {one["name"]: one["base_ts"] for one in tables}
 
 
 def test_before_a_backfill_a_snapshot_is_refused_with_the_way_out(loaded: Consumer) -> None:
-    for query in ("now", str(MADE.set_.end_ts)):
-        found = problem(ask(loaded, "GET", f"{table_path(TABLE)}/changes?snapshot={query}"), 409, "not-complete")
-        assert (found["table"], found["base_ts"]) == (NAMED, None)
-        assert found["progress"] == {"known_parts": 0, "missing_parts": len(TABLE.head.physical_ids)}
+    for query in ("now", str(made().set_.end_ts)):
+        found = problem(ask(loaded, "GET", f"{table_path(a_table())}/changes?snapshot={query}"), 409, "not-complete")
+        assert (found["table"], found["base_ts"]) == (named(), None)
+        assert found["progress"] == {"known_parts": 0, "missing_parts": len(a_table().head.physical_ids)}
         assert "run a backfill of it" in found["detail"]
-    assert listed(loaded)[TABLE.head.name] is None
+    assert listed(loaded)[a_table().head.name] is None
 
 
 @pytest.mark.parametrize(
@@ -193,15 +203,15 @@ def test_before_a_backfill_a_snapshot_is_refused_with_the_way_out(loaded: Consum
     ],
 )
 def test_a_wrong_parameter_is_named(loaded: Consumer, query: str, parameter: str) -> None:
-    for path in (table_path(TABLE), f"{TENANT}/databases/{TABLE.database}", TENANT):
+    for path in (table_path(a_table()), f"{TENANT}/databases/{a_table().database}", TENANT):
         found = problem(ask(loaded, "GET", f"{path}/changes?{query}"), 400, "bad-request")
         assert found["parameter"] == parameter, found
 
 
 def test_below_what_is_kept_and_unknown_names(loaded: Consumer) -> None:
-    gone = problem(ask(loaded, "GET", f"{TENANT}/changes?snapshot={MADE.t0 - 1}"), 410, "gone")
-    assert gone["earliest_ts"] == str(MADE.t0)
-    nothing = f"{TENANT}/databases/{TABLE.database}/tables/nothing_like_it/changes?snapshot=now"
+    gone = problem(ask(loaded, "GET", f"{TENANT}/changes?snapshot={made().t0 - 1}"), 410, "gone")
+    assert gone["earliest_ts"] == str(made().t0)
+    nothing = f"{TENANT}/databases/{a_table().database}/tables/nothing_like_it/changes?snapshot=now"
     problem(ask(loaded, "GET", nothing), 404, "unknown-name")
 
 
@@ -222,34 +232,34 @@ def test_an_order_that_cannot_be_carried_out_is_refused(
 
 
 def test_chunks_that_are_pushed_make_a_table_complete_from_their_ts_on(up: Platform, loaded: Consumer) -> None:
-    order = {"source": {"kind": "push"}, "tables": [NAMED]}
+    order = {"source": {"kind": "push"}, "tables": [named()]}
     started = ask(loaded, "POST", BACKFILLS, order)
     assert started.status_code == 202
     one = f"{BACKFILLS}/{started.json()['backfill_id']}"
     assert ask(loaded, "POST", BACKFILLS, order).json() == started.json()
     info = ask(loaded, "GET", one).json()
     assert (info["state"], info["reason"], info["tables"]) == ("running", "no plan was pushed yet", [])
-    tenant, backfill_id = MADE.set_.tenant, info["backfill_id"]
-    spans = tuple(record_span(table_id) for table_id in sorted(TABLE.head.physical_ids))
-    up.world.objects.put(layout.backfill_plan(tenant, backfill_id), encode_plan(ChunkPlan(spans, MADE.t0)))
+    tenant, backfill_id = made().set_.tenant, info["backfill_id"]
+    spans = tuple(record_span(table_id) for table_id in sorted(a_table().head.physical_ids))
+    up.world.objects.put(layout.backfill_plan(tenant, backfill_id), encode_plan(ChunkPlan(spans, made().t0)))
     waiting = ask(loaded, "GET", one).json()["tables"]
     (table,) = waiting
     assert (table["chunks_done"], table["chunks"], table["base_ts"]) == (0, len(spans), None)
     assert table["held_by"] == f"{len(spans)} of {len(spans)} chunks are not written yet; the first is 0"
-    rows = [MADE.chunk_rows(span, LATER, with_commit_ts=False) for span in spans]
+    rows = [made().chunk_rows(span, later(), with_commit_ts=False) for span in spans]
     for number, (span, chunk) in enumerate(zip(spans, rows, strict=True)):
-        body = write_chunk([chunk], ChunkId(tenant, backfill_id, number), span, LATER)
+        body = write_chunk([chunk], ChunkId(tenant, backfill_id, number), span, later())
         up.world.objects.put(layout.base_chunk(tenant, backfill_id, number), body)
     eventually(lambda: ask(loaded, "GET", one).json()["state"] == "finished")
-    eventually(lambda: listed(loaded)[TABLE.head.name] == str(LATER))
+    eventually(lambda: listed(loaded)[a_table().head.name] == str(later()))
     (table,) = ask(loaded, "GET", one).json()["tables"]
     assert table["rows"] == sum(chunk.num_rows for chunk in rows)
-    assert (table["chunks_done"], table["base_ts"], table["held_by"]) == (len(spans), str(LATER), None)
-    found = problem(ask(loaded, "GET", f"{table_path(TABLE)}/changes?snapshot={LATER - 1}"), 409, "not-complete")
-    assert found["base_ts"] == str(LATER)
-    lines = pulled(loaded, f"{table_path(TABLE)}/changes?snapshot={LATER}")
-    assert shown(lines[1:-2]) == shown(point_world(NAME).lines(TABLE.database, TABLE.head.name, LATER))
-    assert lines[1]["commit_ts"] is None or int(lines[1]["commit_ts"]) <= LATER
+    assert (table["chunks_done"], table["base_ts"], table["held_by"]) == (len(spans), str(later()), None)
+    found = problem(ask(loaded, "GET", f"{table_path(a_table())}/changes?snapshot={later() - 1}"), 409, "not-complete")
+    assert found["base_ts"] == str(later())
+    lines = pulled(loaded, f"{table_path(a_table())}/changes?snapshot={later()}")
+    assert shown(lines[1:-2]) == shown(point_world(NAME).lines(a_table().database, a_table().head.name, later()))
+    assert lines[1]["commit_ts"] is None or int(lines[1]["commit_ts"]) <= later()
 
 
 def test_a_cancelled_backfill_keeps_what_was_taken(loaded: Consumer) -> None:
@@ -266,7 +276,7 @@ def test_a_cancelled_backfill_keeps_what_was_taken(loaded: Consumer) -> None:
     for name in ("b999", "..%2F..", "x"):
         assert ask(loaded, "DELETE", f"{BACKFILLS}/{name}").status_code == 404
         assert ask(loaded, "GET", f"{BACKFILLS}/{name}").status_code == 404
-    assert listed(loaded)[TABLE.head.name] == str(LATER)
+    assert listed(loaded)[a_table().head.name] == str(later())
 
 
 def test_a_full_backup_makes_every_table_complete(loaded: Consumer, backup: str) -> None:
@@ -276,26 +286,26 @@ def test_a_full_backup_makes_every_table_complete(loaded: Consumer, backup: str)
     info = ask(loaded, "GET", f"{BACKFILLS}/{backfill_id}").json()
     assert (info["state"], info["reason"], info["asked"]) == ("finished", None, ["*.*"])
     by_name = {(one["database"], one["table"]): one for one in info["tables"]}
-    state = MADE.state(MADE.t0)
-    kept = {one.head.id: one for one in MADE.tables(MADE.set_.end_ts)}
-    for version in MADE.tables(MADE.t0):
+    state = made().state(made().t0)
+    kept = {one.head.id: one for one in made().tables(made().set_.end_ts)}
+    for version in made().tables(made().t0):
         now = kept.get(version.head.id)
         if now is None or set(now.head.physical_ids) != set(version.head.physical_ids):
             continue  # some of its ids have gone
         table = by_name[now.database, now.head.name]
         assert table["rows"] == state.filter(state["table_id"].is_in(list(version.head.physical_ids))).height
         assert table["chunks_done"] == table["chunks"] >= len(version.head.physical_ids)
-        expected = LATER if version.head.id == TABLE.head.id else MADE.t0
+        expected = later() if version.head.id == a_table().head.id else made().t0
         assert (table["base_ts"], table["held_by"]) == (str(expected), None), table
     eventually(lambda: None not in listed(loaded).values())
-    assert listed(loaded)[TABLE.head.name] == str(LATER), "the newer base counts, never the older one"
+    assert listed(loaded)[a_table().head.name] == str(later()), "the newer base counts, never the older one"
 
 
 def test_a_snapshot_and_the_changes_above_it_are_what_select_shows(loaded: Consumer) -> None:
     """Rows at S for each scope, page by page, and then the events: together the rows at the end."""
     plain = point_world(NAME)
     rng = random.Random(5)
-    stamps = [ts for ts in commit_timestamps(NAME) if ts >= LATER]
+    stamps = [ts for ts in commit_timestamps(NAME) if ts >= later()]
     for ts in rng.sample(stamps, 2):
         whole = pulled(loaded, f"{TENANT}/changes?snapshot={ts}&limit=1000000")
         paged: list[Line] = []
@@ -313,18 +323,18 @@ def test_a_snapshot_and_the_changes_above_it_are_what_select_shows(loaded: Consu
         by_table: dict[tuple[str, str], list[Line]] = {}
         for line in whole[1:-2]:
             by_table.setdefault((line["database"], line["table"]), []).append(line)
-        for version in MADE.tables(ts):
+        for version in made().tables(ts):
             name = version.database, version.head.name
             assert shown(by_table.get(name, [])) == shown(plain.lines(*name, ts)), (ts, name)
         events: list[Line] = []
         query = f"cursor={whole[-1]['cursor']}"
         while True:
-            page = pulled(loaded, f"{TENANT}/changes?{query}&end_ts={MADE.set_.end_ts}&limit=100000")
+            page = pulled(loaded, f"{TENANT}/changes?{query}&end_ts={made().set_.end_ts}&limit=100000")
             events += page[:-1]
-            if page[-1].get("resolved_ts") == str(MADE.set_.end_ts):
+            if page[-1].get("resolved_ts") == str(made().set_.end_ts):
                 break
             query = f"cursor={page[-1]['cursor']}"
-        from_log = pulled(loaded, f"{TENANT}/changes?start_ts={ts}&end_ts={MADE.set_.end_ts}&limit=1000000")
+        from_log = pulled(loaded, f"{TENANT}/changes?start_ts={ts}&end_ts={made().set_.end_ts}&limit=1000000")
         assert events == from_log[:-1]
         assert all(int(one["commit_ts"]) > ts for one in events)
 
@@ -337,22 +347,23 @@ def test_the_command_runs_lists_and_cancels_and_pulls_a_snapshot(loaded: Consume
         assert found.exit_code == 0, (found.output, found.exception)
         return found.output
 
-    said = run("backfill", "run", "--br-full", backup, "--table", NAMED, "--wait")
-    assert NAMED in said
+    said = run("backfill", "run", "--br-full", backup, "--table", named(), "--wait")
+    assert named() in said
     assert "finished" in said
     listed_now = json.loads(run("backfill", "list", "--json"))["backfills"]
-    assert listed_now[0]["asked"] == [NAMED]
+    assert listed_now[0]["asked"] == [named()]
     assert "finished" in run("backfill", "list")
     waiting = run("backfill", "run", "--push", "--table", "*.*")
     backfill_id = waiting.split()[1]
     assert "no plan was pushed yet" in run("backfill", "show", backfill_id)
     assert "cancelled" in run("backfill", "cancel", backfill_id)
-    lines = run("pull", "--database", TABLE.database, "--table", TABLE.head.name, "--snapshot", "now").splitlines()
+    one = ["--database", a_table().database, "--table", a_table().head.name]
+    lines = run("pull", *one, "--snapshot", "now").splitlines()
     types = [json.loads(line)["type"] for line in lines]
     assert types[0] == "snapshot_begin"
     assert types[types.index("snapshot_end") + 1] == "resolved"
     rows = [json.loads(line) for line in lines[1 : types.index("snapshot_end")]]
-    expected = pulled(loaded, f"{table_path(TABLE)}/rows?ts=now")[:-1]
+    expected = pulled(loaded, f"{table_path(a_table())}/rows?ts=now")[:-1]
     assert shown(rows) == shown(expected)
     refused = CliRunner().invoke(app, ["backfill", "run", "--br-full", "/no/such/folder", *tenant])
     assert refused.exit_code == 1

@@ -12,16 +12,12 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from support import plain_http
-from support.access_calls import Call, calls
+from support.access_calls import Call, calls, document
 from support.access_world import Guarded, guarded
-from support.http_world import CLOCK
 from support.waiting import PATIENCE_S
-from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING
-from tistream_api.app import build_app
-from tistream_api.settings import ApiSettings
 
-DOCUMENT: dict[str, Any] = json.loads(json.dumps(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi()))
+DOCUMENT = document()
 CALLS = {call.name: call for call in calls(DOCUMENT)}
 # Last: what these do would change the answers of the others.
 ENDS = ("PauseTenant", "DeleteTenant", "KeepTenant", "RevokeToken")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from support.manifests import ROOT, of_kind, promtool, rendered
-from support.promql import EXPORTED, OUTSIDE, metrics_of, strange_labels
+from support.promql import OUTSIDE, exported, metrics_of, strange_labels
 
 MONITORING = ROOT / "deploy" / "monitoring"
 ALERTS = MONITORING / "alerts.yaml"
@@ -27,7 +27,7 @@ def rules() -> dict[str, dict[str, str]]:
 def test_every_metric_of_an_alert_is_exported(alert: str) -> None:
     named = metrics_of(rules()[alert]["expr"])
     assert named
-    assert named - EXPORTED.keys() - OUTSIDE == set()
+    assert named - exported().keys() - OUTSIDE == set()
     assert strange_labels(rules()[alert]["expr"]) == set()
 
 
@@ -39,7 +39,7 @@ def test_a_label_that_is_not_exported_is_noticed() -> None:
 
 
 def test_a_metric_that_is_not_exported_is_noticed() -> None:
-    assert metrics_of("sum by (pod) (rate(tistream_nothing_total[5m])) > 0.1") - EXPORTED.keys() == {
+    assert metrics_of("sum by (pod) (rate(tistream_nothing_total[5m])) > 0.1") - exported().keys() == {
         "tistream_nothing_total"
     }
     assert metrics_of('max(tistream_meta_stores{read="no"} and on (instance) tistream_meta_owner == 1) > 0') == {
@@ -85,7 +85,7 @@ def test_what_scales_is_exported_and_named_to_the_adapter() -> None:
     for kind in ("rules", "externalRules"):
         for rule in adapter[kind]:
             series = rule["seriesQuery"].partition("{")[0]
-            assert series in EXPORTED
+            assert series in exported()
             given[kind, rule.get("name", {}).get("as", series)] = series
     wanted = set()
     for scaler in of_kind(rendered("prod"), "HorizontalPodAutoscaler").values():

@@ -12,7 +12,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from support.app_surfaces import SURFACES
+from support.app_surfaces import surfaces
 from support.manifests import K8S, OVERLAYS, Document, environment, executor_template, of_kind, pods, rendered
 from support.settings_classes import IN_BASE, settings_class
 from tistream.service.settings import NESTED, load_settings
@@ -117,7 +117,7 @@ def test_probes_ask_for_what_the_service_answers(overlay: str, service: str) -> 
     container = container_of(rendered(overlay), f"tistream-{service}")
     paths = {probe: _probed(container[probe]) for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
-    assert set(paths.values()) <= SURFACES[service].paths
+    assert set(paths.values()) <= surfaces()[service].paths
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     variables = environment(rendered(overlay), f"tistream-{service}")
     assert str(ports["http"]) == variables[f"TISTREAM_{service.upper()}__PORT"]

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from support.access_calls import calls
-from support.http_world import CLOCK
-from tistream.storage.backends.memory import MemoryObjectStore
+from support.access_calls import calls, document
 from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
 from tistream.wire.bulk.changefeeds import CreateChangefeed
@@ -20,11 +18,9 @@ from tistream.wire.bulk.sources import AddSource
 from tistream.wire.bulk.territories import AddTerritory
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
-from tistream_api.app import build_app
 from tistream_api.request.undo_body import UndoBody
-from tistream_api.settings import ApiSettings
 
-CALLS = {call.name: call for call in calls(build_app(ApiSettings(), MemoryObjectStore(), CLOCK).openapi())}
+CALLS = {call.name: call for call in calls(document())}
 MODELS: dict[str, type[BaseModel]] = {
     "AddSource": AddSource,
     "AddTerritory": AddTerritory,

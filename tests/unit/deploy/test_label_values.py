@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections import defaultdict
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from support.app_surfaces import SURFACES
+from support.app_surfaces import surfaces
 from support.manifests import K8S, ROOT
 from tistream.service.observe.store_metrics import measured
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -70,18 +71,21 @@ def _jobs() -> set[str]:
     return {*pods["values"], *(job["job_name"] for job in compose["scrape_configs"])}
 
 
-TOLD = _told()
-TEXTS = [path.read_text() for path in SOURCES]
-VALUES: dict[str, set[str]] = {
-    "loop": set().union(*map(loop_names, TEXTS)),
-    "stage": TOLD["stage"].union(*(names_gone_through(text, "stage") for text in TEXTS)),
-    "kind": TOLD["kind"],
-    "state": TOLD["state"],
-    "read": TOLD["read"],
-    "held": TOLD["held"],
-    "job": _jobs(),
-    "route": {path for surface in SURFACES.values() for path in surface.paths},
-}
+@functools.cache
+def values() -> dict[str, set[str]]:
+    """{label: its values}, read off the sources and the apps."""
+    told = _told()
+    texts = [path.read_text() for path in SOURCES]
+    return {
+        "loop": set().union(*map(loop_names, texts)),
+        "stage": told["stage"].union(*(names_gone_through(text, "stage") for text in texts)),
+        "kind": told["kind"],
+        "state": told["state"],
+        "read": told["read"],
+        "held": told["held"],
+        "job": _jobs(),
+        "route": {path for surface in surfaces().values() for path in surface.paths},
+    }
 
 
 def matchers(text: str) -> list[tuple[str, str, str]]:
@@ -95,7 +99,7 @@ def strange_values(text: str, free: Iterable[str] = ()) -> set[str]:
     for label, operator, value in matchers(text):
         if label in FREE or label in free:
             continue
-        known = VALUES.get(label, set())
+        known = values().get(label, set())
         wanted = value.split("|") if "~" in operator else [re.escape(value)]
         if not all(any(re.fullmatch(one, name) for name in known) for one in wanted):
             found.add(f'{label}{operator}"{value}"')
@@ -166,5 +170,5 @@ def test_names_are_read_off_the_source() -> None:
 
 def test_stages_are_those_that_a_hold_may_have() -> None:
     [metadata] = Hold.model_fields["stage"].metadata
-    assert len(VALUES["stage"]) > len(HoldsTold.STAGES)
-    assert {stage for stage in VALUES["stage"] if not re.fullmatch(metadata.pattern, stage)} == set()
+    assert len(values()["stage"]) > len(HoldsTold.STAGES)
+    assert {stage for stage in values()["stage"] if not re.fullmatch(metadata.pattern, stage)} == set()

@@ -156,6 +156,7 @@ class TerritoryRun:
             cut_ms=settings.cut_ms,
             idle_cut_ms=settings.idle_cut_ms,
             buffer_bytes=self.buffer_bytes,
+            raw_hold_ms=settings.raw_hold_ms,
         )
         machine = TerritoryAgent(config, self._position(config))
         inbox = Inbox()

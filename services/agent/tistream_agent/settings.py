@@ -75,6 +75,13 @@ class AgentSettings(ServiceSettings):
     idle_cut_ms: int = Field(
         default=3_000, ge=50, le=60_000, description="time after which a file with watermarks only is written"
     )
+    raw_hold_ms: int = Field(
+        default=0,
+        ge=0,
+        le=600_000,
+        description="of RawKV: time by which each resolved ts of TiKV is lowered, for a TiKV whose next leader writes "
+        "below what the leader before resolved (state `upstream`); changes arrive later by as much",
+    )
     buffer_bytes: int = Field(
         default=256 << 20,
         ge=8 << 20,

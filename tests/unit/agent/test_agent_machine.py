@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -157,6 +158,36 @@ def test_a_write_below_what_the_leader_before_told_stops_the_territory(scans: bo
     assert isinstance(stop, steps.Stop)
     assert stop.code == "upstream"
     assert str(BASE + 40) in stop.reason
+
+
+def test_raw_hold_ms_lowers_what_files_promise_so_that_the_next_leader_may_write_below() -> None:
+    held_ms, ms = 3_000, 1 << 18
+    config = replace(CONFIG, kv_api=steps.KV_RAW, raw_hold_ms=held_ms)
+    bench = Bench(config=config)
+    first = bench.register()[11]
+    bench.receive(first, INITIALIZED, resolved=BASE + 1_000 * ms)
+    bench.run([], 4_000)
+    assert {row.resolved_ts for row in bench.drafts[-1].watermarks} == {BASE}, "a resolved ts below the snapshot"
+    bench.receive(first, resolved=BASE + 5_000 * ms)
+    bench.run([], 4_000)
+    assert {row.resolved_ts for row in bench.drafts[-1].watermarks} == {BASE + 2_000 * ms}
+    bench.receive(first, error="region_not_found")
+    second = bench.register()[11]
+    assert second.checkpoint_ts == BASE + 2_000 * ms
+    bench.receive(second, change(b"a", BASE + 2_001 * ms), INITIALIZED)
+    bench.run([], 2_000)
+    assert [key for draft in bench.drafts for key in keys(draft)] == [b"a"]
+    stop = bench.receive(second, change(b"b", BASE + 2_000 * ms))[-1]
+    assert isinstance(stop, steps.Stop), "by more than it allows"
+
+
+def test_raw_hold_ms_changes_nothing_for_tidb() -> None:
+    bench = Bench(config=replace(CONFIG, raw_hold_ms=3_000))
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED)
+    bench.receive(request, resolved=BASE + 40)
+    bench.run([], 4_000)
+    assert {row.resolved_ts for row in bench.drafts[-1].watermarks} == {BASE + 40}
 
 
 def test_a_write_below_the_snapshot_is_none_that_a_leader_told() -> None:

@@ -77,7 +77,9 @@ class TerritoryAgent:
         span = config.keys.on_wire(config.span)
         assert span is not None, f"{config.span} has no key of {config.keys.scope}"
         self.territory = Territory(span, pieces)
-        self.subscriptions = Subscriptions(config.keys, drops_empty=config.kv_api == steps.KV_TIDB)
+        raw = config.kv_api == steps.KV_RAW
+        lowered = from_physical_ms(config.raw_hold_ms if raw else 0)
+        self.subscriptions = Subscriptions(config.keys, drops_empty=not raw, lowered=lowered)
         self.planner = Planner(self.territory, self.subscriptions, config.kv_api)
         self.hold_ts = position.lowest_ts - 1  # what the durable files need
         self._hold_asked_ms: int | None = None

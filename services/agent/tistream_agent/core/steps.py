@@ -30,6 +30,7 @@ class AgentConfig:
         epoch: the number of the assignment; higher for each holder.
         buffer_bytes: the memory for rows that are in no durable file; beyond it streams are not read.
         file_bytes: a file is cut when its rows take as much.
+        raw_hold_ms: by how much each resolved_ts is lowered, with KV_RAW.
         stalled_ms: how long a PUT may take before all streams are closed, so that TiKV keeps nothing for the agent.
     """
 
@@ -46,6 +47,7 @@ class AgentConfig:
     file_bytes: int = 32 << 20
     hold_refresh_ms: int = 60_000
     stalled_ms: int = 60_000
+    raw_hold_ms: int = 0
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -90,10 +90,12 @@ class Subscriptions:
 
     The state is one table of numbers with a column for each subscription, because resolved timestamps of 100,000
     regions arrive each second. Ended subscriptions keep their column until their last watermark row is in a file.
+    `lowered`: what is taken off each received resolved_ts, which TiKV may then break by as much.
     """
 
     keys: KeyMap = field(default_factory=KeyMap)
     drops_empty: bool = True
+    lowered: int = 0
     counts: Counts = field(default_factory=Counts)
     _sent: SentRequests = field(default_factory=SentRequests)
     _table: Int64s = field(default_factory=lambda: np.zeros((k.SUB_COLUMNS, _MIN_SLOTS), np.int64))
@@ -167,6 +169,9 @@ class Subscriptions:
         rows, items = scanned.rows, scanned.items
         sent_as = items[k.REQUEST].copy()
         items[k.REQUEST] = self._sent.numbers(items, stream)
+        if self.lowered:
+            resolved = items[k.KIND] == k.RESOLVED
+            items[k.TS, resolved] = np.maximum(items[k.TS, resolved], self.lowered) - self.lowered
         row_slot, row_index = np.empty(rows.shape[1], np.int64), np.zeros(rows.shape[1], np.int64)
         ends, counters = np.zeros(items.shape[1], np.int64), np.zeros(k.COUNTERS, np.int64)
         table, slots = self._table, self._slots_of(items)

@@ -19,7 +19,7 @@ from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import NO_SKIPS, Skips, without
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
-from tistream_changefeed.filters.feed_filter import FeedFilter
+from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.limits import Limit, MessageTooLarge, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Messages
@@ -75,6 +75,11 @@ class FeedPipeline:
     def numbered(self) -> bool:
         """Whether values of ENUM and SET are read as numbers."""
         return self.encoder.numbered
+
+    @property
+    def tables(self) -> FeedTables:
+        """The tables whose rows are read."""
+        return self.filter.read
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
         """Begin anew at `ts`. Yields the schemas of all tables, if the protocol sends them at the start."""

@@ -16,6 +16,7 @@ from tistream.model import raw_row
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
 from tistream.read import plan
+from tistream.read.chosen_scope import ChosenIds, ChosenScope
 from tistream.read.cursor import Scope
 from tistream.read.events import Ddls
 from tistream.read.group_cache import GroupCache
@@ -56,6 +57,7 @@ class TenantSource:
         self._cache = cache
         self._retained_ts = retained_ts
         self._snapshot_id = snapshot_id
+        self._chosen = ChosenIds()
         self._worked_of: History | None = None
         self._mine = object()  # key of shared results: it excludes those of other sources and of earlier histories
 
@@ -82,6 +84,10 @@ class TenantSource:
     def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
         if isinstance(scope, RawScope):
             return None if scope.keyspace is None else np.array([raw_row.table_id(scope.keyspace)], np.int64)
+        if isinstance(scope, ChosenScope):
+            assert scope.choice is not None
+            with self._lock:
+                return self._chosen.within(self._history(), scope.choice, window)
         if scope.database is None:
             return None
         with self._lock:
@@ -232,6 +238,8 @@ def _shown(history: History, scope: Scope, physical_id: int, window: Window) -> 
 
 
 def _within(scope: Scope, version: TableVersion) -> bool:
+    if isinstance(scope, ChosenScope):
+        return scope.shows(version)
     if scope.database is None:
         return True
     database, table = version.folded

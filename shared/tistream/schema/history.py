@@ -68,6 +68,7 @@ class History:
         self._names = NameIndex()
         self._version_ts: list[int] = []
         self._version_numbers: list[int] = []
+        self._tables_ts: list[int] = []  # when any visible table changed, ascending
         self._events: list[DdlEvent] = []
         self._jobs = JobTracker()
         self._imports = Imports()
@@ -111,6 +112,7 @@ class History:
         _forget(self._owners, before_ts)
         self._names.forget(before_ts)
         self._jobs.forget(before_ts)
+        del self._tables_ts[: bisect_left(self._tables_ts, before_ts)]
         keep = max(0, bisect_right(self._version_ts, before_ts) - 1)
         del self._version_ts[:keep], self._version_numbers[:keep]
         self._events = [event for event in self._events if event.commit_ts > before_ts]
@@ -164,6 +166,8 @@ class History:
                 line = self._versions[table_id] = Timeline(None)
             line.set(commit_ts, after)
             changed[table_id] = (before, after)
+        if changed and self._tables_ts[-1:] != [commit_ts]:
+            self._tables_ts.append(commit_ts)
         self._move_ids(commit_ts, changed)
         self._move_names(commit_ts, changed)
         self._note_imports(commit_ts, changed)
@@ -342,6 +346,20 @@ class History:
             else:
                 out.append(NamedInterval(from_ts, to_ts, table_id, ids))
         return out
+
+    def versions_within(self, low: int, high: int) -> Iterator[TableVersion]:
+        """Every version of every table, view and sequence that decodes rows of any commit_ts in `low < t <= high`."""
+        self._refuse_below(low)
+        for line in self._versions.values():
+            yield from (version for _, _, version in line.runs(low, high) if version is not None)
+
+    def steady_since(self, low: int, high: int) -> int | None:
+        """The ts since which no table has changed that decodes rows in `low < t <= high`, 0: none is known; or None if
+        one changes within."""
+        at = bisect_right(self._tables_ts, low)
+        if at < bisect_left(self._tables_ts, high):
+            return None
+        return self._tables_ts[at - 1] if at else 0
 
     # ---- reading: DDL
 

@@ -319,3 +319,23 @@ def feed_window_of_any_size(original: Function) -> Function:
 def feed_holds_still_without_a_reason(original: Function) -> Function:
     """A feed that waits does not say for what."""
     return lambda self: iter(())
+
+
+@mutant(
+    "tistream:ChosenIds.within",
+    invariants=(46,),
+    catchers=("test_only_row_groups_of_tables_that_the_rules_choose_are_fetched_and_decoded",),
+)
+def feed_reads_every_table(original: Function) -> Function:
+    """The row groups of all tables are fetched, whatever the rules of the feed."""
+    return lambda self, history, choice, window: None
+
+
+@mutant(
+    "tistream:History.steady_since",
+    invariants=(44,),
+    catchers=("test_a_table_is_chosen_by_the_name_that_it_has_at_each_commit",),
+)
+def feed_tables_of_the_first_look(original: Function) -> Function:
+    """The ids of a feed's tables are never looked up again."""
+    return lambda self, low, high: 0

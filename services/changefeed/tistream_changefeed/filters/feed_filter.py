@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +19,23 @@ UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
 
 
 @dataclass(frozen=True, slots=True)
+class FeedTables:
+    """The tables whose rows a feed reads (TableChoice). Two feeds with the same rules share what they read."""
+
+    texts: tuple[str, ...]  # of the rules: they are compared in place of the patterns, because their hashes are kept
+    without_key: bool
+    rules: TableRules = field(compare=False)
+
+    def chosen(self, versions: Sequence[TableVersion]) -> list[bool]:
+        """For each version, whether its rows may be sent."""
+        named = self.rules.chosen([version.name for version in versions])
+        return [
+            bool(one) and fold(version.database) not in UNSENT_SCHEMAS and (self.without_key or eligible(version.table))
+            for one, version in zip(named, versions, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class FeedFilter:
     """The filter of one feed. `without_key`: tables without a handle key are replicated too (`force-replicate`)."""
 
@@ -26,6 +44,12 @@ class FeedFilter:
     start_ts: frozenset[int] = frozenset()  # transactions that are left out
     without_key: bool = False
     _filters: dict[Name, tuple[EventFilter, ...]] = field(default_factory=dict, compare=False)  # cache
+
+    @property
+    def read(self) -> FeedTables:
+        """The tables whose rows are read."""
+        texts = tuple(f"{rule.text} {rule.database} {rule.table}" for rule in self.tables.rules)
+        return FeedTables(texts, self.without_key, self.tables)
 
     def includes(self, version: TableVersion) -> bool:
         """Whether rows of the table are sent. It decides by the table's name and keys alone."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
 from tistream.errors import CorruptObject, Gone, RetryableError, UnknownName
+from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Scope
 from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget, Scan
@@ -55,6 +56,10 @@ class Holder:
     _sending: Sending | None = None
     _resolved_ts: int = 0
     _stopping: Event = field(default_factory=new_event)
+    _scope: Scope = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scope = ChosenScope(self.shard.order.tenant, choice=self.pipeline.tables)
 
     def run(self) -> None:
         """Work until `stop`, then leave the sink."""
@@ -160,9 +165,8 @@ class Holder:
         self._resolved_ts = view.resolved_ts()
         high = shard.high(self._resolved_ts)
         if shard.at.low_ts < high:
-            scope = Scope(shard.order.tenant)
             numbered, moving = self.pipeline.numbered, self.pipeline.splitting
-            scan = Scan(view.source, scope, shard.at, high, self.budget, numbered=numbered, moving=moving)
+            scan = Scan(view.source, self._scope, shard.at, high, self.budget, numbered=numbered, moving=moving)
             for batch in scan.batches():
                 self._send(sending, view, batch, high)
                 if batch.barrier is not None:

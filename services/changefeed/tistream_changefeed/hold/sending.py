@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import FatalError, RetryableError
-from tistream.read.cursor import Position, Scope
+from tistream.read.chosen_scope import ChosenScope
+from tistream.read.cursor import Position
 from tistream.read.scan import Budget, Scan
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
@@ -57,7 +58,7 @@ class Sending:
     def catch_up(self, pool: Pool, budget: Budget, stopping: Callable[[], bool]) -> None:
         """Try the tables again that have stopped: send what they lack, and let them go on with the others."""
         shard = self.shard
-        lane, scope = Behind(shard), Scope(shard.order.tenant)
+        lane, scope = Behind(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
         numbered, moving = self.pipeline.numbered, self.pipeline.splitting
         while shard.catching:
             at = min(one.at for one in shard.catching)

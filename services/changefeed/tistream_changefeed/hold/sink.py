@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tistream.read.chosen_scope import TableChoice
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
@@ -76,6 +77,10 @@ class Pipeline(Protocol):
     @property
     def numbered(self) -> bool:
         """Whether values of ENUM and SET are read as numbers."""
+
+    @property
+    def tables(self) -> TableChoice:
+        """The tables whose rows are read."""
 
     @property
     def splitting(self) -> Splitting:

@@ -1,0 +1,73 @@
+"""What a reader of some tables of a tenant reads: those that rules choose, whatever their databases. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tistream.arrays import Int64s
+from tistream.model.ts import Window
+from tistream.read.cursor import Scope
+from tistream.schema.history import History
+from tistream.schema.visible import TableVersion
+
+_KEPT = 64  # choices whose ids are kept: one for each set of rules of the feeds of a tenant
+
+
+class TableChoice(Protocol):
+    """Chooses tables by their versions alone. Equal choices choose alike, and have equal hashes."""
+
+    def __hash__(self) -> int: ...
+
+    def chosen(self, versions: Sequence[TableVersion]) -> Sequence[bool]:
+        """For each version, whether its rows are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenScope(Scope):
+    """The scope of a reader that reads the rows of chosen tables. It reads every DDL: its reader decides what a DDL of
+    other tables means to it."""
+
+    choice: TableChoice | None = None  # never None: a field behind those with a default has one
+
+    def shows(self, version: TableVersion) -> bool:
+        """Whether rows of this version are shown."""
+        assert self.choice is not None
+        return bool(self.choice.chosen([version])[0])
+
+
+class ChosenIds:
+    """The physical ids of chosen tables. They are computed anew only if a table has changed, because a tenant may have
+    very many tables. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._of: History | None = None
+        self._known: dict[TableChoice, tuple[int, Int64s | None]] = {}
+
+    def within(self, history: History, choice: TableChoice, window: Window) -> Int64s | None:
+        """The ids, ascending, that rows of chosen tables have in the window. None: no base table is left out, so that
+        rows of ids that no schema names are read too, and noticed."""
+        if history is not self._of:
+            self._of, self._known = history, {}
+        since = history.steady_since(window.low, window.high)
+        known = self._known.get(choice)
+        if known is not None and known[0] == since:
+            return known[1]
+        found = _ids(history, choice, window)
+        if since is not None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[choice] = since, found
+        return found
+
+
+def _ids(history: History, choice: TableChoice, window: Window) -> Int64s | None:
+    tables = [one for one in history.versions_within(window.low, window.high) if one.head.kind == "table"]
+    chosen = choice.chosen(tables)
+    if all(chosen):
+        return None
+    found = {one for version, taken in zip(tables, chosen, strict=True) if taken for one in version.head.physical_ids}
+    return np.array(sorted(found), np.int64)

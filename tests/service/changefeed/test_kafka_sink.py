@@ -175,10 +175,10 @@ def test_too_few_partitions_and_a_missing_topic_are_refused(broker: LocalKafka) 
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.create_topics([NewTopic("small", 1, 1)])["small"].result(PATIENCE_S)
     with pytest.raises(FeedFailed, match="the topic has 1 partitions, fewer than partition-num=2: add"):
-        Topics(target_of(broker, "small"), "test").planned()
+        Topics(target_of(broker, "small"), "test").planned(["small"])
     with pytest.raises(FeedFailed, match="auto-create-topic is false: create it"):
-        Topics(target_of(broker, "absent", auto_create=False), "test").planned()
-    assert Topics(target_of(broker, "absent"), "test").planned() == {"absent": 2}
+        Topics(target_of(broker, "absent", auto_create=False), "test").planned(["absent"])
+    assert Topics(target_of(broker, "absent"), "test").planned(["absent"]) == {"absent": 2}
 
 
 def test_a_message_that_is_too_large_is_refused_before_anything_is_sent(broker: LocalKafka) -> None:
@@ -212,5 +212,5 @@ def test_at_least_once_writes_the_progress_behind_the_messages(broker: LocalKafk
 def test_a_broker_that_does_not_answer_is_tried_again(broker: LocalKafka) -> None:
     nowhere = replace(target_of(broker, "nowhere"), brokers=("127.0.0.1:1",))
     with pytest.raises(FeedFailed, match="no broker answers") as found:
-        Topics(nowhere, "test").planned()
+        Topics(nowhere, "test").planned(["t"])
     assert found.value.failure.kind == "retry"

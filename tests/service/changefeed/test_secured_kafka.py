@@ -11,11 +11,13 @@ from support.certificates import Authority
 from support.kafka import partitions_of
 from support.secret_pair import new_pair
 from support.secured_kafka import PASSWORD, USER, SecuredKafka
+from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.secrets.sealing import public_key, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.checks import Checks
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
@@ -31,21 +33,25 @@ class Secured:
     kafka: SecuredKafka
     keys: SecretKeys
 
-    def target(self, **secrets: str) -> KafkaTarget:
-        """The target of a feed, with these secrets of its tenant."""
-        uri = (
+    @property
+    def uri(self) -> str:
+        """The sink URI of a feed."""
+        return (
             f"kafka://127.0.0.1:{self.kafka.port}/secured?partition-num=1&sasl-user={USER}"
             "&sasl-password=${secret:pw}&ca=${secret:ca}"
         )
-        sealed = {name: seal(public_key(PUBLIC), ACME, name, value) for name, value in secrets.items()}
-        check = CheckChangefeed(
-            cluster_id="7",
-            tenant_id="acme",
-            wanted=CreateChangefeed(changefeed_id="all", sink_uri=uri),
-            secrets=sealed,
-        )
-        values = self.keys.values(ACME, uri, {}, check.secrets)
+
+    def target(self, **secrets: str) -> KafkaTarget:
+        """The target of the feed, with these secrets of its tenant."""
+        uri = self.uri
+        values = self.keys.values(ACME, uri, {}, self.check(**secrets).secrets)
         return parsed(uri, {}).target.with_secrets(values)
+
+    def check(self, **secrets: str) -> CheckChangefeed:
+        """What asks whether such a feed can run."""
+        sealed = {name: seal(public_key(PUBLIC), ACME, name, value) for name, value in secrets.items()}
+        wanted = CreateChangefeed(changefeed_id="all", sink_uri=self.uri)
+        return CheckChangefeed(cluster_id="7", tenant_id="acme", wanted=wanted, secrets=sealed)
 
 
 @pytest.fixture
@@ -67,6 +73,7 @@ def test_a_wrong_password_is_a_reason_without_the_password(secured: Secured) -> 
         topics.partitions("secured")
     assert "hunter3" not in str(refused.value)
     assert "the broker refuses sasl-user, sasl-password or sasl-mechanism" in str(refused.value)
+    assert refused.value.failure.refused
 
 
 def test_an_authority_that_did_not_sign_is_a_reason(secured: Secured, tmp_path: Path) -> None:
@@ -75,3 +82,15 @@ def test_an_authority_that_did_not_sign_is_a_reason(secured: Secured, tmp_path: 
     with pytest.raises(FeedFailed) as refused:
         topics.partitions("secured")
     assert "TLS with the broker fails: check the secrets of ca" in str(refused.value)
+    assert refused.value.failure.refused
+
+
+def test_a_feed_with_a_wrong_password_or_authority_is_refused_at_its_creation(secured: Secured, tmp_path: Path) -> None:
+    checks = Checks(["127.0.0.1"], secured.keys, lambda _: [])
+    stranger = Authority(tmp_path, "stranger").file.read_text()
+    for secrets in ({"pw": "hunter3", "ca": secured.kafka.authority}, {"pw": PASSWORD, "ca": stranger}):
+        with pytest.raises(InvalidRequest, match=r"sasl-mechanism|check the secrets of ca") as refused:
+            checks.plan(secured.check(**secrets))
+        assert "hunter3" not in str(refused.value)
+        assert refused.value.extra == {"parameter": "sink_uri"}
+    assert checks.plan(secured.check(pw=PASSWORD, ca=secured.kafka.authority)).topics == {"secured": 1}

@@ -20,6 +20,7 @@ ORDERS = version([ID, column("a"), column("note", t.VARCHAR)], [PRIMARY], databa
 USERS = version([ID], [PRIMARY], database="shop", name="users", table_id=101)
 LOG = version([column("a")], database="shop", name="log", table_id=102)
 OTHER = version([ID], [PRIMARY], database="other", name="t", table_id=103)
+NO_TABLES = "the rules include no table that exists now"
 TABLES = [USERS, ORDERS, LOG, OTHER]
 
 
@@ -63,7 +64,7 @@ def test_partitions_are_those_of_the_topic_or_of_the_setting() -> None:
         ("[filter]\nrules = ['shop.*', 'shpo.*']", "rule 'shpo.*' matches no table that exists now"),
         ("", "are not sent: shop.log; add a key, or set force-replicate"),
         ("force-replicate = true", "have no key in messages: shop.log"),
-        ("[filter]\nrules = ['nope.*']", "the rules include no table that exists now"),
+        ("[filter]\nrules = ['nope.*']\n[tistream]\nallow-no-tables = true", "the rules include no table that exists"),
         ("[sink]\ndispatchers = [{matcher = ['x.y']}]", "sink.dispatchers[1] is the dispatcher of no table"),
         ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'random'}]", "'random' is unknown: as in TiCDC"),
         ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'ts'}, {matcher = ['*.*']}]", "sink.dispatchers[2]"),
@@ -91,11 +92,19 @@ def test_a_plan_names_tables_that_share_a_topic() -> None:
         ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'index-value', index = 'i'}]", "no unique index 'i'"),
         ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'columns', columns = ['note']}]", "no column 'note'"),
         ("[sink]\ncolumn-selectors = [{matcher = ['shop.*'], columns = ['a']}]", "leave"),
+        (
+            "[filter]\nrules = ['nope.*', 'x.y']",
+            "include none of the 4 tables that exist .* allow-no-tables",
+        ),
     ],
 )
 def test_what_a_table_cannot_do_is_refused_at_creation(text: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         planned(text)
+
+
+def test_a_tenant_without_tables_may_have_a_feed() -> None:
+    assert planned("", []).warnings == ("rule '*.*' matches no table that exists now", NO_TABLES)
 
 
 def test_system_tables_views_and_tables_that_no_rule_matches_are_not_planned() -> None:

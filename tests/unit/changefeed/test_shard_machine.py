@@ -356,6 +356,24 @@ def test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why() -> None:
     assert (shard.phase, list(shard.held_by())) == ("running", [])
 
 
+def test_a_feed_whose_credentials_are_refused_for_ten_minutes_fails_and_others_go_on_trying() -> None:
+    refused = Failure("retry", "sink", "orders", "the broker refuses sasl-user", refused=True)
+    away = Failure("retry", "sink", "orders", "no broker answers")
+    shard = Shard(ORDER, Random(1))
+    for now_ms in range(0, 3_600_000, 60_000):
+        shard.failed(away if now_ms % 540_000 == 0 else refused, now_ms)
+        assert shard.phase == "retrying", "the broker was away in between"
+    shard.failed(away, 3_700_000)
+    for now_ms in range(4_000_000, 4_600_000, 60_000):
+        shard.failed(refused, now_ms)
+        assert shard.phase == "retrying"
+    shard.failed(refused, 4_600_000)
+    assert (shard.phase, next(shard.held_by()).reason) == (
+        "failed",
+        "the broker refuses sasl-user; then resume the feed",
+    )
+
+
 def test_only_what_the_sink_has_acknowledged_is_reported() -> None:
     shard = Shard(ORDER, Random(1))
     shard.acknowledged(shard.opened(None, {}, "log"), 0)

@@ -124,8 +124,9 @@ class ProtocolConfig(_Part):
 class FeedConfig(_Part):
     """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). Keys of
     `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
-    handle key), `compatible` (messages have the faults of TiCDC's), `on_table_error` (whether an event that
-    cannot be sent stops its table or the feed), `tables` (the first that matches a table is its)."""
+    handle key), `compatible` (messages have the faults of TiCDC's), `allow_no_tables` (the rules may include no table
+    that exists), `on_table_error` (whether an event that cannot be sent stops its table or the feed), `tables` (the
+    first that matches a table is its)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()
@@ -136,5 +137,6 @@ class FeedConfig(_Part):
     delivery: Delivery = "exactly-once"
     split_unique_updates: bool = True
     compatible: bool = False
+    allow_no_tables: bool = False
     on_table_error: OnTableError = "stop-table"
     tables: tuple[TableErrorConfig, ...] = ()

@@ -68,6 +68,7 @@ USED: dict[str, Key] = {
     _LARGE + "claim-check-raw-value": Key("kafka.large.claim_check_raw_value", "flag"),
     "tistream.delivery": Key("delivery", "text"),
     "tistream.split-unique-updates": Key("split_unique_updates", "flag"),
+    "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
     "tistream.on-table-error": Key("on_table_error", "text"),
 }
 """Keys that set a field as they are."""

@@ -43,7 +43,8 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
     """The plan of a feed. `existing`: the numbers of partitions of the topics that exist; None: it is unknown.
 
     Raises InvalidRequest for what cannot work with these tables: an expression, an index or a column that a table
-    lacks, a selector without a key, a topic with too few partitions or one that may not be created.
+    lacks, a selector without a key, rules that include no table, a topic with too few partitions or one that may not be
+    created.
     """
     chosen, routes, selectors = parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config)
     base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
@@ -118,6 +119,11 @@ def _warnings(
     for topic, sharing in collisions(expressions).items():
         out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")
     if not named:
+        if base and not config.allow_no_tables:
+            raise refused(
+                f"filter.rules include none of the {len(base)} tables that exist now: correct them, or set "
+                "allow-no-tables = true under [tistream] if the tables are to come"
+            )
         out.append("the rules include no table that exists now")
     return out
 

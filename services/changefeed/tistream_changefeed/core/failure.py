@@ -13,12 +13,14 @@ Kind = Literal["retry", "failed", "fenced"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of one step. The text names the object and the way out, and holds no secret."""
+    """A failure of one step. The text names the object and the way out, and holds no secret. `refused`: the sink has
+    answered, and refuses the credentials or the certificate; a person must act unless they are about to be rotated."""
 
     kind: Kind
     stage: HeldStage
     object: str
     reason: str
+    refused: bool = False
 
     @property
     def held_by(self) -> HeldBy:
@@ -37,6 +39,11 @@ class FeedFailed(Exception):
 def retry(stage: HeldStage, what: str, reason: str) -> FeedFailed:
     """A failure that may pass by itself."""
     return FeedFailed(Failure("retry", stage, what, reason))
+
+
+def refused(what: str, reason: str) -> FeedFailed:
+    """The sink refuses the credentials. It is tried again, because they may be put anew."""
+    return FeedFailed(Failure("retry", "sink", what, reason, refused=True))
 
 
 def failed(stage: HeldStage, what: str, reason: str) -> FeedFailed:

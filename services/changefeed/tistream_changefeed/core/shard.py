@@ -25,6 +25,8 @@ from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.stopped import StoppedTable, replaced
 from tistream_changefeed.protocols.messages import Message
 
+REFUSED_MS = 600_000  # the feed fails after credentials were refused for so long
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -81,6 +83,7 @@ class Shard:
         self.retry_at_ms = 0
         self.retries = 0
         self._failures = 0  # in a row
+        self._refused_ms: int | None = None  # since when the sink refuses the credentials
         self._rng = rng
         self._every_ms = resolved_every_ms
         self._pacing = Pacing(resolved_every_ms)
@@ -240,6 +243,7 @@ class Shard:
         self._acked = transaction.progress
         if before is not None:  # to open the sink proves nothing: the next message may fail again
             self.phase, self.failure, self.since_ms, self._failures = "running", None, None, 0
+            self._refused_ms = None
         if len(transaction.rows):
             self._pacing.sent_rows()
         if before is not None and transaction.progress.resolved_ts > before.resolved_ts:
@@ -255,6 +259,12 @@ class Shard:
         if self.since_ms is None:
             self.since_ms = now_ms
         self.failure = failure
+        if not failure.refused:
+            self._refused_ms = None
+        elif self._refused_ms is None:
+            self._refused_ms = now_ms
+        elif now_ms - self._refused_ms >= REFUSED_MS:
+            failure = self.failure = replace(failure, kind="failed", reason=f"{failure.reason}; then resume the feed")
         if failure.kind == "retry":
             self._failures += 1
             self.retries += 1

@@ -47,9 +47,14 @@ class Checks:
         values = self.keys.values(tenant, clean.sink_uri, clean.document, {**check.secrets, **sealed})
         topics = Topics(feed.target.with_secrets(values), "tistream-check", CHECK_S)
         try:
-            found = topics.planned()
+            found = topics.planned(planned.topics)
+            warnings += [
+                f"topic {topic!r} takes messages of at most {most} bytes, less than max-message-bytes: raise its "
+                "max.message.bytes, because a larger message stops the feed"
+                for topic, most in topics.small(planned.topics).items()
+            ]
         except FeedFailed as error:
-            if error.failure.kind == "retry":
+            if error.failure.kind == "retry" and not error.failure.refused:
                 raise Unavailable(f"sink_uri: {error}") from error
             raise InvalidRequest(f"sink_uri: {error}", {"parameter": "sink_uri"}) from error
         return _planned(clean, planned, {**planned.topics, **found}, warnings, sealed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream_changefeed.core.failure import FeedFailed, failed, retry
+from tistream_changefeed.core.failure import FeedFailed, failed, refused, retry
 
 _TOO_LARGE = frozenset(("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "_MSG_SIZE_TOO_LARGE"))
 _REFUSED = {
@@ -20,7 +20,14 @@ CONNECTING = {
     "_AUTHENTICATION": "the broker refuses sasl-user, sasl-password or sasl-mechanism: put the secret again",
     "_SSL": "TLS with the broker fails: check the secrets of ca, cert and key",
 }
+_PLAIN = "security.protocol"
+"""The client says so when a broker closes a connection before it has answered. A broker that ends does so too."""
 _FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"))
+
+
+def says_why(name: str, text: str) -> bool:
+    """Whether an error of a connection says more than that no broker answers."""
+    return name in CONNECTING or _PLAIN in text
 
 
 def failure_of(name: str, text: str, where: str) -> FeedFailed:
@@ -32,9 +39,16 @@ def failure_of(name: str, text: str, where: str) -> FeedFailed:
     if name in _REFUSED:
         return failed("sink", where, f"{_REFUSED[name]} ({text})")
     if name in CONNECTING:
-        return retry("sink", where, f"{CONNECTING[name]} ({text})")
+        return refused(where, f"{CONNECTING[name]} ({text})")
+    return retry("sink", where, _passing(name, text))
+
+
+def _passing(name: str, text: str) -> str:
+    """What is tried again."""
     if name in _FENCED:
-        return retry("sink", where, f"another producer has the feed's transactional id ({name})")
+        return f"another producer has the feed's transactional id ({name})"
+    if _PLAIN in text:
+        return f"the broker ends connections: does it want enable-tls, or a sasl-user? ({text})"
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
-        return retry("sink", where, f"no broker answers ({text or name}): check that it runs and that workers reach it")
-    return retry("sink", where, f"{text or name} ({name})")
+        return f"no broker answers ({text or name}): check that it runs and that workers reach it"
+    return f"{text or name} ({name})"

@@ -8,12 +8,12 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
-from tistream_changefeed.sinks.kafka.faults import CONNECTING, failure_of
+from tistream_changefeed.sinks.kafka.faults import failure_of, says_why
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
     KafkaTarget,
@@ -25,6 +25,7 @@ from tistream_changefeed.sinks.kafka.target import (
 log = logging.getLogger(__name__)
 
 ANSWER_S = 20.0
+SMALL_MAX = 20
 LISTED_LOOKS, LISTED_PAUSE_S = 100, 0.1
 _COMPACTED = {
     "cleanup.policy": "compact",
@@ -57,15 +58,24 @@ class Topics:
             self._known[topic] = self._written(topic, there)
         return self._known[topic]
 
-    def planned(self) -> dict[str, int]:
-        """The partitions of the target's topic that would be written. Creates nothing."""
-        topic = self._target.topic
-        there = self._count(topic)
-        if there is not None:
-            return {topic: self._written(topic, there)}
-        if not self._target.auto_create:
-            raise _no_topic(topic)
-        return {topic: self._target.partition_num or PARTITIONS_DEFAULT}
+    def planned(self, topics: Iterable[str]) -> dict[str, int]:
+        """The partitions of these topics that would be written. Creates nothing."""
+        counts, found = self._counts(), {}
+        for topic in topics:
+            there = counts.get(topic)
+            if there is None and not self._target.auto_create:
+                raise _no_topic(topic)
+            wanted = self._target.partition_num or PARTITIONS_DEFAULT
+            found[topic] = wanted if there is None else self._written(topic, there)
+        return found
+
+    def small(self, topics: Iterable[str]) -> dict[str, int]:
+        """Those of these topics that exist and take smaller messages than `max-message-bytes`, with their
+        max.message.bytes. Looks at SMALL_MAX topics."""
+        counts = self._counts()
+        there = [topic for topic in topics if topic in counts][:SMALL_MAX]
+        found = {topic: self._largest(topic) for topic in there}
+        return {topic: most for topic, most in found.items() if most < self._target.max_message_bytes}
 
     def _written(self, topic: str, there: int) -> int:
         wanted = partitions_wanted(self._target, there)
@@ -93,12 +103,13 @@ class Topics:
     def limit(self, topic: str) -> int:
         """The highest number of bytes of key and value of a message of a topic."""
         if topic not in self._limits:
-            resource = ConfigResource(ResourceType.TOPIC, topic)
-            found = self._done(
-                self._admin.describe_configs([resource], request_timeout=self._answer_s)[resource], topic
-            )
-            self._limits[topic] = message_limit(self._target, int(found["max.message.bytes"].value))
+            self._limits[topic] = message_limit(self._target, self._largest(topic))
         return self._limits[topic]
+
+    def _largest(self, topic: str) -> int:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self._done(self._admin.describe_configs([resource], request_timeout=self._answer_s)[resource], topic)
+        return int(found["max.message.bytes"].value)
 
     def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """The end offset of every partition of these topics; a topic that does not exist has none."""
@@ -119,13 +130,19 @@ class Topics:
 
     def _count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None if it does not exist."""
-        listed = self._asked(lambda: self._admin.list_topics(timeout=self._answer_s).topics, self._target.where)
-        found = listed.get(topic)
+        found = self._listed().get(topic)
         if found is None:
             return None
         if found.error is not None:
             raise failure_of(found.error.name(), found.error.str(), topic)
         return len(found.partitions)
+
+    def _counts(self) -> dict[str, int]:
+        """The number of partitions of each topic that exists. Raises FeedFailed."""
+        return {name: len(found.partitions) for name, found in self._listed().items() if found.error is None}
+
+    def _listed(self) -> Mapping[str, TopicMetadata]:
+        return self._asked(lambda: self._admin.list_topics(timeout=self._answer_s).topics, self._target.where)
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> int:
         if not self._target.auto_create:
@@ -158,12 +175,12 @@ class Topics:
     def _failure(self, name: str, text: str, where: str) -> FeedFailed:
         self._admin.poll(0)  # serves `_remember`
         last = self._last
-        if last is not None and last.name() in CONNECTING:
+        if last is not None and says_why(last.name(), last.str()):
             return failure_of(last.name(), last.str(), where)
         return failure_of(name, text, where)
 
     def _remember(self, error: KafkaError) -> None:
-        if self._last is None or error.name() in CONNECTING:
+        if self._last is None or says_why(error.name(), error.str()):
             self._last = error
 
 

@@ -111,7 +111,7 @@ def build_app(
             Loop("feeds", driver.beat, interval_ms=settings.beat_ms, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
-        start_thread("warm", decode.warm)
+        start_thread("warm", _warm)
         for loop in loops:
             loop.start()
         try:
@@ -143,3 +143,9 @@ def build_app(
     registry.register(ShardsTold(driver.told, clock))
     app.include_router(router)
     return app
+
+
+def _warm() -> None:
+    """Compile the kernels before the first events come."""
+    decode.warm()
+    decode.warm_messages()

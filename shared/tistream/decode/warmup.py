@@ -1,11 +1,13 @@
-"""Compiles every kernel by decoding rows of a table that has a column of each kind."""
+"""Compiles the kernels by decoding rows of a table that has a column of each kind, and by rendering a line."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
+from tistream.decode.json_lines import Group, LineWriter, Part
 from tistream.decode.json_text import render_objects
+from tistream.decode.kernels.render_kernel import Form
 from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows
 from tistream.schema.tidb import table as t
@@ -19,7 +21,7 @@ _TEXT_ROW = bytes([0x80, 0, 1, 0, 0, 0, 9, 2, 0, 0xC3, 0xA9])
 
 
 def warm_kernels() -> None:
-    """Compile every kernel, or load it from the cache."""
+    """Compile every kernel of decoding and of `render_plain`, or load it from the cache."""
     columns = [
         {
             "id": number,
@@ -39,3 +41,9 @@ def warm_kernels() -> None:
     decoded = decode_rows(table, table.columns, keys, pa.array([_EMPTY_ROW, _TEXT_ROW], pa.binary()))
     render_objects(table.columns, decoded.batch)
     same_rows(decoded.batch.columns, decoded.batch.columns, np.arange(len(keys)))
+
+
+def warm_message_kernel() -> None:
+    """Compile `render_rich`, or load it from the cache."""
+    number = Part("", Form.GO_DOUBLE, pa.array([0.5], pa.float64()))
+    LineWriter(1, [Group("", [number])], "").lines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -17,6 +18,9 @@ from tistream_ingest.backfill.spark_writer import SparkChunkWriter
 from tistream_ingest.jobs.lazy import LazyRunner
 from tistream_ingest.settings import IngestSettings
 
+if TYPE_CHECKING:
+    from tistream_ingest.jobs.run import SparkRunner
+
 log = logging.getLogger(__name__)
 
 EXIT_NO_JVM = 70
@@ -29,12 +33,12 @@ def main() -> None:
 
 
 def _build(settings: IngestSettings) -> FastAPI:
-    from tistream_ingest.jobs.run import SparkRunner  # noqa: PLC0415 - pyspark takes half a second
-
     objects = open_objects(settings.objects_url)
 
     def new_runner() -> SparkRunner:
+        # pyspark takes a fifth of a second
         from tistream.spark.session import build_session  # noqa: PLC0415
+        from tistream_ingest.jobs.run import SparkRunner  # noqa: PLC0415
 
         java.ensure()
         session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf, DAEMON)

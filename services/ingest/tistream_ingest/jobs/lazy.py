@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tistream.concurrency import new_lock
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
+
+if TYPE_CHECKING:
+    from tistream_ingest.jobs.run import SparkRunner  # imports pyspark, which takes a fifth of a second
 
 
 class LazyRunner:

@@ -33,11 +33,11 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 
 # One process runs all tests of a file, and all that share a platform, the longest first (tests/support/one_worker.py).
 IN_GROUPS := --dist loadfile --no-loadscope-reorder
-PYTEST := $(BIN)/pytest -q --durations=15
+# Tests are rewritten for their assertions by each process, unless the bytecode is kept.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
 test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-unit # mypy takes one core only
-	$(PYTEST) -n 4 $(IN_GROUPS) tests/service tests/simulation
-	$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e
+	$(PYTEST) -n 4 $(IN_GROUPS) tests/service tests/simulation tests/e2e
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from support.effort import FULL
+from support.effort import FULL, cases
 from support.points_world import over, point_world
 from support.pull_world import committed, write_pool
 from tistream.errors import Gone, InvalidRequest, UnknownName
@@ -46,7 +46,7 @@ def versions(events: list[Line]) -> list[Line]:
     return [{name: event[name] for name in ("commit_ts", "start_ts", "op", "row", "old_row")} for event in events][::-1]
 
 
-@pytest.mark.parametrize(("tasks", "seed", "indexed"), [(1, 1, False), (16, 2, False), (4, 3, True)])
+@pytest.mark.parametrize(("tasks", "seed", "indexed"), cases([(16, 2, False), (4, 3, True)], [(1, 1, False)]))
 def test_a_history_is_the_events_of_the_row_newest_first(tasks: int, seed: int, indexed: bool) -> None:
     one = point_world("everything", tasks, indexed=indexed)
     low, high = max(one.world.snapshot_ts, one.base_ts), one.world.end_ts

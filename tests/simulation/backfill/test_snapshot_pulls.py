@@ -25,7 +25,7 @@ def shown(lines: list[Line]) -> Counter[str]:
     return Counter(json.dumps([line["key"], line["row"], line["schema_version"]]) for line in lines)
 
 
-@pytest.mark.parametrize(("seed", "tasks"), cases([(1, 1), (2, 4)], [(seed, 1 + seed % 4) for seed in range(3, 20)]))
+@pytest.mark.parametrize(("seed", "tasks"), cases([(2, 4)], [(1, 1), *((seed, 1 + seed % 4) for seed in range(3, 20))]))
 def test_a_snapshot_at_any_s_is_what_the_whole_log_shows(seed: int, tasks: int) -> None:
     one, plain = world(seed, tasks), point_world(NAME)
     highest = max(one.base_ts.values())

@@ -169,12 +169,12 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
         eventually(lambda: up.strike("changefeed"))
     push(len(loaded.files))
     eventually(lambda: feeds.get("all")["state"] == "finished", pause_s=0.5)
-    there = committed(broker.address, TOPIC)
-    for number, messages in there.items():
+    reader.read_all()
+    for number, messages in reader.seen.items():
         rows = [(key, value) for _, key, value in messages if not is_resolved(value)]
         assert rows == wanted[number], number
         assert is_resolved(messages[-1][2])
-    eventually(lambda: seen() and reader.seen == there)  # a reader that was there all the time has the same
+    assert reader.seen == committed(broker.address, TOPIC), "who was there all the time has what a new reader finds"
     reader.close()
     found = feeds.get("all")
     assert (found["checkpoint_ts"], found["error"], found["held_by"]) == (str(loaded.end_ts), None, [])

@@ -20,7 +20,7 @@ import pytest
 
 from support import golden_kafka
 from support.feed_run import finish, holder_of
-from support.kafka import committed
+from support.kafka import committed, committed_of
 from support.pull_world import golden_world
 from support.schema_registry import Registry, registry
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -262,8 +262,9 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
     eligible = [event for event in in_order(golden_kafka.events()) if event["eligible"]]
     ids = {(line["subject"], line["schema"]): line["id"] for line in golden_kafka.lines("avro_schemas")}
     differ, decoded = set[int](), 0
+    read = committed_of(broker.address, *tables)
     for topic in tables:
-        found = [message[1:] for message in committed(broker.address, topic)[0]]
+        found = [message[1:] for message in read[topic][0]]
         decoded += sum(read_whole(server, text) for pair in found for text in pair)
         shown = [
             (known(server, ids, f"{topic}-key", one), known(server, ids, f"{topic}-value", other))

@@ -142,3 +142,27 @@ def scanning_span_left_out_of_the_footer(original: Function) -> Function:
 def timestamps_of_the_future(original: Function) -> Function:
     """A resolved_ts that PD cannot have given is a promise of the chain."""
     return lambda self, now_ms: (1 << 63) - 1
+
+
+@mutant(
+    "tistream_agent:SentRequests.numbers",
+    invariants=(1, 7),
+    catchers=("test_one_message_resolves_all_regions_of_a_request_and_each_ends_alone", HISTORY),
+)
+def events_go_to_the_first_region_of_their_request(original: Function) -> Function:
+    """Registrations share a request_id; an event of a region goes to the subscription of another one of it."""
+
+    def broken(self: Any, items: Any, stream: int) -> Any:
+        from tistream_agent.core import kernels as k
+
+        first: dict[int, int] = {}
+        for sent_as, _, its, number in self._pairs[:, : len(self)].T.tolist():
+            if its == stream:
+                first.setdefault(sent_as, number)
+        found = original(self, items, stream)
+        for at, request in enumerate(items[k.REQUEST].tolist()):
+            if found[at] >= 0:
+                found[at] = first[request]
+        return found
+
+    return broken

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from pydantic import Field
 
 from tistream.wire.limits import Limits
@@ -60,15 +62,31 @@ class UsageReport(Wire):
     stored: list[StoredUsage] = Field(default_factory=list, max_length=ENTRIES_MAX)
 
 
+def hour_text(hour_ms: int) -> str:
+    """As `HourOfUsage.hour`."""
+    return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class FeedAmounts(Wire):
+    """Row events of a changefeed, and bytes of their messages and of others, that its sink has acknowledged."""
+
+    rows: str
+    bytes: str
+
+
 class Amounts(Wire):
     """Amounts of an hour, or sums. Numbers are decimal strings. `bytes_stored` is what was stored at the hour's end,
-    null if it was not reported; in a sum: byte-hours."""
+    null if it was not reported; in a sum: byte-hours. `feed_rows`, `feed_bytes`: of all changefeeds; `feeds`: of each,
+    by id."""
 
     bytes_in: str
     bytes_stored: str | None
     bytes_served: str
     rows_served: str
     requests: dict[str, str]
+    feed_rows: str = "0"
+    feed_bytes: str = "0"
+    feeds: dict[str, FeedAmounts] = Field(default_factory=dict)
 
 
 class HourOfUsage(Amounts):
@@ -76,6 +94,19 @@ class HourOfUsage(Amounts):
 
     hour: str = Field(description="as 2026-11-21T10:00:00Z")
     hour_ms: str
+
+    @classmethod
+    def empty(cls, hour: str, hour_ms: int) -> HourOfUsage:
+        """An hour in which nothing else was counted."""
+        return cls(
+            hour=hour,
+            hour_ms=str(hour_ms),
+            bytes_in="0",
+            bytes_stored=None,
+            bytes_served="0",
+            rows_served="0",
+            requests={},
+        )
 
 
 class Usage(Wire):

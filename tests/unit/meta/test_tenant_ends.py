@@ -17,7 +17,7 @@ from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.backfills import BackfillSource
-from tistream.wire.bulk.changefeeds import NewChangefeed
+from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, NewChangefeed, WorkerBeat
 from tistream.wire.bulk.restores import MySqlPlace, NewRestore, RestoreName
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
@@ -127,8 +127,31 @@ class World:
             self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
             self.repository.book(RestoreBook).add(key, RESTORE)
             self.repository.book(FeedBook).add(key, FEED)
+            self._deliver(key)
             self.repository.book(SecretBook).put(key, "kafka", "sealed")
             self.repository.book(TerritoryBook).add(Territory(key, 1, WHOLE, Upstream("pd:2379", 17)))
+
+    def _deliver(self, key: TenantKey) -> None:
+        """A worker takes the feed of a tenant, and tells of rows in its sink."""
+        book = self.repository.book(FeedBook)
+        found = book.beat(WorkerBeat(node_id="w1", instance="1", reports=[]), {"w1"})
+        feed, shard = next(one for one in found if one[0].tenant == key)
+        report = FeedReport(
+            shard=FeedShard(
+                cluster_id=key.cluster_id,
+                tenant_id=key.tenant_id,
+                changefeed_id=feed.feed_id,
+                shard=shard.shard,
+                generation=feed.generation,
+            ),
+            epoch=shard.epoch,
+            phase="running",
+            checkpoint_ts=43,
+            resolved_ts=43,
+            rows=7,
+            bytes=70,
+        )
+        book.beat(WorkerBeat(node_id="w1", instance="1", reports=[report]), {"w1"})
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""

@@ -14,7 +14,7 @@ from tistream_cli.client import ApiClient, tenant_path
 from tistream_cli.errors import CliError
 
 DEFAULT = "default"
-_COLUMNS = ("hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests")
+_COLUMNS = ("hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests", "feed_rows", "feed_bytes")
 
 
 def show_usage(
@@ -42,7 +42,7 @@ def _row(name: str, amounts: dict[str, Any]) -> list[str]:
     requests = sum(int(count) for count in amounts["requests"].values())
     stored = amounts["bytes_stored"]
     numbers = [amounts["bytes_in"], "-" if stored is None else stored, amounts["bytes_served"], amounts["rows_served"]]
-    return [name, *numbers, str(requests)]
+    return [name, *numbers, str(requests), amounts["feed_rows"], amounts["feed_bytes"]]
 
 
 def _ms(text: str) -> int:

@@ -209,6 +209,23 @@ tenant_usage = Table(
     Index("tenant_usage_by_hour", "hour_ms"),
 )
 
+feed_usage = Table(
+    "feed_usage",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("changefeed_id", String(128), primary_key=True),
+    Column("created_ms", BigInteger, primary_key=True, autoincrement=False),  # of the feed
+    Column("shard", BigInteger, primary_key=True, autoincrement=False),
+    Column("sink", String(32), primary_key=True),  # digest of what has the progress
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),  # its beginning
+    Column("feed_rows", BigInteger, nullable=False),  # in the hour
+    Column("feed_bytes", BigInteger, nullable=False),
+    Column("rows_until", BigInteger, nullable=False),  # since the feed began in this sink, until the hour's end
+    Column("bytes_until", BigInteger, nullable=False),
+    Index("feed_usage_by_hour", "hour_ms"),
+)
+
 tenant_stored = Table(
     "tenant_stored",
     metadata,

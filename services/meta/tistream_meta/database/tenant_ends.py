@@ -41,6 +41,7 @@ _OF_TENANT = (
     tables.territories,
     tables.tenant_usage,
     tables.tenant_stored,
+    tables.feed_usage,
     tables.quotas,
     tables.tenants,
 )

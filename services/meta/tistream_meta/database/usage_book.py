@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -36,6 +35,7 @@ from tistream.wire.usage import (
     StoredUsage,
     Usage,
     UsageReport,
+    hour_text,
 )
 from tistream_meta.database import tables
 from tistream_meta.database.transactions import Transactions
@@ -206,7 +206,7 @@ def _hours(columns: Any, key: TenantKey, from_ms: int, to_ms: int) -> ColumnElem
 def _usage(key: TenantKey, from_ms: int, to_ms: int, counted: Mapping[int, Counts], stored: Mapping[int, int]) -> Usage:
     hours = [
         HourOfUsage(
-            hour=datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            hour=hour_text(hour_ms),
             hour_ms=str(hour_ms),
             **_amounts(counted.get(hour_ms, {}), stored.get(hour_ms)),
         )

@@ -16,13 +16,14 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FeedReport, NewChangefeed, Skip, WorkerBeat
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvent, Happening
+from tistream.wire.usage import hour_of
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, tables, tenant_rows
 from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import LEASE_MS, RENEW_MS, Feed, HeldShard
-from tistream_meta.feeds import feed_changes, feed_events, feed_rows, secret_rows
+from tistream_meta.feeds import feed_changes, feed_events, feed_rows, feed_usage, secret_rows
 from tistream_meta.feeds.feed_rows import FEEDS as _FEEDS
 from tistream_meta.feeds.feed_rows import SHARDS as _SHARDS
 from tistream_meta.feeds.feed_rows import Shown
@@ -36,6 +37,7 @@ class _Beat:
     shards: Sequence[HeldShard]
     feeds: Sequence[Feed]
     events: Sequence[tuple[Feed, Happening]]
+    told: Sequence[tuple[Feed, FeedReport]]  # reports that are stored
 
 
 class FeedBook:
@@ -181,6 +183,9 @@ class FeedBook:
                 )
             for feed in found.feeds:
                 feed_rows.store(connection, feed)
+            hour_ms = hour_of(int(connection.execute(select(self._now_ms)).scalar_one()))
+            for feed, report in found.told:
+                feed_usage.note(connection, hour_ms, feed, report)
             for feed, event in found.events:
                 feed_events.note(connection, self._now_ms, feed, event)
             return found.held
@@ -197,6 +202,7 @@ class FeedBook:
         stored = {one.key: one for one in feed_rows.shards(connection) if (one.tenant, one.feed_id) in feeds}
         now, changed = dict(stored), dict(feeds)
         events: list[tuple[Feed, Happening]] = []
+        reports: list[tuple[Feed, FeedReport]] = []
         for report in beat.reports:
             key = _key(report)
             if (shard := now.get(key)) is None or not shard.of(beat.node_id, beat.instance):
@@ -205,6 +211,7 @@ class FeedBook:
             if (shard.epoch, feed.generation) == (report.epoch, report.shard.generation):
                 now[key], changed[key[:2]], told = _reported(shard, feed, report, now_ms)
                 events += [(feed, one) for one in told]
+                reports += [(feed, report)] if now[key] is not shard else []
         wanted = [one for key, one in now.items() if changed[key[:2]].state == "running" and one.tenant not in ending]
         held = feed_policy.assigned(wanted, beat.node_id, beat.instance, workers, now_ms)
         taken = [one for one in held if one.epoch != now[one.key].epoch]
@@ -219,6 +226,7 @@ class FeedBook:
             [one for key, one in now.items() if one != stored[key]],
             [one for key, one in changed.items() if one != feeds[key]],
             events,
+            reports,
         )
 
 

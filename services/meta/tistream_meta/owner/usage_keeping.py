@@ -11,6 +11,7 @@ from tistream.wire.usage import QuotasInfo
 from tistream_meta.database.repository import Repository
 from tistream_meta.database.usage_book import UsageBook
 from tistream_meta.decide.model import Tenant
+from tistream_meta.feeds.feed_usage import FeedUsageBook
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.server import MetaServer
 
@@ -69,5 +70,6 @@ class UsageKeeping:
             log.warning("tenant stores more than its quota", extra={"tenant": str(key), "bytes": size, "quota": limit})
         self._over = frozenset(over)
         self._metrics.over_stored.set(len(over))
-        if gone := usage.forget(now_ms - self._keep_ms):
+        before_ms = now_ms - self._keep_ms
+        if gone := usage.forget(before_ms) + self._repository.book(FeedUsageBook).forget(before_ms):
             log.info("old usage deleted", extra={"rows": gone})

@@ -12,6 +12,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.limits import Limits
 from tistream.wire.meta import Accepted
 from tistream.wire.usage import HOUR_MS, RANGE_MAX_MS, QuotasInfo, SetQuotas, Usage, UsageReport, hour_of
+from tistream_meta.feeds.feed_usage import FeedUsageBook, with_feeds
 from tistream_meta.owner.usage_keeping import UsageKeeping
 from tistream_meta.routes.audit_routes import AuditedRoute
 from tistream_meta.routes.forwarding import OwnersRoute
@@ -48,7 +49,8 @@ def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From 
     if to_ms - from_ms > RANGE_MAX_MS:
         days = RANGE_MAX_MS // _DAY_MS
         raise InvalidRequest(f"from..to spans more than {days} days: ask for less at a time", {"parameter": "from"})
-    return keeping.book.of_tenant(key, from_ms, to_ms)
+    feeds: FeedUsageBook = request.app.state.feed_usage
+    return with_feeds(keeping.book.of_tenant(key, from_ms, to_ms), feeds.of_tenant(key, from_ms, to_ms))
 
 
 @router.get("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="Quotas")

@@ -18,6 +18,7 @@ TOO_OLD = (6, 5, 0)  # tikv/tikv#14099: up to here a checkpoint can be too high
 
 _VERSION = re.compile(r'"?v?([0-9]+)\.([0-9]+)\.([0-9]+)')
 _CHECKPOINT = re.compile(r"v1/global_checkpoint/([0-9]{1,20})\.ts")
+_RESTORE = re.compile(r"R([0-9A-Fa-f]{16})_S[0-9A-Fa-f]{16}\.meta")
 _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 
@@ -87,3 +88,10 @@ def parse_safe_point(data: bytes) -> int:
     if not _DECIMAL.fullmatch(text) or int(text) > MAX_TS:
         raise CorruptObject(SAFE_POINT, f"{text[:40]!r} is not a decimal timestamp")
     return int(text)
+
+
+def restore_commit_ts(key: str) -> int | None:
+    """The ts at which a restore ended, by the key of the list of tables that BR left below RESTORES: no row that it
+    wrote has a higher commit_ts. None if the key is of another form."""
+    found = _RESTORE.fullmatch(key.removeprefix(RESTORES))
+    return None if found is None else int(found[1], 16)

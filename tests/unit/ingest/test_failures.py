@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -227,14 +228,26 @@ def test_a_log_that_was_truncated_while_the_source_was_away_is_no_empty_log() ->
         world.adapter().step()
 
 
-def test_a_restore_beside_the_log_stops_the_source() -> None:
+@pytest.mark.parametrize("name", [f"R{S + 1:016X}_S{S - 9:016X}.meta", "1.json", f"R{S:016X}.meta"])
+def test_a_restore_beside_the_log_stops_the_source(name: str) -> None:
     world = World()
     world.log.flush(Part([put(1, S + 5)]))
     world.log.checkpoint(S + 10)
-    world.log.objects.put("v1/log_restore_tables_blocklists/1.json", b"{}")
-    with pytest.raises(SourceStopped, match=r"blocklists/1\.json.*backfill"):
+    world.log.objects.put(f"v1/log_restore_tables_blocklists/R{S - 5:016X}_S{S - 9:016X}.meta", b"")
+    world.log.objects.put(f"v1/log_restore_tables_blocklists/{name}", b"")
+    with pytest.raises(SourceStopped, match=rf"blocklists/{re.escape(name)}.*full backup"):
         world.source.step()
     assert world.watermarks() == []
+
+
+def test_a_restore_that_ended_before_the_snapshot_is_in_it() -> None:
+    """The object stays in the prefix until `br log truncate`, and the way out of such a stop is a newer snapshot."""
+    world = World()
+    world.log.flush(Part([put(1, S + 5)]))
+    world.log.checkpoint(S + 10)
+    world.log.objects.put(f"v1/log_restore_tables_blocklists/R{S:016X}_S{S - 9:016X}.meta", b"")
+    assert world.source.step()
+    assert world.watermarks() == [S + 10]
 
 
 def test_a_release_that_an_earlier_source_decided_is_read_from_its_own_log() -> None:

@@ -59,11 +59,14 @@ class Bucket:
         except NotFoundYet:
             return 0
 
-    def restored(self) -> str | None:
-        """The key of an object that an online `br restore` has left in the prefix; None without one. Raises
-        Unavailable."""
-        found = next(iter(self.log.list_after(prefix.RESTORES)), None)
-        return None if found is None else found.key
+    def restored(self, after_ts: int) -> str | None:
+        """The key of an object that an online `br restore` has left in the prefix which ended above `after_ts`; None
+        without one. A key of an unknown form counts as one. Raises Unavailable."""
+        for info in self.log.list_after(prefix.RESTORES):
+            ended = prefix.restore_commit_ts(info.key)
+            if ended is None or ended > after_ts:
+                return info.key
+        return None
 
     def has_migrations(self) -> bool:
         """Whether the prefix has migrations, which BR's maintenance writes (`br operator compact`, `br log

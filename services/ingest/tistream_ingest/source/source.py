@@ -237,11 +237,12 @@ class Source:
             )
 
     def _check_restores(self) -> None:
-        restored = self.bucket.restored()
+        """A restore that ended at or below the snapshot is in it."""
+        restored = self.bucket.restored(self.identity.snapshot_ts)
         if restored is not None:
             raise SourceStopped(
-                f"{restored}: `br restore` ran beside the log backup, and the restored rows are not in the log; "
-                "backfill the tenant at a newer snapshot"
+                f"{restored}: `br restore` ran beside the log backup, and the restored rows are not in the log: take a "
+                "full backup, and add a tenant that begins with it"
             )
 
     def _pieces(self, taking: Taking, index: int) -> tuple[Piece, ...]:

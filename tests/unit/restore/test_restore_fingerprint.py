@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +96,40 @@ def test_names_are_quoted_in_the_select_list() -> None:
     info = column(1, "a`b; DROP", tp=t.LONG)
     assert select_list(parse_table(table_info(7, "t", [info])).columns) == "`a``b; DROP`"
     assert select_list(()) == "1"
+
+
+def parquet(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([rows]), sink)
+    return list(pq.ParquetFile(pa.BufferReader(sink.getvalue())).iter_batches(2))
+
+
+FILED = pa.RecordBatch.from_pydict(
+    {
+        "i": pa.array([1, 1, None, 2**63 - 1], pa.int64()),
+        "f": pa.array([0.1, None, float("inf"), -0.0], pa.float32()),
+        "t": pa.array(["a", "", None, '{"b":1,"a":[1.0]}'], pa.large_string()),
+        "b": pa.array([b"", None, b"\x00\xff", b"a"], pa.large_binary()),
+        "v": pa.array([[1.0], [], None, [1.0, 2.0]], pa.list_(pa.float32())),
+    }
+)
+
+
+def test_rows_in_a_file_have_the_fingerprint_of_what_was_written() -> None:
+    back = [of_rows(rows, COLUMNS, None) for rows in parquet(FILED)]
+    assert len(back) == 2
+    assert back[0] + back[1] == back[1] + back[0] == of_rows(FILED, COLUMNS, None)
+    assert of_rows(FILED.slice(0, 0), COLUMNS, None) == of_rows(pa.RecordBatch.from_pydict({}), (), None)
+
+
+@pytest.mark.parametrize(("at", "other"), [(0, 2), (1, 0.2), (2, None), (2, "b"), (3, b"\x00"), (3, None), (4, [2.0])])
+def test_a_value_of_a_file_that_is_another_is_noticed(at: int, other: Any) -> None:
+    field = FILED.schema.field(at)
+    values = [other, *FILED.column(at).to_pylist()[1:]]
+    changed = FILED.set_column(at, field, pa.array(values, field.type))
+    assert of_rows(changed, COLUMNS, None) != of_rows(FILED, COLUMNS, None)
+
+
+def test_values_of_a_file_that_change_places_are_noticed() -> None:
+    left, right = (pa.RecordBatch.from_pydict({"a": [one], "b": [other]}) for one, other in ((1, 2), (2, 1)))
+    assert of_rows(left, COLUMNS, None) != of_rows(right, COLUMNS, None)

@@ -73,7 +73,7 @@ class ChunkWork:
         total = Fingerprint()
         for versions in _versions(objects, self.read):
             batch = self._decoded(table, versions)
-            total += of_rows(batch, self.one.table.columns, self.spec.dialect)
+            total += of_rows(batch, self.one.table.columns, self.spec.compared)
             batches.append(batch)
         if self.write and batches:
             with opened(self.spec) as target:

@@ -24,6 +24,11 @@ class TargetSpec:
     place: str | MySqlUrl
     dialect: Dialect
 
+    @property
+    def compared(self) -> Dialect | None:
+        """The dialect of the server whose rows are compared with those that were written; None for files."""
+        return self.dialect if self.kind == "mysql" else None
+
 
 @dataclass(frozen=True, slots=True)
 class Numbered:

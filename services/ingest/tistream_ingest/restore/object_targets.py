@@ -79,7 +79,7 @@ class ParquetObjects:
         total = Fingerprint()
         with pq.ParquetFile(io.BytesIO(self._folder(one).get(_parquet(one, part)))) as file:
             for batch in file.iter_batches():
-                total += of_rows(batch, one.table.columns, self._dialect)
+                total += of_rows(batch, one.table.columns, None)
         return total
 
     def add_foreign_keys(self, one: Numbered) -> None:

@@ -71,6 +71,18 @@ class ShardsTold(Collector):
             told,
             lambda _, tally: tally.buffer_bytes,
         )
+        yield _gauge(
+            "stopped_tables",
+            "Tables that have stopped, because an event of them cannot be sent, while the others go on.",
+            told,
+            lambda report, _: len(report.stopped),
+        )
+        yield _counter(
+            "skipped",
+            "Events that are in the dead letters, not in their topic.",
+            told,
+            lambda report, _: report.skipped,
+        )
         yield _counter(
             "rows", "Row events in the sink, since the feed was created.", told, lambda report, _: report.rows
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import ManualClock
-from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, Phase
+from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, Phase, StoppedTableInfo
 from tistream_changefeed.shard_metrics import LABELS, ShardsTold, ShardTally, Told
 
 NOW_MS = 1_000_000
@@ -27,6 +27,8 @@ def told(
         rows=12,
         bytes=345,
         since_ms=since_ms,
+        skipped=4,
+        stopped=[StoppedTableInfo(database="shop", table="a", checkpoint_ts="1", reason="too large", left=False)],
     )
     tally = ShardTally(transactions=3, messages=14, aborted=1, encode_seconds=0.5, flush_seconds=1.5, window_bytes=99)
     tally.failures["sink"] += 2
@@ -53,9 +55,10 @@ def test_a_shard_shows_its_lag_behind_the_pool_and_the_pools_age_apart() -> None
 
 def test_what_a_holder_has_done_is_counted_for_its_shard() -> None:
     scrapes = Scrapes(told())
-    names = ("rows", "bytes", "transactions", "messages", "aborted", "encoding_seconds", "flushing_seconds")
-    assert [scrapes.value(f"{name}_total") for name in names] == [12, 345, 3, 14, 1, 0.5, 1.5]
+    names = ("skipped", "rows", "bytes", "transactions", "messages", "aborted", "encoding_seconds", "flushing_seconds")
+    assert [scrapes.value(f"{name}_total") for name in names] == [4, 12, 345, 3, 14, 1, 0.5, 1.5]
     assert scrapes.value("window_size_bytes") == 99
+    assert scrapes.value("stopped_tables") == 1
     assert scrapes.value("failures_total", stage="sink") == 2
 
 

@@ -7,10 +7,9 @@ import re
 import time
 from typing import Any
 
-import httpx
 import pytest
 
-from support import golden, plain_http, platform
+from support import golden, plain_http
 from support.compare import content, shown, tenant_differences
 from support.effort import FULL, cases
 from support.faults import DAMAGES, a_file_in_the_middle, replaced, whole_scan
@@ -158,37 +157,11 @@ def test_a_repair_in_place_heals_the_store(repaired: dict[str, tuple[GoldenSet, 
 
 def damages_counted(up: Platform) -> float:
     """Quarantines and damaged files that the services have counted so far."""
-    texts = [plain_http.get(f"{url}/metrics", headers=up.service_headers()).text for url in service_urls(up)]
-    assert texts
+    urls = [f"http://127.0.0.1:{port}/metrics" for port in up.ports().values()]
+    texts = [plain_http.get(url, headers=up.service_headers()).text for url in urls]
     found = re.findall(r"^tistream_\w+_(?:quarantines|damaged_files)_total (\S+)$", "\n".join(texts), re.MULTILINE)
     assert len(found) == 2, "the dispatcher's and the sorter's"
     return sum(map(float, found))
-
-
-def service_urls(up: Platform) -> list[str]:
-    """Every service's base URL: the ports that its processes listen on."""
-    listening = {}
-    for line in platform.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        cells = line.split()
-        if cells[3] == "0A":
-            listening[f"socket:[{cells[9]}]"] = int(cells[1].split(":")[1], 16)
-    ports = set()
-    for process in up.alive():
-        if process.role in platform.SERVICES:
-            for fd in platform.Path(f"/proc/{process.pid}/fd").iterdir():
-                try:
-                    ports.add(listening.get(str(fd.readlink())))
-                except OSError:
-                    continue
-    urls = [f"http://127.0.0.1:{port}" for port in ports if port]
-    return [url for url in urls if _answers(url)]
-
-
-def _answers(url: str) -> bool:
-    try:
-        return plain_http.get(f"{url}/healthz", timeout=2).status_code == 200
-    except (httpx.TransportError, httpx.TimeoutException):
-        return False
 
 
 def test_a_new_chain_ends_a_quarantine(up: Platform, healthy: list[str]) -> None:

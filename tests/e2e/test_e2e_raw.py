@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
 from functools import partial
@@ -17,16 +14,13 @@ import polars as pl
 import pytest
 
 from support import plain_http, raw_set
-from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
-from support.platform import COMMAND, Platform
+from support.platform import Platform
+from support.raw_replay import TENANT, Replay, connect, raw_agent
 from support.raw_target import RawTarget, live_pairs
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.clock import SystemClock
-from tistream.model.ids import TenantKey
-from tistream.service.lifetime import PARENT_VARIABLE
 
-TENANT = TenantKey("8", "raw")
 SPEED = 0.3  # the six seconds of the record take twenty
 
 
@@ -37,57 +31,12 @@ def tikv() -> Iterator[EmulatedTikv]:
     started.stop()
 
 
-class Replay:
-    """`tistream replay` as a process."""
-
-    def __init__(self, up: Platform, target: RawTarget, folder: Path) -> None:
-        self.state, self.log = folder / "state.json", folder / "replay.log"
-        self._command = [
-            *(str(COMMAND), "replay", "--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--url", up.url),
-            *("--to-tikv", target.address, "--state", str(self.state)),
-        ]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *more: str) -> None:
-        environ = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen([*self._command, *more], env=environ, stdout=out, stderr=out)
-
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait(60)
-
-    def resolved_ts(self) -> int:
-        """Everything up to it is in the target."""
-        return int(json.loads(self.state.read_text())["resolved_ts"]) if self.state.exists() else 0
-
-    def passed(self, ts: int) -> bool:
-        return self.resolved_ts() > ts
-
-    def wait(self) -> int:
-        assert self.process is not None
-        return self.process.wait(PATIENCE_S)
-
-
-def connect(up: Platform, tikv: EmulatedTikv) -> str:
-    """`tistream connect --kind raw`, as a user runs it."""
-    given = ["--pd", tikv.address, "--objects", str(up.objects), "--url", up.url, "--keyspace", "*"]
-    named = ["--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--kind", "raw"]
-    done = subprocess.run(
-        [str(COMMAND), "connect", *given, *named], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 # Attack: the agent and the replay are killed while writes arrive, and begin again
 def test_two_clusters_are_equal_after_the_agent_and_the_replay_were_killed(
     up: Platform, tikv: EmulatedTikv, tmp_path: Path
 ) -> None:
     assert "TISTREAM_AGENT__KIND=raw" in connect(up, tikv)
-    settings = {"API_URL": up.url, "CUT_MS": "200", "IDLE_CUT_MS": "500", "KIND": "raw", "KEYSPACE": "*"}
-    agent = AgentProcess(tikv.address, TENANT, up.objects, tmp_path / "agent.log", settings)
+    agent = raw_agent(up, tikv, tmp_path)
     end_ts = raw_set.load().end_ts
     with RawTarget() as target, plain_http.client(timeout=90) as http:
         replay = Replay(up, target, tmp_path)

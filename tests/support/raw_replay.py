@@ -1,0 +1,69 @@
+"""RawKV of an emulated cluster: an agent that reads it, and `tistream replay` into another cluster, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from support.agent_process import AgentProcess
+from support.emulated import EmulatedTikv
+from support.platform import COMMAND, Platform
+from support.raw_target import RawTarget
+from support.waiting import PATIENCE_S
+from tistream.model.ids import TenantKey
+from tistream.service.lifetime import PARENT_VARIABLE
+
+TENANT = TenantKey("8", "raw")
+
+
+def raw_agent(up: Platform, tikv: EmulatedTikv, folder: Path) -> AgentProcess:
+    """The agent of the tenant, which is not started yet."""
+    settings = {"API_URL": up.url, "CUT_MS": "200", "IDLE_CUT_MS": "500", "KIND": "raw", "KEYSPACE": "*"}
+    return AgentProcess(tikv.address, TENANT, up.objects, folder / "agent.log", settings)
+
+
+class Replay:
+    """`tistream replay` as a process."""
+
+    def __init__(self, up: Platform, target: RawTarget, folder: Path) -> None:
+        self.state, self.log = folder / "state.json", folder / "replay.log"
+        self._command = [
+            *(str(COMMAND), "replay", "--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--url", up.url),
+            *("--to-tikv", target.address, "--state", str(self.state)),
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        environ = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen([*self._command, *more], env=environ, stdout=out, stderr=out)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(60)
+
+    def resolved_ts(self) -> int:
+        """Everything up to it is in the target."""
+        return int(json.loads(self.state.read_text())["resolved_ts"]) if self.state.exists() else 0
+
+    def passed(self, ts: int) -> bool:
+        return self.resolved_ts() > ts
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(PATIENCE_S)
+
+
+def connect(up: Platform, tikv: EmulatedTikv) -> str:
+    """`tistream connect --kind raw`, as a user runs it."""
+    given = ["--pd", tikv.address, "--objects", str(up.objects), "--url", up.url, "--keyspace", "*"]
+    named = ["--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--kind", "raw"]
+    done = subprocess.run(
+        [str(COMMAND), "connect", *given, *named], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

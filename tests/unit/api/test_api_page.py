@@ -12,12 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.access_calls import document
 from support.pull_world import World, golden_world
-from tistream.clock import ManualClock
 from tistream.read.cursor import Position
-from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_api.app import build_app
-from tistream_api.settings import ApiSettings
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "api.md").read_text()
@@ -29,8 +26,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 def calls() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(method, path, operation) of every call below /v1."""
-    document = build_app(ApiSettings(), MemoryObjectStore(), ManualClock()).openapi()
-    for path, operations in document["paths"].items():
+    for path, operations in document()["paths"].items():
         if path.startswith("/v1/"):
             yield from ((method.upper(), path, operation) for method, operation in operations.items())
 

@@ -32,6 +32,17 @@ class FeedWindow:
 
 
 @functools.cache
+def raw_events(name: str) -> tuple[Events, ...]:
+    """The events of a golden set in parts, as a holder reads them: ENUM and SET are numbers."""
+    world = _world(name)
+    at = Position(world.snapshot_ts)
+    scan = Scan(
+        world.source, Scope(world.tenant), at, world.end_ts, world.budget, numbered=True, moving=by_unique_index
+    )
+    return tuple(found.events for found in scan.batches())
+
+
+@functools.cache
 def raw_windows(name: str = "everything", *, numbered: bool = False) -> tuple[Window, ...]:
     """All changes of a golden set as they were committed, window by window. `numbered`: ENUM and SET are numbers."""
     world = _world(name)

@@ -88,13 +88,15 @@ class ModelKafka:
     lost_commits: int = 0  # commits whose answer was lost
     timed_out: int = 0
     _ids: dict[str, _Id] = field(default_factory=dict)
+    _stable: dict[tuple[str, int], int] = field(default_factory=dict)  # the last answers of `stable`
 
     # ---- what readers see
 
-    def committed(self, topic: str, partition: int) -> Iterator[tuple[int, Record]]:
-        """The records that a reader of committed messages gets now, with their offsets."""
+    def committed(self, topic: str, partition: int, start: int = 0) -> Iterator[tuple[int, Record]]:
+        """The records from offset `start` on that a reader of committed messages gets now, with their offsets."""
         log = self.topics[topic][partition]
-        for offset, record in enumerate(log[: self.stable(topic, partition)]):
+        for offset in range(start, self.stable(topic, partition)):
+            record = log[offset]
             one = record.transaction
             if not record.marker and (one is None or one.state == "committed"):
                 yield offset, record
@@ -103,11 +105,15 @@ class ModelKafka:
         """The last stable offset: that of the first record whose transaction is not ended in the partition."""
         self._time_out()
         now_ms, place = self.now_ms(), (topic, partition)
-        for offset, record in enumerate(self.topics[topic][partition]):
-            one = record.transaction
+        log = self.topics[topic][partition]
+        offset = self._stable.get(place, 0)  # what is ended stays ended
+        while offset < len(log):
+            one = log[offset].transaction
             if one is not None and (one.state == "open" or one.marked_ms.get(place, 0) > now_ms):
-                return offset
-        return len(self.topics[topic][partition])
+                break
+            offset += 1
+        self._stable[place] = offset
+        return offset
 
     # ---- what producers ask
 
@@ -333,6 +339,7 @@ class ModelConsumer:
 
     def assign(self, places: Sequence[Any]) -> None:
         self._place = (places[0].topic, places[0].partition)
+        self._at = max(0, places[0].offset)  # those that name a place, as the beginning, are negative
 
     def poll(self, timeout: float) -> Any:
         before = self._at, self._told
@@ -343,10 +350,9 @@ class ModelConsumer:
             return None
 
     def _next(self) -> Any:
-        for offset, record in self._kafka.committed(*self._place):
-            if offset >= self._at:
-                self._at = offset + 1
-                return _message(record, offset, None)
+        for offset, record in self._kafka.committed(*self._place, self._at):
+            self._at = offset + 1
+            return _message(record, offset, None)
         end = self._kafka.stable(*self._place)
         if end > self._told:
             self._at = self._told = max(end, self._at)

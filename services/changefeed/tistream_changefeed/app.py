@@ -32,6 +32,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
 from tistream_changefeed.hold.driver import Driver
@@ -82,7 +83,7 @@ def build_app(
         tenant = TenantKey(of.cluster_id, of.tenant_id)
         fence = Fence(of.generation, work.epoch)
         revision = Revision(work.revision, work.moved)
-        order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision)
+        order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision, work.shards)
         feed = parsed(work.sink_uri, work.config, work.skips)
         check_hosts(feed.hosts, settings.hosts)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)
@@ -94,7 +95,11 @@ def build_app(
             Shard(order, rng),
             lambda: tenants.view(of.cluster_id, of.tenant_id),
             lambda: KafkaSink(target, order, clock, claims=claims),
-            feed.pipeline(registry_of(feed.config, values), f"{tenant}/{of.changefeed_id}"),
+            feed.pipeline(
+                registry_of(feed.config, values),
+                f"{tenant}/{of.changefeed_id}",
+                Ownership(of.shard, work.shards),
+            ),
             clock,
             settings.budget,
             settings.window_bytes,

@@ -14,6 +14,7 @@ from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig, Prot
 from tistream_changefeed.config.parse import ParsedFeed, parse_feed
 from tistream_changefeed.dead_letters.skips import Skips
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
+from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.pipeline import FeedPipeline, Framing
@@ -62,9 +63,12 @@ class RunnableFeed:
         large = self.config.kafka.large
         return large.claim_check_storage_uri if large.option == "claim-check" else None
 
-    def pipeline(self, registry: SchemaIds | None = None, owner: str = "") -> FeedPipeline:
-        """A new pipeline. `registry`: the client of `sink.schema-registry`, which avro needs. `owner`: names the feed
-        and its tenant; names of files are made of it."""
+    def pipeline(
+        self, registry: SchemaIds | None = None, owner: str = "", ownership: Ownership = WHOLE
+    ) -> FeedPipeline:
+        """A new pipeline of the shard that writes the partitions of `ownership`. `registry`: the client of
+        `sink.schema-registry`, which avro needs. `owner`: names the feed and its tenant; names of files are made of
+        it."""
         config, large, location = self.config, self.config.kafka.large, self.claim_check
         limit = Limit(
             config.kafka.max_message_bytes,
@@ -89,6 +93,7 @@ class RunnableFeed:
             schemas,
             Skips(self._skips, f"{config.kafka.topic}-dead-letter", min(LETTER_BYTES, limit.bytes_max - _LETTER_HEAD)),
             self._errors,
+            ownership,
         )
 
 

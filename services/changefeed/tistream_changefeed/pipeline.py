@@ -18,6 +18,7 @@ from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import NO_SKIPS, Skips, without
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
+from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
@@ -70,6 +71,7 @@ class FeedPipeline:
     schemas: SchemaMessages | None = None
     skips: Skips = NO_SKIPS
     errors: ErrorRules = BY_HAND
+    ownership: Ownership = WHOLE
 
     @property
     def numbered(self) -> bool:
@@ -124,6 +126,8 @@ class FeedPipeline:
         where the configuration says so, those that are too large."""
         letters: list[Letter] = []
         skips = self.skips
+        with naming(batch):
+            batch = self._own(batch, partitions)
         while True:
             batch, found = self._apart(batch, skips, partitions)
             letters += found
@@ -152,7 +156,16 @@ class FeedPipeline:
         ]
         return taken(batch, np.flatnonzero(without(batch, left_out))), letters
 
+    def _own(self, batch: RowBatch, partitions: PartitionsOf) -> RowBatch:
+        """The events of a batch that go to partitions of this shard."""
+        if self.ownership.shards == 1:
+            return batch
+        topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
+        own = self.ownership.chosen(topic, rule.partitions(batch, partitions(topic)))
+        return taken(batch, np.flatnonzero(own))
+
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
+        """The messages of a batch."""
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
         places = rule.partitions(batch, partitions(topic))
         selector = selector_of(self.selectors, batch.version)
@@ -186,11 +199,15 @@ class FeedPipeline:
         return tuple(sent for topic in topics for sent in to_partitions(message, partitions(topic), topic))
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-        """A resolved message for every partition of these topics, but of dead letters; none if the protocol has no such
-        message."""
+        """A resolved message for every partition of these topics that the shard writes, but of dead letters; none if
+        the protocol has no such message."""
         message = self.encoder.resolved(ts)
         sent = {name: count for name, count in topics.items() if name != self.skips.topic}
-        return () if message is None else everywhere(message, sent)
+        return () if message is None else self.own(everywhere(message, sent))
+
+    def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
+        """Those of these messages that the shard writes."""
+        return self.ownership.own(marks)
 
     def skipped(self, marks: Sequence[Sent]) -> int:
         """How many of these messages are letters."""

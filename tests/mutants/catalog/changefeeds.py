@@ -339,3 +339,51 @@ def feed_reads_every_table(original: Function) -> Function:
 def feed_tables_of_the_first_look(original: Function) -> Function:
     """The ids of a feed's tables are never looked up again."""
     return lambda self, low, high: 0
+
+
+@mutant(
+    "tistream_meta:feed_shards.together",
+    invariants=(45,),
+    catchers=("test_the_checkpoint_is_the_lowest_of_all_shards_of_the_feed_whether_they_report_or_not",),
+)
+def feed_checkpoint_of_shards_that_report(original: Function) -> Function:
+    """The checkpoint is the minimum over the shards that report."""
+    return lambda shards: original([one for one in shards if one.report is not None] or shards)
+
+
+@mutant(
+    "tistream_changefeed:barrier.behind",
+    invariants=(43,),
+    catchers=("test_every_expected_shard_is_waited_for_whether_it_has_progress_or_not",),
+)
+def feed_barrier_of_shards_with_progress(original: Function) -> Function:
+    """A DDL waits for the shards that have progress, not for those that have none yet."""
+
+    def broken(found: Any, expected: Any, own: int, fence: Any, revision: Any, until: Any) -> Any:
+        return original(found, [one for one in expected if one in found], own, fence, revision, until)
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:Sending._wait_for_others",
+    invariants=(43,),
+    catchers=("test_each_event_is_in_kafka_once_and_in_order_whatever_happens[1]",),
+)
+def feed_ddl_without_a_barrier(original: Function) -> Function:
+    """A shard sends a DDL, and the rows behind it, without waiting for the others."""
+    return lambda self, until: None
+
+
+@mutant(
+    "tistream_changefeed:Ownership.chosen",
+    invariants=(38, 41),
+    catchers=("test_shards_send_together_what_one_sends_and_no_partition_has_two[2]",),
+)
+def feed_partition_with_two_writers(original: Function) -> Function:
+    """The first shard writes every partition."""
+
+    def broken(self: Any, topic: str, partitions: Any) -> Any:
+        return original(self, topic, partitions) | (self.shard == 0)
+
+    return broken

@@ -37,12 +37,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Feed:
-    """A feed of the world. `protocol` and `partitions` as in its URI."""
+    """A feed of the world. `protocol` and `partitions` as in its URI, `shards` as in its configuration."""
 
     name: str
     protocol: str
     topic: str
     partitions: int
+    shards: int = 1
 
     @property
     def uri(self) -> str:
@@ -168,20 +169,27 @@ class Judge:
 
     def _check_progress(self, rows: int) -> None:
         """Invariants 39 and 40: the records say what the topic has, and no record of an older holder follows."""
-        fence, last = Fence(0, 0), None
-        for record in self._records():
-            assert record.fence >= fence, f"{self.feed.name}: {record.fence} writes after {fence}"
-            fence, last = record.fence, record
-        assert last is not None
-        assert last.rows == rows, f"{self.feed.name}: the progress counts {last.rows} rows, not {rows}"
-        for number, tally in enumerate(last.topics[self.feed.topic]):
+        newest = [self._newest(shard) for shard in range(self.feed.shards)]
+        counted = sum(one.rows for one in newest)
+        assert counted == rows, f"{self.feed.name}: the progress counts {counted} rows, not {rows}"
+        for number in range(self.feed.partitions):
             found = Tally()
             for _, one in self.kafka.committed(self.feed.topic, number):
                 found = found.plus(one.value)
-            assert tally == found, f"{self.feed.name}-{number}"
+            told = [one.topics[self.feed.topic] for one in newest]
+            mine = [tallies[number] for tallies in told if number < len(tallies) and tallies[number].messages]
+            assert mine == [found], f"{self.feed.name}-{number}: {mine} in place of {found}"
 
-    def _records(self) -> Iterator[Progress]:
-        key = progress.record_key(self.tenant, self.feed.name, 0)
+    def _newest(self, shard: int) -> Progress:
+        fence, last = Fence(0, 0), None
+        for record in self._records(shard):
+            assert record.fence >= fence, f"{self.feed.name}/{shard}: {record.fence} writes after {fence}"
+            fence, last = record.fence, record
+        assert last is not None, f"{self.feed.name}/{shard} has no progress"
+        return last
+
+    def _records(self, shard: int) -> Iterator[Progress]:
+        key = progress.record_key(self.tenant, self.feed.name, shard)
         for _, record in self.kafka.committed(f"{self.feed.topic}-progress", 0):
             if record.key == key and record.value is not None:
                 yield progress.decode(self.tenant, record.value, "the progress topic")

@@ -26,6 +26,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
@@ -104,13 +105,13 @@ class Workers:
             of = work.shard
             fence = Fence(of.generation, work.epoch)
             tenant = TenantKey(of.cluster_id, of.tenant_id)
-            order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts)
+            order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, shards=work.shards)
             feed = parsed(work.sink_uri, work.config)
             return Holder(
                 Shard(order, Random(self.rng.random())),
                 lambda: self.pool,
                 lambda: KafkaSink(feed.target, order, clock, clients),
-                feed.pipeline(),
+                feed.pipeline(ownership=Ownership(of.shard, work.shards)),
                 clock,
                 Budget(rows=self.chunk_rows, first_rows=self.chunk_rows),
                 self.window_bytes,

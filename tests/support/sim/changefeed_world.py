@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from support import golden
 from support.model_kafka import ModelKafka
 from support.pull_world import golden_world
 from support.sim.asgi import in_fibers
@@ -34,7 +35,7 @@ from tistream.model.ts import physical_ms
 from tistream.wire.clients.meta_client import MetaClient
 
 GOLDEN = "everything"
-FEEDS = (Feed("rows", "open-protocol", "changes", 3), Feed("canal", "canal-json", "canal", 2))
+FEEDS = (Feed("rows", "open-protocol", "changes", 3, shards=2), Feed("canal", "canal-json", "canal", 2))
 PLAYED_MS = 16_000  # the recording's resolved_ts rises to its end within this time
 FAULTS_MS = 20_000
 RECOVERY_MS = 150_000  # a transaction that a dead worker leaves may stay open for a minute
@@ -122,8 +123,7 @@ def feeds_path() -> str:
 
 def golden_tenant() -> TenantKey:
     """The tenant of the recording."""
-    tenant: TenantKey = golden_world(GOLDEN).tenant
-    return tenant
+    return golden.load(GOLDEN).tenant
 
 
 @dataclass
@@ -166,7 +166,8 @@ class FeedWorld:
         for judge in self.judges:
             start, end = str(self.pool.world.snapshot_ts), str(judge.end_ts)
             body = {"changefeed_id": judge.feed.name, "sink_uri": judge.feed.uri, "start_ts": start, "end_ts": end}
-            self._until(feeds_path(), body | {"start_given": True})
+            config = {"tistream": {"shards": judge.feed.shards}} if judge.feed.shards > 1 else {}
+            self._until(feeds_path(), body | {"start_given": True, "config": config})
         self.chaos.copies = True
         with self._http() as http:
             while True:

@@ -126,7 +126,7 @@ class FeedConfig(_Part):
     `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
     handle key), `compatible` (messages have the faults of TiCDC's), `allow_no_tables` (the rules may include no table
     that exists), `on_table_error` (whether an event that cannot be sent stops its table or the feed), `tables` (the
-    first that matches a table is its)."""
+    first that matches a table is its), `shards` (how many write the feed side by side)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()
@@ -140,3 +140,4 @@ class FeedConfig(_Part):
     allow_no_tables: bool = False
     on_table_error: OnTableError = "stop-table"
     tables: tuple[TableErrorConfig, ...] = ()
+    shards: int = 1

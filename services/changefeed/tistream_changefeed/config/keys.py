@@ -70,6 +70,7 @@ USED: dict[str, Key] = {
     "tistream.split-unique-updates": Key("split_unique_updates", "flag"),
     "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
     "tistream.on-table-error": Key("on_table_error", "text"),
+    "tistream.shards": Key("shards", "number", 1, 64),
 }
 """Keys that set a field as they are."""
 

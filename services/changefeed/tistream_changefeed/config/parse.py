@@ -251,7 +251,13 @@ def _check(config: FeedConfig) -> None:
             raise refused("avro needs sink.schema-registry, the address of a schema registry")
         if config.filter.force_replicate:
             raise refused("avro does not go with force-replicate: its messages need a key")
-    large = kafka.large
+    if protocol.protocol == "simple" and config.shards > 1:
+        raise refused("the simple protocol has one shard, because its schemas stand before the rows of a partition")
+    _check_large(config)
+
+
+def _check_large(config: FeedConfig) -> None:
+    protocol, large = config.protocol, config.kafka.large
     if large.option == large.compression == "none":
         return
     if protocol.protocol not in ("open-protocol", "simple", "canal-json"):

@@ -66,7 +66,7 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
         planned.append(PlannedTable(*version.name, topic, rule.by.value, tuple(column.name for column in columns)))
     topics = {routes.default_topic: 0, **{one.topic: 0 for one in planned}}
     counted = {topic: _partitions(config, topic, existing) for topic in topics}
-    warnings = _warnings(config, base, named, found, routes)
+    warnings = _warnings(config, base, named, found, routes, counted)
     return FeedPlan(tuple(planned), counted, tuple(warnings))
 
 
@@ -90,6 +90,7 @@ def _warnings(
     named: Sequence[TableVersion],
     found: Mapping[tuple[str, str], Dispatcher | None],
     routes: Dispatchers,
+    counted: Mapping[str, int],
 ) -> list[str]:
     out: list[str] = []
     names = [one.name for one in base]
@@ -118,6 +119,11 @@ def _warnings(
     expressions = [(name, entry.topic) for name, entry in found.items() if entry is not None]
     for topic, sharing in collisions(expressions).items():
         out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")
+    partitions = max(counted.values())
+    if config.shards > partitions:
+        out.append(
+            f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep that many shards busy"
+        )
     if not named:
         if base and not config.allow_no_tables:
             raise refused(

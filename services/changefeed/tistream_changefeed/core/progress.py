@@ -5,11 +5,12 @@ The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its 
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
      "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1,
-     "stopped":[[database, table, cursor, reason, left], …]}
+     "stopped":[[database, table, cursor, reason, left], …],"ddl":"…"}
 
-The last five are there once the feed was changed, as of Applied, events were skipped, and tables have stopped.
-`topics` has the number of messages that the shard has ever sent to each partition, and the CRC-32 of their values, one
-after the other. The counts show a topic that has lost messages; the CRC shows what was in them.
+The last six are there once the feed was changed, as of Applied, events were skipped, tables have stopped, and one of
+several shards has sent a DDL: `ddl` is the cursor behind the newest. `topics` has the number of messages that the shard
+has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that has
+lost messages; the CRC shows what was in them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Progress:
     """How far a shard is. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message in
     it; 0: none. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of the feed that is in
     force; None: that with which it was created. `skipped`: events that were left out because a person named them, or
-    has chosen so for their table. `stopped`: tables of which less is in the sink than `at` says."""
+    has chosen so for their table. `stopped`: tables of which less is in the sink than `at` says. `ddl`: the position
+    behind the newest DDL; None: of a feed with one shard, or before the first."""
 
     at: Position
     resolved_ts: int
@@ -76,6 +78,7 @@ class Progress:
     applied: Applied | None = None
     skipped: int = 0
     stopped: tuple[StoppedTable, ...] = ()
+    ddl: Position | None = None
 
     @property
     def checkpoint_ts(self) -> int:
@@ -107,17 +110,20 @@ class Progress:
             tallies.extend(Tally() for _ in range(one.partition + 1 - len(tallies)))
             tallies[one.partition] = tallies[one.partition].plus(one.value)
             size += len(one.key or b"") + len(one.value or b"")
-        return Progress(
-            at,
-            self.resolved_ts if resolved_ts is None else resolved_ts,
-            self.fence,
-            self.rows + rows,
-            self.bytes + size,
-            {name: tuple(tallies) for name, tallies in topics.items()},
-            self.applied,
-            self.skipped + skipped,
-            self.stopped,
+        return replace(
+            self,
+            at=at,
+            resolved_ts=self.resolved_ts if resolved_ts is None else resolved_ts,
+            rows=self.rows + rows,
+            bytes=self.bytes + size,
+            topics={name: tuple(tallies) for name, tallies in topics.items()},
+            skipped=self.skipped + skipped,
         )
+
+    def knowing(self, topics: Iterable[str]) -> Progress:
+        """This progress with these topics of the feed, whether messages were sent to them or not: a later holder sends
+        resolved messages to them."""
+        return replace(self, topics={**dict.fromkeys(topics, ()), **self.topics})
 
 
 FIRST = Revision()
@@ -150,6 +156,8 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         members["stopped"] = [
             (*one.name, cursors.encode(Scope(tenant), one.at), one.reason, one.left) for one in progress.stopped
         ]
+    if progress.ddl is not None:
+        members["ddl"] = cursors.encode(Scope(tenant), progress.ddl)
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -173,6 +181,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
                 StoppedTable((database, table), cursors.decode(Scope(tenant), at), reason, left)
                 for database, table, at, reason, left in members.get("stopped", ())
             ),
+            cursors.decode(Scope(tenant), members["ddl"]) if "ddl" in members else None,
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
@@ -214,7 +223,8 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
     if moved is not None:
         topics = {name: tallies for name, tallies in topics.items() if not _lost(name, tallies, ends)}
     stopped = progress.holding if moved is None else ()
-    return replace(progress, at=at, applied=applied, topics=topics, stopped=stopped)
+    ddl = progress.ddl if progress.ddl is not None and progress.ddl <= at else None  # what is sent again waits again
+    return replace(progress, at=at, applied=applied, topics=topics, stopped=stopped, ddl=ddl)
 
 
 def _lost(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:

@@ -40,6 +40,7 @@ class Order:
     start_ts: int
     end_ts: int | None = None
     revision: Revision = progress.FIRST
+    shards: int = 1  # of the feed
 
     @property
     def name(self) -> str:
@@ -102,12 +103,21 @@ class Shard:
         return self._planned.at
 
     @property
+    def uncommitted(self) -> bool:
+        """Whether the sink does not know yet how far the shard has come."""
+        return self._planned is not None and self._acked is not None and self._acked.at < self._planned.at
+
+    @property
+    def ddl(self) -> Position | None:
+        """The position behind the newest DDL; None: of a feed with one shard, or before the first."""
+        return None if self._planned is None else self._planned.ddl
+
+    @property
     def ends_unsaid(self) -> bool:
         """Whether the shard has read up to its end, and the sink does not know it. After a replay no resolved message
         says it, because a higher one was sent before."""
-        planned, acked = self._planned, self._acked
-        done = planned is not None and not progress.within(planned.at, self.order.end_ts)
-        return done and planned is not None and acked is not None and acked.at < planned.at
+        planned = self._planned
+        return self.uncommitted and planned is not None and not progress.within(planned.at, self.order.end_ts)
 
     # ---- opening
 
@@ -141,6 +151,12 @@ class Shard:
         """The transaction of a window: its messages, which hold `events` row events, then `marks`, of which `skipped`
         are letters of events that are left out."""
         return self._planning(rows, events, marks, until, None, skipped)
+
+    def send_ddl(self, marks: tuple[Sent, ...], until: Position, skipped: int) -> Transaction:
+        """The transaction of the copies of a DDL, which may be none, that one of several shards sends."""
+        assert self._planned is not None
+        self._planned = replace(self._planned, ddl=until)
+        return self._planning(NOTHING, 0, marks, until, None, skipped)
 
     def resolved_ts_due(self, until: Position, now_ms: int, *, reaches_end: bool) -> int | None:
         """The ts of the resolved message that the transaction up to `until` ends with, or None. `reaches_end`: it holds

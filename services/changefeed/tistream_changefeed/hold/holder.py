@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tistream.clock import Clock
@@ -15,14 +15,14 @@ from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import Batch
 from tistream.secrets.references import masked
-from tistream.wire.bulk.changefeeds import FeedReport, FeedShard
+from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, HeldBy
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.core.lanes import Ahead
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.hold.pool import Pool
-from tistream_changefeed.hold.sending import Sending
+from tistream_changefeed.hold.sending import Sending, Stopped
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
@@ -93,7 +93,7 @@ class Holder:
             bytes=0 if acked is None else acked.bytes,
             retries=self.shard.retries,
             since_ms=None if since_ms is None else self.clock.now_ms() - (self.clock.monotonic_ms() - since_ms),
-            held_by=list(self.shard.held_by()),
+            held_by=[*self.shard.held_by(), *self._held_by_others()],
             error=None if failure is None else f"{failure.object}: {failure.reason}",
             applied=None if acked is None else acked.applied,
             skipped=0 if acked is None else acked.skipped,
@@ -119,10 +119,17 @@ class Holder:
             self._failed(failed("pool", tenant, str(error)))
         except (RetryableError, UnknownName) as error:  # routes may not name a new tenant yet
             self._failed(retry("pool", tenant, str(error)))
+        except Stopped:
+            return 0
         except Exception as error:
             log.exception("a feed's step failed", extra={"shard": self.shard.order.name})
             self._failed(retry("encode", tenant, f"{type(error).__name__}: {error}"))
         return 0
+
+    def _held_by_others(self) -> Iterator[HeldBy]:
+        for late in () if self._sending is None else self._sending.late:
+            reason = "it has not come to the DDL that the others wait at: its worker, or its partitions, say why"
+            yield HeldBy(stage="ddl", object=f"shard {late}", reason=reason)
 
     # ---- steps
 
@@ -144,6 +151,7 @@ class Holder:
             self._commit,
             self.secrets,
             self.clock.monotonic_ms(),
+            self._stopping.wait,
         )
         found, ends = sink.open()
         transaction = self.shard.opened(found, ends, sink.where)
@@ -151,7 +159,7 @@ class Holder:
         self._commit(transaction)
         scope = Scope(self.shard.order.tenant)
         begun = self.pipeline.opened(self.shard.at.low_ts, lambda ts: view.source.tables_at(ts, scope), sink.partitions)
-        for marks in begun:
+        for marks in map(self.pipeline.own, begun):
             self._commit(self.shard.send(NOTHING, 0, marks, self.shard.at))
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
@@ -239,6 +247,7 @@ class Holder:
 
     def _leave(self) -> None:
         sink, self._sink = self._sink, None
+        self._sending = None
         if sink is not None:
             sink.close()
 

@@ -29,10 +29,18 @@ from tistream_changefeed.table_errors.table_failed import TableFailed
 log = logging.getLogger(__name__)
 
 
+BARRIER_LOOK_S = 0.05  # between two looks at the progress of the other shards
+
+
+class Stopped(Exception):
+    """The holder is to stop, while it waits for other shards."""
+
+
 @dataclass(slots=True)
 class Sending:
     """Of one sink that is open. `commit` writes a transaction. `secrets`: values that no error may show. `sent_ms`, of
-    the monotonic clock: when rows or a DDL were last sent, or the sink was opened."""
+    the monotonic clock: when rows or a DDL were last sent, or the sink was opened. `pause` waits for some seconds,
+    and returns whether the holder is to stop. `late`: shards of the feed that this one waits for at a DDL."""
 
     shard: Shard
     sink: Sink
@@ -44,6 +52,9 @@ class Sending:
     commit: Callable[[Transaction], None]
     secrets: tuple[str, ...]
     sent_ms: int
+    pause: Callable[[float], bool]
+    late: Sequence[int] = ()
+    _passed: Position | None = None  # the newest DDL that every shard is known to have sent
 
     def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
         """Send a segment. `last`: its rows are the last that can be read now."""
@@ -78,6 +89,16 @@ class Sending:
                 self.commit(shard.rejoin(marks, ts))
                 log.info("tables go on", extra={"shard": shard.order.name, "tables": names})
 
+    def _wait_for_others(self, until: Position) -> None:
+        """Wait until every other shard of the feed has come to `until` (core/barrier.py). Raises Stopped."""
+        if self.shard.uncommitted:  # the others wait for this one
+            self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
+        while late := self.sink.behind(until):
+            self.late = late
+            if self.pause(BARRIER_LOOK_S):
+                raise Stopped
+        self.late = ()
+
     # ---- rows
 
     def _rows(self, lane: Lane, segment: Segment, *, last: bool) -> None:
@@ -85,6 +106,10 @@ class Sending:
         encoded = self._encoded(lane, segment)
         if encoded is None:
             return
+        before = self.shard.ddl
+        if before is not None and before != self._passed:
+            self._wait_for_others(before)
+            self._passed = before
         self.sent_ms = begun_ms
         messages, letters = encoded.messages, list(encoded.letters)
         self._count(messages, self.clock.monotonic_ms() - begun_ms)
@@ -151,9 +176,15 @@ class Sending:
             return
         except RetryableError as error:
             raise retry("ddl", self.shard.order.name, str(error)) from error
-        if marks:
-            self.sent_ms = self.clock.monotonic_ms()
+        if not marks:
+            return
+        self.sent_ms = self.clock.monotonic_ms()
+        if self.shard.order.shards == 1:
             self.commit(lane.send(NOTHING, 0, marks, end, self.pipeline.skipped(marks)))
+        else:
+            self._wait_for_others(self.shard.at)
+            own = self.pipeline.own(marks)
+            self.commit(self.shard.send_ddl(own, end, self.pipeline.skipped(own)))
 
     def _wait(self, names: Sequence[Name], before: Position, reason: str) -> None:
         """Stop the tables of a DDL that waits for one of them, which stays as it is."""
@@ -163,9 +194,10 @@ class Sending:
                 self._note(name, before, reason, left=False)
 
     def _stop(self, name: Name, before: Position, reason: str) -> None:
-        """Stop a table behind `before`, as the configuration says. Raises FeedFailed if the feed is to stop."""
+        """Stop a table behind `before`, as the configuration says. Raises FeedFailed if the feed is to stop. Several
+        shards stop together: the others would pass the table's DDLs without this one."""
         choice = self.pipeline.errors.on_table_error(name)
-        if choice == "stop-feed":
+        if choice == "stop-feed" or self.shard.order.shards > 1:
             raise failed("encode", ".".join(name), reason)
         self._note(name, before, reason, left=choice == "leave-table")
 

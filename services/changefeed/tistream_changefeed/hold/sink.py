@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tistream.read.chosen_scope import TableChoice
+from tistream.read.cursor import Position
 from tistream.read.events import Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
@@ -39,6 +40,9 @@ class Sink(Protocol):
 
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
+
+    def behind(self, until: Position) -> Sequence[int]:
+        """The other shards of the feed that do not stand at or behind `until` by their progress in the sink."""
 
     def keep(self, claims: Sequence[Claim]) -> None:
         """Put the files that messages name, before these are written."""
@@ -107,7 +111,11 @@ class Pipeline(Protocol):
         from the schema history."""
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-        """A resolved message for every partition of these topics; none if the protocol has no such message."""
+        """A resolved message for every partition of these topics that this shard writes; none if the protocol has no
+        such message."""
+
+    def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
+        """Those of these messages that this shard writes."""
 
     def skipped(self, marks: Sequence[Sent]) -> int:
         """How many of these messages are letters of events that were left out."""

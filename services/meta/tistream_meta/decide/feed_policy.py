@@ -106,11 +106,6 @@ def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:
         )
 
 
-def state_after(phase: Phase) -> StoredState | None:
-    """The state that a report of this phase puts a running feed into; None: it stays."""
-    return phase if phase in ("failed", "finished") else None
-
-
 def shown_state(stored: StoredState, phase: Phase | None) -> State:
     """The state that users see. `phase`: of the newest report; None without one."""
     return "retrying" if stored == "running" and phase == "retrying" else stored

@@ -23,10 +23,12 @@ from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import LEASE_MS, RENEW_MS, Feed, HeldShard
-from tistream_meta.feeds import feed_changes, feed_events, feed_rows, feed_usage, secret_rows
+from tistream_meta.feeds import feed_changes, feed_events, feed_rows, feed_shards, feed_usage, secret_rows
 from tistream_meta.feeds.feed_rows import FEEDS as _FEEDS
 from tistream_meta.feeds.feed_rows import SHARDS as _SHARDS
 from tistream_meta.feeds.feed_rows import Shown
+
+_ShardKey = tuple[TenantKey, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class FeedBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewChangefeed) -> tuple[Shown, bool]:
-        """Add a feed with one shard; also whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        """Add a feed with its shards; also whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached."""
 
         def body(connection: Connection) -> tuple[Shown, bool]:
             tenant_rows.one(connection, key)
@@ -61,18 +63,19 @@ class FeedBook:
             feed_policy.check_room(list(known.values()), key)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
             connection.execute(insert(_FEEDS).values(feed_rows.values_of(feed)))
-            connection.execute(
-                insert(_SHARDS).values(
-                    cluster_id=key.cluster_id,
-                    tenant_id=key.tenant_id,
-                    changefeed_id=feed.feed_id,
-                    shard=0,
-                    epoch=0,
-                    instance="",
-                    lease_until_ms=0,
-                    checkpoint_ts=feed.start_ts,
+            for shard in range(feed_shards.wanted(wanted.config)):
+                connection.execute(
+                    insert(_SHARDS).values(
+                        cluster_id=key.cluster_id,
+                        tenant_id=key.tenant_id,
+                        changefeed_id=feed.feed_id,
+                        shard=shard,
+                        epoch=0,
+                        instance="",
+                        lease_until_ms=0,
+                        checkpoint_ts=feed.start_ts,
+                    )
                 )
-            )
             feed_events.note(connection, self._now_ms, feed, Happening(what="created", after_ts=str(feed.start_ts)))
             audit_log.note(connection, self._now_ms, shown.changefeed(feed), None, shown.of_changefeed(feed))
             return feed_rows.one(connection, key, feed.feed_id), True
@@ -84,9 +87,12 @@ class FeedBook:
 
         def body(connection: Connection) -> Sequence[Shown]:
             tenant_rows.one(connection, key)
-            shards = {one.feed_id: one for one in feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key))}
+            shards: dict[str, list[HeldShard]] = {}
+            for one in feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key)):
+                shards.setdefault(one.feed_id, []).append(one)
             return [
-                (feed, shards[feed.feed_id]) for feed in feed_rows.feeds(connection, feed_rows.of_tenant(_FEEDS, key))
+                (feed, feed_shards.together(shards[feed.feed_id]))
+                for feed in feed_rows.feeds(connection, feed_rows.of_tenant(_FEEDS, key))
             ]
 
         return self._transactions.run(body)
@@ -203,13 +209,17 @@ class FeedBook:
         now, changed = dict(stored), dict(feeds)
         events: list[tuple[Feed, Happening]] = []
         reports: list[tuple[Feed, FeedReport]] = []
+        siblings: dict[tuple[TenantKey, str], list[_ShardKey]] = {}
+        for one_key in stored:
+            siblings.setdefault(one_key[:2], []).append(one_key)
         for report in beat.reports:
             key = _key(report)
             if (shard := now.get(key)) is None or not shard.of(beat.node_id, beat.instance):
                 continue
             feed = changed[key[:2]]
             if (shard.epoch, feed.generation) == (report.epoch, report.shard.generation):
-                now[key], changed[key[:2]], told = _reported(shard, feed, report, now_ms)
+                others = [now[one] for one in siblings[key[:2]] if one != key]
+                now[key], changed[key[:2]], told = _reported(shard, others, feed, report, now_ms)
                 events += [(feed, one) for one in told]
                 reports += [(feed, report)] if now[key] is not shard else []
         wanted = [one for key, one in now.items() if changed[key[:2]].state == "running" and one.tenant not in ending]
@@ -231,26 +241,30 @@ class FeedBook:
 
 
 def _reported(
-    shard: HeldShard, feed: Feed, report: FeedReport, now_ms: int
+    shard: HeldShard, others: Sequence[HeldShard], feed: Feed, report: FeedReport, now_ms: int
 ) -> tuple[HeldShard, Feed, Sequence[Happening]]:
-    """The shard and its feed after a report of the holder, and the events in the report."""
+    """The shard and its feed after a report of the holder, and the events in the report. `others`: the feed's other
+    shards."""
     before = None if shard.report is None else FeedReport.model_validate_json(shard.report)
     checkpoint_ts = max(shard.checkpoint_ts, report.checkpoint_ts or 0)
-    happenings = feed_changes.reported(before, report, feed.applied)
+    told = [None if one.report is None else FeedReport.model_validate_json(one.report) for one in others]
+    together = [report, *told]
+    applied, state = feed_shards.applied(together), feed_shards.state_after(together)
+    happenings = feed_changes.reported(before, report, applied, feed.applied, state)
     quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
         return shard, feed, ()
-    state = feed_policy.state_after(report.phase)
     if state is not None:
         feed = replace(feed, state=state, error=report.error)
-    if report.applied is not None:
-        feed = replace(feed, applied=report.applied)
+    if applied is not None:
+        feed = replace(feed, applied=applied)
     text = json.dumps(report.model_dump())  # the column is ASCII
-    told = replace(shard, lease_until_ms=now_ms + LEASE_MS, checkpoint_ts=checkpoint_ts, report=text)
-    return (replace(told, node_id=None, lease_until_ms=0) if report.phase == "fenced" else told), feed, happenings
+    renewed = replace(shard, lease_until_ms=now_ms + LEASE_MS, checkpoint_ts=checkpoint_ts, report=text)
+    ended = report.phase == "fenced"
+    return (replace(renewed, node_id=None, lease_until_ms=0) if ended else renewed), feed, happenings
 
 
-def _key(report: FeedReport) -> tuple[TenantKey, str, int]:
+def _key(report: FeedReport) -> _ShardKey:
     of = report.shard
     return TenantKey(of.cluster_id, of.tenant_id), of.changefeed_id, of.shard
 

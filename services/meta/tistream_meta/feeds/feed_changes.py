@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ts import physical_ms
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip, StoppedTableInfo
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip, StoppedTableInfo, StoredState
 from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, What
 from tistream_meta.decide.feed_policy import Feed, HeldShard
+from tistream_meta.feeds import feed_shards
 
 _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed": "failed", "finished": "finished"}
 
@@ -57,6 +58,13 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
+    was, becomes = feed_shards.wanted(json.loads(feed.config)), feed_shards.wanted(wanted.config)
+    if was != becomes:
+        raise InvalidRequest(
+            f"changefeed {feed.feed_id} has {was} shards, and not {becomes}: a feed keeps its shards; create another "
+            "feed with the checkpoint of this one as start_ts",
+            {"parameter": "config"},
+        )
     config = json.dumps(wanted.config, sort_keys=True)
     changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts)
     if changed == feed:
@@ -131,13 +139,20 @@ def happening(before: Feed, after: Feed) -> Happening | None:
     return Happening(what="paused" if after.state == "paused" else "resumed")
 
 
-def reported(before: FeedReport | None, report: FeedReport, known: Applied | None) -> list[Happening]:
-    """The events in the report of a worker. `before`: its report before. `known`: the newest revision that is recorded
-    as in force."""
+def reported(
+    before: FeedReport | None,
+    report: FeedReport,
+    applied: Applied | None,
+    known: Applied | None,
+    state: StoredState | None,
+) -> list[Happening]:
+    """The events in the report of a worker. `before`: its report before. `applied`, `state`: of the feed with this
+    report; `known`: the newest revision that is recorded as in force. A feed is finished with its last shard."""
     found = []
-    if report.applied is not None and report.applied != known:
-        found.append(_in_force(report.applied))
-    if report.phase in _NAMED and report.phase != ("running" if before is None else before.phase):
+    if applied is not None and applied != known:
+        found.append(_in_force(applied))
+    unfinished = report.phase == "finished" != state
+    if report.phase in _NAMED and not unfinished and report.phase != ("running" if before is None else before.phase):
         found.append(Happening(what=_NAMED[report.phase], reason=report.error))
     return [*found, *_tables(() if before is None else before.stopped, report.stopped)]
 

@@ -12,17 +12,18 @@ from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import Applied, Move, Skip
 from tistream_meta.database import tables
 from tistream_meta.decide.feed_policy import Feed, HeldShard
+from tistream_meta.feeds import feed_shards
 
 FEEDS, SHARDS = tables.changefeeds, tables.feed_shards
 Shown = tuple[Feed, HeldShard]
 
 
 def one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
-    """A feed with its shard. Raises UnknownName."""
+    """A feed with its shards, as one (feed_shards.py). Raises UnknownName."""
     found = feeds(connection, named(FEEDS, key, feed_id))
     if not found:
         raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}; the list of its changefeeds has the ids")
-    return found[0], shards(connection, named(SHARDS, key, feed_id))[0]
+    return found[0], feed_shards.together(shards(connection, named(SHARDS, key, feed_id)))
 
 
 def feeds(connection: Connection, *where: ColumnElement[bool]) -> list[Feed]:
@@ -43,8 +44,8 @@ def store(connection: Connection, feed: Feed) -> None:
 
 
 def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None) -> None:
-    """End the holder of the feed's shard. The next one has a new epoch, so a report that is under way changes nothing.
-    `checkpoint_ts`: what users see from now on."""
+    """End the holders of the feed's shards. The next ones have new epochs, so a report that is under way changes
+    nothing. `checkpoint_ts`: what users see from now on."""
     values: dict[str, Any] = {"node_id": None, "lease_until_ms": 0, "report": None}
     if checkpoint_ts is not None:
         values["checkpoint_ts"] = checkpoint_ts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from tistream.wire.bulk.changefeeds import State
+from tistream.wire.bulk.changefeeds import Phase, State, StoredState
 from tistream_meta.database import tables
 from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
@@ -31,12 +31,20 @@ class FeedCounts:
             keys = [_FEEDS.c[name] == _SHARDS.c[name] for name in ("cluster_id", "tenant_id", "changefeed_id")]
             held = and_(_SHARDS.c.node_id.is_not(None), _SHARDS.c.lease_until_ms >= self._now_ms)
             rows = connection.execute(
-                select(_FEEDS.c.state, _SHARDS.c.shard, _SHARDS.c.report, held.label("held"))
+                select(*_FEEDS.primary_key, _FEEDS.c.state, _SHARDS.c.report, held.label("held"))
                 .select_from(_FEEDS.join(_SHARDS, and_(*keys)))
                 .order_by(*_FEEDS.primary_key, _SHARDS.c.shard)
             ).all()
-            phases = [None if row.report is None else json.loads(row.report)["phase"] for row in rows]
-            states = [shown_state(row.state, phase) for row, phase in zip(rows, phases, strict=True) if row.shard == 0]
+            stored: dict[tuple[str, ...], StoredState] = {}
+            phases: dict[tuple[str, ...], set[Phase | None]] = {}
+            for row in rows:
+                key = (row.cluster_id, row.tenant_id, row.changefeed_id)
+                stored[key] = row.state
+                phase = None if row.report is None else json.loads(row.report)["phase"]
+                phases.setdefault(key, set()).add(phase)
+            states = [
+                shown_state(state, "retrying" if "retrying" in phases[key] else None) for key, state in stored.items()
+            ]
             return states, [bool(row.held) for row in rows if row.state == "running"]
 
         return self._transactions.run(body)

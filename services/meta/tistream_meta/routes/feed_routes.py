@@ -24,6 +24,7 @@ from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvents, ResumeChang
 from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.decide.liveness import NodeState
+from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.routes.forwarding import OwnersRoute, owned_of
@@ -136,6 +137,7 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         revision=feed.revision,
         moved=feed.moved,
         skips=list(feed.skips),
+        shards=feed_shards.wanted(json.loads(feed.config)),
     )
 
 

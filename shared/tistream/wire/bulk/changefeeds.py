@@ -189,7 +189,8 @@ class FeedShard(Wire):
 class FeedWork(Wire):
     """A shard that a worker is to hold, under `epoch`; a newer one fences this one. `start_ts`: where a sink without
     progress begins. `secrets`: sealed texts of those that `sink_uri` refers to, by name; a name without one does not
-    exist. `moved`: the newest move of the checkpoint, which is due in a sink that has an earlier revision."""
+    exist. `moved`: the newest move of the checkpoint, which is due in a sink that has an earlier revision. `shards`:
+    how many the feed has."""
 
     shard: FeedShard
     epoch: int
@@ -201,6 +202,7 @@ class FeedWork(Wire):
     revision: int = 0
     moved: Move | None = None
     skips: list[Skip] = Field(default_factory=list)
+    shards: int = 1
 
 
 class FeedReport(Wire):

@@ -15,7 +15,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tistream.clock import Clock
-from tistream_changefeed.core import progress
+from tistream.read.cursor import Position
+from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.outgoing import Sent
 from tistream_changefeed.core.progress import Progress
@@ -25,7 +26,7 @@ from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
-from tistream_changefeed.sinks.kafka.stored_progress import stored_progress
+from tistream_changefeed.sinks.kafka.stored_progress import StoredProgress
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, transactional_id
 from tistream_changefeed.sinks.kafka.topics import Topics
 
@@ -52,6 +53,8 @@ class KafkaSink:
         self._target, self._order, self._clock, self._clients = target, order, clock, clients
         self._claims = claims
         self._topics = Topics(target, transactional_id(order), clients=clients)
+        others = [shard for shard in range(order.shards) if shard != order.shard]
+        self._others = StoredProgress(target, order, others, clock, clients)
         self._producer: Producer | None = None
         self._errors: list[KafkaError] = []
 
@@ -86,6 +89,12 @@ class KafkaSink:
         """The topics that resolved messages go to, with their numbers of partitions."""
         return self._topics.known()
 
+    def behind(self, until: Position) -> Sequence[int]:
+        """The other shards of the feed that do not stand at or behind `until` by their progress in the sink."""
+        order = self._order
+        found = self._others.read(self._progress_end(), wait=False)
+        return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
+
     def keep(self, claims: Sequence[Claim]) -> None:
         """Put the files that messages name, before these are written."""
         if claims:
@@ -101,7 +110,7 @@ class KafkaSink:
             self._target.progress_topic,
             0,
             progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
-            progress.encode(self._order.tenant, transaction.progress),
+            progress.encode(self._order.tenant, transaction.progress.knowing(self._topics.known())),
         )
         messages = chain(transaction.rows.each(), transaction.marks)
         try:
@@ -132,9 +141,13 @@ class KafkaSink:
         producer.flush(_CLOSE_S)
 
     def _stored(self, *, wait: bool) -> Progress | None:
+        own = self._order.shard
+        stored = StoredProgress(self._target, self._order, [own], self._clock, self._clients)
+        return stored.read(self._progress_end(), wait=wait).get(own)
+
+    def _progress_end(self) -> int:
         name = self._target.progress_topic
-        end = self._topics.ends([name])[name].get(0, 0)
-        return stored_progress(self._target, self._order, end, self._clock, self._clients, wait=wait)
+        return self._topics.ends([name])[name].get(0, 0)
 
     def _init(self, producer: Producer) -> None:
         deadline_ms = self._clock.monotonic_ms() + int(INIT_S * 1000)

@@ -1,8 +1,10 @@
-"""Reads a shard's progress from the compacted topic."""
+"""Reads the progress of a feed's shards from the compacted topic."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
@@ -20,47 +22,62 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.5
 
 
-def stored_progress(
-    target: KafkaTarget,
-    order: Order,
-    end: int,
-    clock: Clock,
-    clients: KafkaClients = CONFLUENT,
-    *,
-    wait: bool = True,
-) -> Progress | None:
-    """The newest committed record of a shard below offset `end` of the progress topic; None without one.
+class StoredProgress:
+    """The records of some shards of a feed. Each read goes on where the one before has ended. Raises FeedFailed."""
 
-    `end` is the end of the log, not of what is committed: transactions of other feeds that are open there are waited
-    for, because a record of this shard may lie behind them. Without `wait` the answer is what can be read now, which
-    may be an earlier record. Raises FeedFailed.
-    """
-    topic, key = target.progress_topic, progress.record_key(order.tenant, order.feed_id, order.shard)
-    consumer = clients.consumer(committed_reader(target, order), logger=log)
-    found: bytes | None = None
-    deadline_ms = clock.monotonic_ms() + 2 * TRANSACTION_MS
-    try:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        reached = 0
-        while reached < end:
-            message = consumer.poll(_POLL_S)
-            if message is None:
-                if clock.monotonic_ms() > deadline_ms:
-                    reason = (
-                        f"the progress was read up to offset {reached} of {end}: another feed's transaction is open"
-                    )
-                    raise retry("sink", topic, reason)
-                continue
-            error, offset = message.error(), message.offset()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise failure_of(error.name(), error.str(), topic)
-            if error is None and message.key() == key:
-                found = message.value()
-            if error is not None and not wait:
-                break
-            reached = max(reached, 0 if offset is None else offset if error is not None else offset + 1)
-    except KafkaException as error:
-        raise failure_of(error.args[0].name(), error.args[0].str(), topic) from error
-    finally:
-        consumer.close()
-    return None if found is None else progress.decode(order.tenant, found, f"{topic} {key.decode()}")
+    def __init__(
+        self,
+        target: KafkaTarget,
+        order: Order,
+        shards: Collection[int],
+        clock: Clock,
+        clients: KafkaClients = CONFLUENT,
+    ) -> None:
+        self._target, self._order, self._clock, self._clients = target, order, clock, clients
+        self._keys = {progress.record_key(order.tenant, order.feed_id, shard): shard for shard in shards}
+        self._next = 0  # everything before this offset was read
+        self._found: dict[int, Progress] = {}
+
+    def read(self, end: int, *, wait: bool = True) -> Mapping[int, Progress]:
+        """The newest committed record of each shard below offset `end` of the progress topic, by shard; a shard without
+        one is not there.
+
+        `end` is the end of the log, not of what is committed: transactions of other feeds that are open there are
+        waited for, because a record of a shard may lie behind them. Without `wait` the answer is what can be read now,
+        which may be an earlier record.
+        """
+        if self._next >= end:
+            return self._found
+        topic = self._target.progress_topic
+        consumer = self._clients.consumer(committed_reader(self._target, self._order), logger=log)
+        deadline_ms = self._clock.monotonic_ms() + 2 * TRANSACTION_MS
+        try:
+            consumer.assign([TopicPartition(topic, 0, self._next or OFFSET_BEGINNING)])
+            while self._next < end:
+                message = consumer.poll(_POLL_S)
+                if message is None:
+                    if self._clock.monotonic_ms() > deadline_ms:
+                        reason = (
+                            f"the progress was read up to offset {self._next} of {end}: another feed's transaction is "
+                            "open"
+                        )
+                        raise retry("sink", topic, reason)
+                elif self._take(message, topic) and not wait:
+                    break
+        except KafkaException as error:
+            raise failure_of(error.args[0].name(), error.args[0].str(), topic) from error
+        finally:
+            consumer.close()
+        return self._found
+
+    def _take(self, message: Any, topic: str) -> bool:
+        """Take a record, or the end of what is committed. Returns whether it is that end."""
+        error, offset = message.error(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise failure_of(error.name(), error.str(), topic)
+        shard = None if error is not None else self._keys.get(message.key())
+        if shard is not None:
+            where = f"{topic} {message.key().decode()}"
+            self._found[shard] = progress.decode(self._order.tenant, message.value(), where)
+        self._next = max(self._next, 0 if offset is None else offset if error is not None else offset + 1)
+        return error is not None

@@ -1,0 +1,37 @@
+"""Which shard of a feed writes which partition. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tistream.arrays import Bools, Int64s
+from tistream_changefeed.core.outgoing import Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The partitions of shard `shard` of `shards`. Each partition of each topic has one shard, always the same: the
+    first partitions of topics lie with different shards, because many topics may have one alone."""
+
+    shard: int = 0
+    shards: int = 1
+
+    def chosen(self, topic: str, partitions: Int64s) -> Bools:
+        """For each of these partitions of a topic, whether the shard writes it."""
+        found: Bools = (zlib.crc32(topic.encode()) + partitions) % self.shards == self.shard
+        return found
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether the shard writes this partition."""
+        return bool(self.chosen(topic, np.array([partition], np.int64))[0])
+
+    def own(self, messages: Iterable[Sent]) -> tuple[Sent, ...]:
+        """Those of these messages that the shard writes."""
+        return tuple(one for one in messages if self.shards == 1 or self.has(one.topic, one.partition))
+
+
+WHOLE = Ownership()

@@ -1,0 +1,78 @@
+"""What the shards of a changefeed are together: what users see of the feed, and what it is after a report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tistream.errors import InvalidRequest
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Phase, StoredState
+from tistream_meta.decide.feed_policy import HeldShard
+
+SHARDS_MAX = 64
+_WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finished")  # the first one is shown
+
+
+def wanted(config: Mapping[str, Any]) -> int:
+    """The number of shards that a configuration asks for: `shards` in `[tistream]`. Raises InvalidRequest."""
+    own = config.get("tistream")
+    found = own.get("shards", 1) if isinstance(own, Mapping) else 1
+    text = str(config.get("tistream.shards", found))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= SHARDS_MAX:
+        raise InvalidRequest(f"tistream.shards is a number from 1 to {SHARDS_MAX}", {"parameter": "config"})
+    return int(text)
+
+
+def together(shards: Sequence[HeldShard]) -> HeldShard:
+    """The shards of a feed as one: its first, with the lowest checkpoint of all that the feed has, whether they report
+    or not (invariant 45), and with what their reports say together."""
+    first = shards[0]
+    if len(shards) == 1:
+        return first
+    reports = [None if one.report is None else FeedReport.model_validate_json(one.report) for one in shards]
+    found = [one for one in reports if one is not None]
+    report = None if not found else _together(found, whole=len(found) == len(shards)).model_dump_json()
+    return replace(first, checkpoint_ts=min(one.checkpoint_ts for one in shards), report=report)
+
+
+def _together(reports: Sequence[FeedReport], *, whole: bool) -> FeedReport:
+    phase = next(phase for phase in _WORST if any(one.phase == phase for one in reports))
+    since = [one.since_ms for one in reports if one.since_ms is not None]
+    checkpoints = [one.checkpoint_ts for one in reports]
+    return reports[0].model_copy(
+        update={
+            "phase": "running" if phase == "finished" and not whole else phase,
+            "checkpoint_ts": None if None in checkpoints else min(one for one in checkpoints if one is not None),
+            "resolved_ts": max(one.resolved_ts for one in reports),
+            "rows": sum(one.rows for one in reports),
+            "bytes": sum(one.bytes for one in reports),
+            "retries": sum(one.retries for one in reports),
+            "skipped": sum(one.skipped for one in reports),
+            "since_ms": min(since, default=None),
+            "stopped": [one for report in reports for one in report.stopped],
+            "held_by": [held for one in reports for held in one.held_by],
+            "error": next((one.error for one in reports if one.error is not None), None),
+        }
+    )
+
+
+def state_after(reports: Sequence[FeedReport | None]) -> StoredState | None:
+    """The state that these reports of its shards put a running feed into; None: it stays. It has failed if one of them
+    has, and is finished if all are."""
+    if any(one is not None and one.phase == "failed" for one in reports):
+        return "failed"
+    return "finished" if all(one is not None and one.phase == "finished" for one in reports) else None
+
+
+def applied(reports: Sequence[FeedReport | None]) -> Applied | None:
+    """The revision that is in force in every shard; None: that with which the feed was created, or it is not known."""
+    found = [None if one is None else one.applied for one in reports]
+    told = [one for one in found if one is not None]
+    if len(told) < len(found):
+        return None
+    return Applied(
+        revision=min(one.revision for one in told),
+        from_ts=min(one.from_ts for one in told),
+        after_ts=min(one.after_ts for one in told),
+    )

@@ -1,0 +1,117 @@
+"""Shards of a feed: each partition has one writer, together they send what one would, and they wait for each other at
+DDLs by what is in the sink."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.feed_batches import raw_events
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.read.cursor import Place, Position
+from tistream.wire.bulk.changefeeds import Applied, Move, Skip
+from tistream_changefeed.core import barrier, progress
+from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.progress import Fence, Progress, Revision, Tally
+from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
+from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.rows.window import raw_changes
+
+URI = "kafka://broker:9092/changes?protocol=canal-json&enable-tidb-extension=true"
+CONFIG = {"sink": {"dispatchers": [{"matcher": ["shop.*"], "topic": "of_{table}", "partition": "index-value"}]}}
+FENCE, NOW = Fence(5, 3), Position(150)
+
+
+def by_partition(messages: list[Sent]) -> dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]]:
+    out: dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]] = {}
+    for one in messages:
+        out.setdefault((one.topic, one.partition), []).append((one.key, one.value))
+    return out
+
+
+def sent_by(ownership: Ownership) -> dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]]:
+    pipeline = parsed(URI, CONFIG).pipeline(ownership=ownership)
+    messages: list[Sent] = []
+    for events in raw_events("everything"):
+        messages += pipeline.rows(events, lambda _: 5).messages.each()
+    return by_partition(messages)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 7])
+def test_shards_send_together_what_one_sends_and_no_partition_has_two(shards: int) -> None:
+    whole = sent_by(WHOLE)
+    parts = [sent_by(Ownership(shard, shards)) for shard in range(shards)]
+    assert all(parts)
+    places = [place for part in parts for place in part]
+    assert len(places) == len(set(places))
+    assert {place: messages for part in parts for place, messages in part.items()} == whole
+
+
+def test_resolved_messages_and_ddls_of_a_shard_go_to_its_partitions() -> None:
+    topics = {"changes": 5, "of_orders": 1, "of_items": 2}
+    told = [parsed(URI, CONFIG).pipeline(ownership=Ownership(shard, 2)).resolved(1 << 40, topics) for shard in range(2)]
+    places = sorted((one.topic, one.partition) for part in told for one in part)
+    assert places == sorted((topic, number) for topic, count in topics.items() for number in range(count))
+    assert all(told)
+
+
+def test_one_shard_sends_the_letter_of_an_event_that_is_left_out() -> None:
+    found: list[tuple[int, bytes]] = []
+    for events in raw_events("everything"):
+        pipeline = parsed(URI, {"filter": {"rules": ["shop.orders"]}}).pipeline()
+        for batch in pipeline.filter.window(raw_changes(events)).rows:
+            found += zip(batch.commit_ts.tolist(), batch.raw.to_pylist(), strict=True)
+    ts, key = found[0]
+    skip = Skip(commit_ts=ts, table="shop.orders", key=key.hex(), reason="too large")
+    letters = []
+    for shard in range(3):
+        pipeline = parsed(URI, {}, [skip]).pipeline(ownership=Ownership(shard, 3))
+        letters.append(sum(len(pipeline.rows(events, lambda _: 5).letters) for events in raw_events("everything")))
+    assert sorted(letters) == [0, 0, 1]
+
+
+def late(found: dict[int, Progress], until: Position = NOW, revision: int = 0) -> tuple[int, ...]:
+    return barrier.behind(found, range(3), 1, FENCE, Revision(revision), until)
+
+
+def test_every_expected_shard_is_waited_for_whether_it_has_progress_or_not() -> None:
+    there = Progress(NOW, 100, FENCE)
+    assert late({}) == (0, 2), "those without a record count too"
+    assert late({0: there}) == (2,)
+    assert late({0: there, 2: there}) == ()
+    assert late({0: there, 2: there}, Position(150, Place.DDL, table_id=1)) == (), "done is behind each DDL of the ts"
+    before = replace(there, at=Position(150, Place.ROW, start_ts=149))
+    assert late({0: before, 2: there}, Position(150, Place.DDL, table_id=1)) == (0,)
+    old = replace(there, fence=Fence(4, 9))
+    assert late({0: old, 2: there}) == (0,), "a feed of the same name that was removed"
+    assert late({0: replace(there, fence=Fence(5, 1)), 2: there}) == (), "an earlier holder has sent it all the same"
+
+
+def test_a_shard_that_may_go_back_does_not_count() -> None:
+    there = Progress(NOW, 100, FENCE)
+    moved = replace(there, applied=Applied(revision=1, from_ts=150, after_ts=120))
+    assert late({0: there, 2: moved}, revision=1) == (0,)
+    assert late({0: moved, 2: moved}, revision=1) == ()
+    assert late({0: moved, 2: there}) == (0,), "this holder is of an older revision: it is about to end"
+
+
+def test_the_record_keeps_the_newest_ddl_and_every_topic() -> None:
+    tenant = TenantKey("7", "acme")
+    ddl = Position(140, Place.DDL, table_id=1)
+    stored = Progress(NOW, 100, FENCE, topics={"a": (Tally(2, 7),)}, ddl=ddl).knowing(["b", "a"])
+    found = progress.decode(tenant, progress.encode(tenant, stored), "log")
+    assert found == stored
+    assert (found.ddl, dict(found.topics)) == (ddl, {"a": (Tally(2, 7),), "b": ()})
+    on, back = (progress.revised(found, Revision(1, Move(revision=1, ts=ts)), {"a": {0: 2}}) for ts in (145, 130))
+    assert (on.ddl, back.ddl) == (ddl, None), "a DDL that is sent again is waited for when it is sent"
+
+
+def test_numbers_of_shards_are_checked() -> None:
+    assert parsed(URI, {"tistream": {"shards": 4}}).config.shards == 4
+    for wrong in (0, 65, "x", True):
+        with pytest.raises(InvalidRequest, match=r"tistream\.shards"):
+            parsed(URI, {"tistream": {"shards": wrong}})
+    with pytest.raises(InvalidRequest, match="one shard"):
+        parsed("kafka://broker:9092/changes?protocol=simple", {"tistream": {"shards": 2}})

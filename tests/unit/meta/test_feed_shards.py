@@ -1,0 +1,136 @@
+"""Changefeeds with several shards in the meta database: workers share them, and a feed is what all of them are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.audit_world import World
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
+from tistream.wire.bulk.feed_changes import ChangedFeed
+from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.feeds.feed_rows import Shown
+from tistream_meta.routes.feed_routes import info_of
+
+ACME = TenantKey("7", "acme")
+URI = "kafka://broker:9092/orders"
+CONFIG = {"tistream": {"shards": 3}}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> FeedBook:
+    world = World(tmp_path)
+    world.tenant("acme")
+    book = world.repository.book(FeedBook)
+    book.add(
+        ACME,
+        NewChangefeed(changefeed_id="a", sink_uri=URI, start_ts="100", start_given=True, end_ts="900", config=CONFIG),
+    )
+    return book
+
+
+def report(held: Shown, phase: Phase = "running", at: int | None = None, applied: Applied | None = None) -> FeedReport:
+    feed, shard = held
+    of = FeedShard(
+        cluster_id="7",
+        tenant_id="acme",
+        changefeed_id="a",
+        shard=shard.shard,
+        generation=feed.generation,
+    )
+    waits = [HeldBy(stage="ddl", object="shard 1", reason="it is late")] if phase == "running" else []
+    return FeedReport(
+        shard=of,
+        epoch=shard.epoch,
+        phase=phase,
+        checkpoint_ts=at,
+        resolved_ts=800,
+        rows=10,
+        held_by=waits,
+        error="orders-1: too large" if phase == "failed" else None,
+        applied=applied,
+    )
+
+
+def beat(book: FeedBook, node: str, *reports: FeedReport) -> list[Shown]:
+    return list(book.beat(WorkerBeat(node_id=node, instance="1", reports=list(reports)), {"w1", "w2"}))
+
+
+def test_workers_share_the_shards_of_a_feed(book: FeedBook) -> None:
+    first, second = beat(book, "w1"), beat(book, "w2")
+    assert [[shard.shard for _, shard in held] for held in (first, second)] == [[0, 1], [2]]
+
+
+def test_the_checkpoint_is_the_lowest_of_all_shards_of_the_feed_whether_they_report_or_not(book: FeedBook) -> None:
+    first, second = beat(book, "w1"), beat(book, "w2")
+    beat(book, "w1", *(report(one, at=500) for one in first))
+    info = info_of(*book.one(ACME, "a"))
+    assert (info.checkpoint_ts, info.rows) == ("100", 20), "shard 2 has not said anything"
+    beat(book, "w2", report(second[0], at=300))
+    info = info_of(*book.one(ACME, "a"))
+    assert (info.checkpoint_ts, info.rows, info.state) == ("300", 30, "running")
+    assert {one.object for one in info.held_by} == {"shard 1"}
+    assert [shown[1].checkpoint_ts for shown in book.of_tenant(ACME)] == [300]
+
+
+def test_a_feed_is_finished_with_its_last_shard(book: FeedBook) -> None:
+    first, second = beat(book, "w1"), beat(book, "w2")
+    beat(book, "w1", *(report(one, "finished", 900) for one in first))
+    assert info_of(*book.one(ACME, "a")).state == "running"
+    assert "finished" not in {event.what for event in book.events(ACME, "a")}
+    beat(book, "w2", report(second[0], "finished", 900))
+    info = info_of(*book.one(ACME, "a"))
+    assert (info.state, info.checkpoint_ts) == ("finished", "900")
+    assert [event.what for event in book.events(ACME, "a")].count("finished") == 1
+
+
+def test_a_feed_has_failed_with_one_of_its_shards_and_all_go_on_together(book: FeedBook) -> None:
+    first, second = beat(book, "w1"), beat(book, "w2")
+    assert beat(book, "w2", report(second[0], "failed", 200)) == []
+    info = info_of(*book.one(ACME, "a"))
+    assert (info.state, info.error) == ("failed", "orders-1: too large")
+    assert beat(book, "w1", *(report(one, at=500) for one in first)) == [], "none runs on"
+    book.resume(ACME, "a")
+    assert [shard.epoch for _, shard in beat(book, "w1")] == [2, 2]
+    assert info_of(*book.one(ACME, "a")).state == "running"
+
+
+def test_a_revision_is_in_force_when_it_is_in_every_shard(book: FeedBook) -> None:
+    book.pause(ACME, "a")
+    book.resume(ACME, "a", checkpoint_ts=400)
+    first, second = beat(book, "w1"), beat(book, "w2")
+    beat(book, "w1", *(report(one, at=400, applied=Applied(revision=1, from_ts=300, after_ts=400)) for one in first))
+    assert book.one(ACME, "a")[0].applied is None
+    beat(book, "w2", report(second[0], at=400, applied=Applied(revision=1, from_ts=250, after_ts=400)))
+    assert book.one(ACME, "a")[0].applied == Applied(revision=1, from_ts=250, after_ts=400)
+    beat(book, "w1", *(report(one, at=500, applied=Applied(revision=1, from_ts=300, after_ts=400)) for one in first))
+    assert [event.what for event in book.events(ACME, "a")].count("applied") == 1
+
+
+def test_the_number_of_shards_stays(book: FeedBook) -> None:
+    book.pause(ACME, "a")
+    feed, _ = book.one(ACME, "a")
+    changed = ChangedFeed(revision=feed.revision, sink_uri=URI, end_ts="900", config={"tistream": {"shards": 2}})
+    with pytest.raises(InvalidRequest, match="has 3 shards, and not 2"):
+        book.update(ACME, "a", changed)
+    same = changed.model_copy(update={"config": {**CONFIG, "case-sensitive": True}})
+    assert json.loads(book.update(ACME, "a", same)[0].config)["case-sensitive"] is True
+
+
+@pytest.mark.parametrize("wrong", [0, 65, "x", "", -1, None, [2], "1" * 400])
+def test_a_wrong_number_of_shards_is_refused(book: FeedBook, wrong: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"tistream\.shards"):
+        book.add(
+            ACME,
+            NewChangefeed(
+                changefeed_id="b",
+                sink_uri=URI,
+                start_ts="100",
+                start_given=True,
+                config={"tistream": {"shards": wrong}},
+            ),
+        )

@@ -16,6 +16,7 @@ from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.backfill.chunk_units import Unit
+from tistream_ingest.backfill.sst_files import fetch_pair, read_rows
 
 PUT_ATTEMPTS = 5
 
@@ -46,9 +47,6 @@ class ChunksWritten:
 
 def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupWork) -> ChunksWritten:
     """Write the chunks of one unit of a backup. A chunk that exists already is not replaced."""
-    # With numba, which takes a fifth of a second, and which the service itself does not need.
-    from tistream_ingest.backfill.sst_files import fetch_pair, read_rows  # noqa: PLC0415
-
     missing = [
         (number, span) for number, span in work.unit.chunks if not chunk_exists(objects, _identity(work, number))
     ]

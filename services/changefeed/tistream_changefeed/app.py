@@ -83,7 +83,9 @@ def build_app(
         tenant = TenantKey(of.cluster_id, of.tenant_id)
         fence = Fence(of.generation, work.epoch)
         revision = Revision(work.revision, work.moved)
-        order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision, work.shards)
+        order = Order(
+            tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision, work.shards, work.known_ts
+        )
         feed = parsed(work.sink_uri, work.config, work.skips)
         check_hosts(feed.hosts, settings.hosts)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)

@@ -387,3 +387,23 @@ def feed_partition_with_two_writers(original: Function) -> Function:
         return original(self, topic, partitions) | (self.shard == 0)
 
     return broken
+
+
+@mutant(
+    "tistream_changefeed:check_there",
+    invariants=(38,),
+    catchers=("test_a_feed_whose_progress_was_deleted_does_not_begin_anew_by_itself",),
+)
+def feed_begins_anew_without_its_progress(original: Function) -> Function:
+    """A feed whose progress was deleted sends everything again."""
+    return lambda found, fence, known_ts, where: None
+
+
+@mutant(
+    "tistream_changefeed:check_counts",
+    invariants=(41,),
+    catchers=("test_a_feed_whose_topic_has_got_partitions_goes_on_with_those_that_it_wrote",),
+)
+def feed_hashes_by_a_new_number_of_partitions(original: Function) -> Function:
+    """A feed goes on though its topic has other partitions."""
+    return lambda progress, ends: None

@@ -105,7 +105,16 @@ class Workers:
             of = work.shard
             fence = Fence(of.generation, work.epoch)
             tenant = TenantKey(of.cluster_id, of.tenant_id)
-            order = Order(tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, shards=work.shards)
+            order = Order(
+                tenant,
+                of.changefeed_id,
+                of.shard,
+                fence,
+                work.start_ts,
+                work.end_ts,
+                shards=work.shards,
+                known_ts=work.known_ts,
+            )
             feed = parsed(work.sink_uri, work.config)
             return Holder(
                 Shard(order, Random(self.rng.random())),

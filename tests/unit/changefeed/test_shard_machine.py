@@ -344,7 +344,7 @@ def test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why() -> None:
     for _ in range(9):
         shard.failed(failure, 1_000)
         pauses.append(shard.retry_at_ms - 1_000)
-        shard.acknowledged(shard.opened(None, {}, "log"), 1_000)
+        shard.acknowledged(shard.opened(shard.acked, {}, "log"), 1_000)
         assert shard.phase == "retrying", "an opened sink is not a written one"
     assert all(
         0.8 * base <= pause <= 1.2 * base for pause, base in zip(pauses, [1_000 * 2**n for n in range(6)], strict=False)

@@ -12,6 +12,7 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import Applied, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
 from tistream.wire.bulk.feed_changes import ChangedFeed
+from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.feed_rows import Shown
 from tistream_meta.routes.feed_routes import info_of
@@ -134,3 +135,21 @@ def test_a_wrong_number_of_shards_is_refused(book: FeedBook, wrong: object) -> N
                 config={"tistream": {"shards": wrong}},
             ),
         )
+
+
+def test_a_worker_is_told_what_the_sink_is_known_to_have(book: FeedBook) -> None:
+    held = beat(book, "w1")
+    assert [feed_shards.known_ts(*one) for one in held] == [None, None], "the sink may be empty"
+    held = beat(book, "w1", *(report(one, at=300) for one in held))
+    assert [feed_shards.known_ts(*one) for one in held] == [300, 300]
+    book.pause(ACME, "a")
+    book.resume(ACME, "a", checkpoint_ts=400)
+    held = beat(book, "w1")
+    assert [feed_shards.known_ts(*one) for one in held] == [None, None], "a move is due, which accepts an empty sink"
+    book.pause(ACME, "a")
+    feed, shown = book.one(ACME, "a")
+    assert shown.checkpoint_ts == 100, "shard 2 has not begun"
+    other = ChangedFeed(revision=feed.revision, sink_uri=f"{URI}-2", end_ts="900", config=CONFIG)
+    book.update(ACME, "a", other)
+    book.resume(ACME, "a")
+    assert [feed_shards.known_ts(*one) for one in beat(book, "w1")] == [None, None], "another sink may be empty"

@@ -120,10 +120,14 @@ class Progress:
             skipped=self.skipped + skipped,
         )
 
-    def knowing(self, topics: Iterable[str]) -> Progress:
-        """This progress with these topics of the feed, whether messages were sent to them or not: a later holder sends
-        resolved messages to them."""
-        return replace(self, topics={**dict.fromkeys(topics, ()), **self.topics})
+    def knowing(self, topics: Mapping[str, int]) -> Progress:
+        """This progress with these topics of the feed and their numbers of partitions, whether messages were sent to
+        them or not: a later holder sends resolved messages to them, and notices another number."""
+        known = dict(self.topics)
+        for topic, count in topics.items():
+            tallies = known.get(topic, ())
+            known[topic] = (*tallies, *[Tally()] * (count - len(tallies)))
+        return replace(self, topics=known)
 
 
 FIRST = Revision()
@@ -210,9 +214,9 @@ def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) 
 
 def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int, int]]) -> Progress:
     """The progress with the wanted revision in force from where it is, or from where the feed was moved to. `ends`: as
-    of check_kept. A move accepts that the sink has lost messages: their topics are counted anew. The highest resolved
-    message stays, because none may follow that is lower (invariant 39). Tables that were left go on with the others:
-    what lies between is a gap. A move holds for all tables."""
+    of check_kept. A move accepts that topics have lost messages, or have other partitions: they are counted anew. The
+    highest resolved message stays, because none may follow that is lower (invariant 39). Tables that were left go on
+    with the others: what lies between is a gap. A move holds for all tables."""
     done = 0 if progress.applied is None else progress.applied.revision
     if done >= wanted.revision:
         return progress
@@ -221,14 +225,47 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
     applied = Applied(revision=wanted.revision, from_ts=progress.at.low_ts, after_ts=at.low_ts)
     topics = progress.topics
     if moved is not None:
-        topics = {name: tallies for name, tallies in topics.items() if not _lost(name, tallies, ends)}
+        topics = {name: tallies for name, tallies in topics.items() if not _differs(name, tallies, ends)}
     stopped = progress.holding if moved is None else ()
     ddl = progress.ddl if progress.ddl is not None and progress.ddl <= at else None  # what is sent again waits again
     return replace(progress, at=at, applied=applied, topics=topics, stopped=stopped, ddl=ddl)
 
 
-def _lost(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
-    return any(ends.get(topic, {}).get(number, 0) < tally.messages for number, tally in enumerate(tallies))
+def _differs(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
+    return _short(topic, tallies, ends) or len(ends.get(topic, {})) != len(tallies)
+
+
+def _short(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
+    there = ends.get(topic, {})
+    return any(there.get(number, 0) < tally.messages for number, tally in enumerate(tallies))
+
+
+def check_there(found: Progress | None, fence: Fence, known_ts: int | None, where: str) -> None:
+    """Check that the sink has progress if it had some. `known_ts`: a checkpoint that it has acknowledged; None: it may
+    be empty. Raises FeedFailed: to begin anew would repeat everything, unasked."""
+    if known_ts is None or (found is not None and found.fence.generation >= fence.generation):
+        return
+    reason = (
+        f"the topic of progress records has none of this feed, of which all events up to {known_ts} were sent: it was "
+        f"deleted, or has lost records; resume the feed with checkpoint_ts {known_ts}, or with a lower one to have "
+        "events again"
+    )
+    raise failed("sink", where, reason)
+
+
+def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
+    """Check that each topic has as many partitions as were written until now: with another number the changes of a row
+    would go to another partition, and could be read before earlier ones. `ends`: of the partitions that are to be
+    written. Raises FeedFailed."""
+    for topic, tallies in progress.topics.items():
+        there = len(ends.get(topic, {}))
+        if there and tallies and there != len(tallies) and not _short(topic, tallies[:there], ends):
+            reason = (
+                f"{there} partitions of the topic would be written, and {len(tallies)} were until now, so changes of a "
+                f"row would go to another partition than before: update the sink URI to partition-num={len(tallies)}, "
+                f"or resume the feed with checkpoint_ts {progress.checkpoint_ts} once consumers have read that far"
+            )
+            raise failed("sink", topic, reason)
 
 
 def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:

@@ -41,6 +41,7 @@ class Order:
     end_ts: int | None = None
     revision: Revision = progress.FIRST
     shards: int = 1  # of the feed
+    known_ts: int | None = None  # a checkpoint that the sink has acknowledged; None: the sink may be empty
 
     @property
     def name(self) -> str:
@@ -124,8 +125,12 @@ class Shard:
     def opened(self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str) -> Transaction:
         """Take over what the sink has. `ends`: end offsets of the topics in `found`. Returns the transaction that
         raises the fence in the sink. Raises FeedFailed."""
+        acked = None if self._acked is None else self._acked.checkpoint_ts
+        known = [ts for ts in (self.order.known_ts, acked) if ts is not None]
+        progress.check_there(found, self.order.fence, max(known, default=None), where)
         mine = progress.taken_over(found, self.order.fence, self.order.start_ts, where)
         mine = progress.revised(mine, self.order.revision, ends)
+        progress.check_counts(mine, ends)
         progress.check_kept(mine, ends)
         self._planned = self._acked = None
         self._pacing = Pacing(self._every_ms)

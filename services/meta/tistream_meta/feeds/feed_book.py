@@ -146,8 +146,8 @@ class FeedBook:
             happening = feed_changes.happening(feed, changed)
             if happening is not None:
                 feed_rows.store(connection, changed)
-                moved = feed_changes.shown_checkpoint(changed, shard.checkpoint_ts)
-                feed_rows.release(connection, changed, None if changed.moved == feed.moved else moved)
+                checkpoint_ts = feed_changes.checkpoint_after(feed, changed, shard.checkpoint_ts)
+                feed_rows.release(connection, changed, checkpoint_ts)
                 feed_events.note(connection, self._now_ms, changed, happening)
                 was, became = shown.of_changefeed(feed), shown.of_changefeed(changed)
                 audit_log.note(connection, self._now_ms, shown.changefeed(feed), was, became)

@@ -110,10 +110,14 @@ def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
     return replace(feed, begin_ts=checkpoint_ts, moved=None)
 
 
-def shown_checkpoint(feed: Feed, checkpoint_ts: int) -> int:
-    """The checkpoint that users see after a change: a move back shows at once, and a move forward when the sink has it
-    (invariant 36)."""
-    return checkpoint_ts if feed.moved is None else min(checkpoint_ts, feed.moved.ts)
+def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | None:
+    """The checkpoint of every shard after a change; None: it stays. A move back shows at once, and a move forward when
+    the sink has it (invariant 36). In another sink the shards begin together."""
+    if changed.begin_ts != feed.begin_ts:
+        return changed.begin_ts
+    if changed.moved is None or changed.moved == feed.moved:
+        return None
+    return min(checkpoint_ts, changed.moved.ts)
 
 
 # ---- events

@@ -8,7 +8,7 @@ from typing import Any
 
 from tistream.errors import InvalidRequest
 from tistream.wire.bulk.changefeeds import Applied, FeedReport, Phase, StoredState
-from tistream_meta.decide.feed_policy import HeldShard
+from tistream_meta.decide.feed_policy import Feed, HeldShard
 
 SHARDS_MAX = 64
 _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finished")  # the first one is shown
@@ -55,6 +55,15 @@ def _together(reports: Sequence[FeedReport], *, whole: bool) -> FeedReport:
             "error": next((one.error for one in reports if one.error is not None), None),
         }
     )
+
+
+def known_ts(feed: Feed, shard: HeldShard) -> int | None:
+    """A checkpoint of the shard that its sink has acknowledged; None: the sink may have no progress, because nothing
+    was reported of it, or because a move of the checkpoint is due, which accepts that."""
+    done = 0 if feed.applied is None else feed.applied.revision
+    due = feed.moved is not None and feed.moved.revision > done
+    begin_ts = feed.start_ts if feed.begin_ts is None else feed.begin_ts
+    return None if due or shard.checkpoint_ts <= begin_ts else shard.checkpoint_ts
 
 
 def state_after(reports: Sequence[FeedReport | None]) -> StoredState | None:

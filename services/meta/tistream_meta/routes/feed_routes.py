@@ -138,6 +138,7 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         moved=feed.moved,
         skips=list(feed.skips),
         shards=feed_shards.wanted(json.loads(feed.config)),
+        known_ts=feed_shards.known_ts(feed, shard),
     )
 
 

@@ -190,7 +190,8 @@ class FeedWork(Wire):
     """A shard that a worker is to hold, under `epoch`; a newer one fences this one. `start_ts`: where a sink without
     progress begins. `secrets`: sealed texts of those that `sink_uri` refers to, by name; a name without one does not
     exist. `moved`: the newest move of the checkpoint, which is due in a sink that has an earlier revision. `shards`:
-    how many the feed has."""
+    how many the feed has. `known_ts`: a checkpoint of the shard that the sink has acknowledged; null: the sink may be
+    empty."""
 
     shard: FeedShard
     epoch: int
@@ -203,6 +204,7 @@ class FeedWork(Wire):
     moved: Move | None = None
     skips: list[Skip] = Field(default_factory=list)
     shards: int = 1
+    known_ts: int | None = None
 
 
 class FeedReport(Wire):

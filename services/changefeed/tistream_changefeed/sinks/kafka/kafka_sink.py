@@ -77,9 +77,12 @@ class KafkaSink:
         if self._target.delivery == "exactly-once":
             self._init(self._producer)
             there = self._stored(wait=True)
-        for topic in there.topics if there is not None else ():
-            self._topics.partitions(topic)
-        return there, self._topics.ends(there.topics if there is not None else ())
+        written = {topic: self._topics.partitions(topic) for topic in (there.topics if there is not None else ())}
+        ends = self._topics.ends(written)
+        return there, {
+            topic: {number: end for number, end in ends[topic].items() if number < count}
+            for topic, count in written.items()
+        }
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic, which is created if it does not exist."""

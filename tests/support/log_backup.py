@@ -32,7 +32,7 @@ from tistream_ingest.jobs.work import Pool
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, Runner, Source
+from tistream_ingest.source.source import Identity, ReleaseRunner, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld
 
 ROOT = golden.ROOT / "logbackup"
@@ -123,12 +123,14 @@ class Adapted:
         self.taken: list[str] = []  # change files that the sorter has
         self.announced: list[int] = []
 
-    def adapter(self, objects: ObjectStore | None = None, log: ObjectStore | None = None) -> Source:
+    def adapter(self, objects: ObjectStore | None = None, log: ObjectStore | None = None) -> SourceRunner:
         """A process that adapts, with nothing in memory."""
         target, bucket = objects or self.objects, log or self.bucket
-        runner: Runner = LocalRunner(lambda url: bucket, target)
+        runner: ReleaseRunner = LocalRunner(lambda url: bucket, target)
         identity = Identity("log", self.tenant, "memory:", self.set.start_ts, False)
-        return Source(identity, Bucket(bucket), target, self.pool, runner, self.clock, self._announced, self.rules)
+        return SourceRunner(
+            identity, Bucket(bucket), target, self.pool, runner, self.clock, self._announced, self.rules
+        )
 
     def _announced(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         assert (tenant, store_id) == (self.tenant, 0)
@@ -140,7 +142,7 @@ class Adapted:
             self.bucket.put(key, body)
             yield key
 
-    def run(self, source: Source) -> int:
+    def run(self, source: SourceRunner) -> int:
         """Let an adapter release what it can, and the sorter take it. Returns the number of releases."""
         made = holds = 0
         while True:

@@ -54,7 +54,7 @@ from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.driver import Driver
 from tistream_ingest.source.pool import Routed, RoutedPool
-from tistream_ingest.source.source import WAIT_MS, Identity, Runner, Source
+from tistream_ingest.source.source import WAIT_MS, Identity, ReleaseRunner, SourceRunner
 from tistream_ingest.source.worker import SourceWorker
 from tistream_ingest.sqlread.dsn_files import DsnFiles
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
@@ -86,7 +86,7 @@ def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
     return Accepted()
 
 
-class BothRunner(Runner, restoring.Runner, Protocol):
+class BothRunner(ReleaseRunner, restoring.Runner, Protocol):
     """A runner that executes both releases and restores."""
 
 
@@ -149,7 +149,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
         identity = Identity(row.source_id, tenant, row.url, row.snapshot_ts or 0, keep)
         bucket = Bucket(outside.open_log(row.url))
         pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
-        source = Source(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)
+        source = SourceRunner(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)
         return SourceWorker(row, source, clock, settings.poll_ms, WAIT_MS, metrics.releases.inc)
 
     def cover(tenant: TenantKey) -> Cover:

@@ -22,7 +22,7 @@ from tistream.read.plan import GroupRef, Piece, Run
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Barrier, Moving, Rendered, Shapes, render
-from tistream.read.source_contract import Batch, Source
+from tistream.read.source_contract import Batch, ScanSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class GroupRows:
     group: GroupRef
     at: Int64s
 
-    def read(self, source: Source) -> pa.Table:
+    def read(self, source: ScanSource) -> pa.Table:
         """Read the rows."""
         table = source.rows(self.group)
         if len(self.at) == len(table):
@@ -47,7 +47,7 @@ class OversizedCommit:
 
     def __init__(
         self,
-        source: Source,
+        source: ScanSource,
         scope: Scope,
         commit_ts: int,
         budget: int,

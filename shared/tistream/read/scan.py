@@ -24,7 +24,7 @@ from tistream.read.plan import Cut, GroupRef
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Moving, render
-from tistream.read.source_contract import Batch, GroupIndex, Source, Worked
+from tistream.read.source_contract import Batch, GroupIndex, ScanSource, Worked
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -94,7 +94,7 @@ class _Step:
 class _Weights:
     """Memory that rows of a window's tables take when decoded, in addition to their stored bytes."""
 
-    def __init__(self, source: Source, scope: Scope, window: Window) -> None:
+    def __init__(self, source: ScanSource, scope: Scope, window: Window) -> None:
         self._source, self._scope, self._window = source, scope, window
         self._known: dict[int, int] = {}  # bytes of a row, by physical id
 
@@ -128,7 +128,7 @@ class Scan:
 
     def __init__(
         self,
-        source: Source,
+        source: ScanSource,
         scope: Scope,
         start: Position,
         high: int,

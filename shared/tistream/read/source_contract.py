@@ -38,7 +38,7 @@ class GroupIndex:
     decoded_bytes: int
 
 
-class Source(Protocol):
+class ScanSource(Protocol):
     """A tenant's pool and schema history, complete up to the window's end."""
 
     def horizon(self, window: Window, rows: int) -> int:

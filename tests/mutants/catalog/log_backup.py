@@ -23,26 +23,26 @@ def _newest_by_store(found: list[Any], of: Callable[[Any], int]) -> int:
     return min(newest.values(), default=0)
 
 
-@mutant("tistream_ingest:Source._checkpoint", invariants=(29, 33), catchers=(REPLAYED,))
+@mutant("tistream_ingest:SourceRunner._checkpoint", invariants=(29, 33), catchers=(REPLAYED,))
 def highest_resolved_ts_as_watermark(original: Function) -> Function:
     """The highest resolved_ts of metadata is taken as the watermark."""
     return lambda self: max((one.resolved_ts for one in _flushes(self)), default=0)
 
 
-@mutant("tistream_ingest:Source._checkpoint", invariants=(29, 33), catchers=(REPLAYED,))
+@mutant("tistream_ingest:SourceRunner._checkpoint", invariants=(29, 33), catchers=(REPLAYED,))
 def lowest_max_ts_over_stores_as_watermark(original: Function) -> Function:
     """The lowest of the stores' newest max_ts is taken as the watermark."""
     return lambda self: _newest_by_store(_flushes(self), lambda one: one.max_ts)
 
 
-@mutant("tistream_ingest:Source._checkpoint", invariants=(29, 33), catchers=(REPLAYED,))
+@mutant("tistream_ingest:SourceRunner._checkpoint", invariants=(29, 33), catchers=(REPLAYED,))
 def lowest_resolved_ts_over_stores_as_watermark(original: Function) -> Function:
     """The lowest of the stores' newest resolved_ts is taken as the watermark."""
     return lambda self: _newest_by_store(_flushes(self), lambda one: one.resolved_ts)
 
 
 @mutant(
-    "tistream_ingest:Source._decide",
+    "tistream_ingest:SourceRunner._decide",
     invariants=(29,),
     catchers=("test_flushes_that_come_while_the_bucket_is_listed_lose_nothing",),
 )
@@ -62,7 +62,7 @@ def list_before_checkpoint(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_ingest:Source._check_safe_point",
+    "tistream_ingest:SourceRunner._check_safe_point",
     invariants=(29,),
     catchers=("test_a_log_that_was_truncated_while_the_source_was_away_is_no_empty_log",),
 )
@@ -173,7 +173,7 @@ def files_in_the_order_of_shards(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_ingest:Source._recover",
+    "tistream_ingest:SourceRunner._recover",
     invariants=(30, 32),
     catchers=("test_a_restart_writes_what_was_decided_and_not_written",),
 )

@@ -19,7 +19,7 @@ from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, Source
+from tistream_ingest.source.source import Identity, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 
 pytestmark = pytest.mark.spark
@@ -48,7 +48,9 @@ class OnDisk:
         runner = SparkRunner(session, self.url)
         identity = Identity("log", self.adapted.tenant, self.log_url, self.adapted.set.start_ts, False)
         bucket, clock = Bucket(self.log), self.adapted.clock
-        self.source = Source(identity, bucket, self.objects, self.adapted.pool, runner, clock, lambda *_: None, SMALL)
+        self.source = SourceRunner(
+            identity, bucket, self.objects, self.adapted.pool, runner, clock, lambda *_: None, SMALL
+        )
 
     def releases(self) -> list[Release]:
         log = ReleaseLog(self.adapted.objects, self.adapted.tenant)

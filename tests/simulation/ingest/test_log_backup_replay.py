@@ -17,7 +17,7 @@ from tistream.model.span import KeySpan
 from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.plan.rules import SourceRules
-from tistream_ingest.source.source import Source
+from tistream_ingest.source.source import SourceRunner
 
 COLUMNS = ["commit_ts", "start_ts", "key", "op_type", "value", "old_value", "txn_source"]
 
@@ -110,7 +110,7 @@ def test_an_adapter_that_is_killed_anywhere_goes_on(seed: int) -> None:
     adapted = Adapted(name, SMALL)
     deaths = 0
 
-    def born() -> Source:
+    def born() -> SourceRunner:
         store: ObjectStore = Mortal(adapted.objects, lambda: rng.random() < 0.01)  # type: ignore[assignment]
         log: ObjectStore = Mortal(adapted.bucket, lambda: rng.random() < 0.002)  # type: ignore[assignment]
         return adapted.adapter(store, log)

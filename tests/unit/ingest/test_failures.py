@@ -22,7 +22,7 @@ from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, Source
+from tistream_ingest.source.source import Identity, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 
 
@@ -266,7 +266,7 @@ def test_a_release_that_an_earlier_source_decided_is_read_from_its_own_log() -> 
     runner = LocalRunner(lambda url: logs[url], first.objects, lambda *_: second.pool)
     identity = Identity("log-2", TENANT, "memory:2", S, False)
     bucket = Bucket(second.log.objects)
-    source = Source(
+    source = SourceRunner(
         identity, bucket, first.objects, second, runner, ManualClock(), lambda *_: None, open_log=lambda url: logs[url]
     )
     second.reached = S

@@ -32,7 +32,7 @@ from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 WAIT_MS = 500  # between looks at the pool
 
 
-class Runner(Protocol):
+class ReleaseRunner(Protocol):
     """Runs a release, which is the commits up to one checkpoint: `survey` reads the sizes in the log, and `run` writes
     the change files."""
 
@@ -77,7 +77,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Source:
+class SourceRunner:
     """Runs the steps of one source. Several processes may do so at once: the conditional puts of records fence them.
     Not thread-safe."""
 
@@ -85,7 +85,7 @@ class Source:
     bucket: Bucket
     objects: ObjectStore
     pool: TenantPool
-    runner: Runner
+    runner: ReleaseRunner
     clock: Clock
     announce: Callable[[TenantKey, int, int], None]
     rules: SourceRules = field(default_factory=SourceRules)

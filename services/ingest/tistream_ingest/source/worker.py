@@ -13,7 +13,7 @@ from tistream.model.ts import physical_ms
 from tistream.wire.bulk.sources import FlushedStore, SourceInfo, SourceRow, SourceStatus, State
 from tistream.wire.sorter import Hold
 from tistream_ingest.plan.standing import flush_interval_ms, hold_of_checkpoint
-from tistream_ingest.source.source import Source
+from tistream_ingest.source.source import SourceRunner
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class SourceWorker:
     def __init__(
         self,
         row: SourceRow,
-        source: Source,
+        source: SourceRunner,
         clock: Clock,
         poll_ms: int,
         wait_ms: int,

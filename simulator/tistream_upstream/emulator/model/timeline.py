@@ -71,7 +71,7 @@ class StoreFault:
 Item = Command | RegionsChange | Congested | StoreFault
 
 
-class Source(Protocol):
+class TimelineSource(Protocol):
     """Where a cluster's changes come from."""
 
     @property

@@ -34,8 +34,8 @@ from tistream_upstream.emulator.model.timeline import (
     Item,
     RegionsChange,
     Row,
-    Source,
     StoreFault,
+    TimelineSource,
 )
 
 
@@ -53,7 +53,7 @@ class Upstream:
 
     def __init__(
         self,
-        source: Source,
+        source: TimelineSource,
         config: StoreConfig,
         regions: Iterable[Region],
         stores: Mapping[int, tuple[str, dict[str, str]]],

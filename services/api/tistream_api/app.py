@@ -48,7 +48,7 @@ from tistream_api.admission.delayed_rejections import DelayedRejections
 from tistream_api.admission.gate import SCHEME, SECURITY, Access, Gate, every_route, refuse_undeclared
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.memory_limit import give_back, memory_limit, pull_bytes
-from tistream_api.admission.metering import Served
+from tistream_api.admission.metering import MeteringMiddleware
 from tistream_api.admission.metrics_gate import MetricsGate
 from tistream_api.admission.reject_throttle import RejectionLimit
 from tistream_api.admission.request_queue import new_turns
@@ -211,7 +211,7 @@ def build_app(
     _include(app, gate, routers)
     if callers is not None:
         _add_gates(app, callers, peers, RejectionLimit(clock, settings.refusals_per_second))
-    app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
+    app.add_middleware(MeteringMiddleware, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
 

@@ -21,7 +21,7 @@ _NO_CHARACTERS.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LineColumn:
     """One column of a Group: the constant text before each value, the JSON form of the values, and the values.
 
     In a sparse group there is a text after each value too, and `shown` has the lines that have the column (None: all).
@@ -45,7 +45,7 @@ class Group:
     """
 
     lead: str
-    parts: Sequence[Part]
+    parts: Sequence[LineColumn]
     places: I64 | None = None
     brackets: bool = False
     silent: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tistream.decode.cells.kinds import Kind, kind_of
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
@@ -30,11 +30,11 @@ _FORMS = {
 }
 
 
-def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
+def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
     """The members of a JSON object, one for each column, for a json_lines.Group. `arrays` has the decoded values, one
     array of `rows.decode_rows` for each column."""
     return [
-        Part(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
+        LineColumn(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))
     ]
 

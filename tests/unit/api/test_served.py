@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tistream.clock import ManualClock
 from tistream.service.observe.usage import UsageMeter
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
-from tistream_api.admission.metering import Served, part_of
+from tistream_api.admission.metering import MeteringMiddleware, answer_meter_of
 
 PATH = "/v1/clusters/7/tenants/acme/changes"
 
@@ -25,13 +25,13 @@ class Api:
         self.reports: list[UsageReport] = []
         self.meter = UsageMeter("api-1", "i1", self.clock, dict, self.reports.append)
         self._pieces, self._status, self._pause_ms, self._cut = pieces, status, pause_ms, cut
-        self.app = Served(self._answer, self.meter, self.clock, access_log=True)
+        self.app = MeteringMiddleware(self._answer, self.meter, self.clock, access_log=True)
 
     async def _answer(self, scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self._status})
         for rows, size in self._pieces:
             self.clock.advance(self._pause_ms)
-            part_of(scope).add_rows(rows)
+            answer_meter_of(scope).add_rows(rows)
             await send({"type": "http.response.body", "body": b"x" * size, "more_body": True})
         if self._cut:
             raise RuntimeError("the object store is gone")

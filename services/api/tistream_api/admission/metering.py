@@ -22,11 +22,11 @@ from tistream_api.request.raw_path import name_of
 
 log = logging.getLogger("tistream_api.served")  # the access log: programs that read it know this name
 
-_PART = "tistream.served"
+_METER = "tistream.served"
 _TENANT = re.compile(r"/v1/clusters/([^/]+)/tenants/([^/]+)(?:/|$)")
 
 
-class Part:
+class AnswerMeter:
     """The bytes and rows that one answer has sent since its last line in the access log. Thread-safe, because rows and
     bytes are counted by different threads."""
 
@@ -50,20 +50,20 @@ class Part:
         if self.tenant is not None and (size or rows):
             self._meter.served(self.tenant, size, rows)
 
-    def taken(self) -> tuple[int, int]:
+    def drain(self) -> tuple[int, int]:
         """Return bytes and rows, and reset both to 0."""
         with self._lock:
             sent, self._size, self._rows = (self._size, self._rows), 0, 0
         return sent
 
 
-def part_of(scope: Scope) -> Part:
-    """The counters (Part) of the request that is being answered."""
-    found: Part = scope[_PART]
+def answer_meter_of(scope: Scope) -> AnswerMeter:
+    """The AnswerMeter of the request that is being answered."""
+    found: AnswerMeter = scope[_METER]
     return found
 
 
-class Served:
+class MeteringMiddleware:
     """Middleware that meters answers and writes the access log. It is inside RawPath. Only answers with a 2xx status
     are metered; all are logged.
 
@@ -79,8 +79,8 @@ class Served:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        part = Part(self._meter, _tenant(scope["path"]))
-        scope = {**scope, _PART: part, "state": {**scope.get("state", {})}}
+        answer = AnswerMeter(self._meter, _tenant(scope["path"]))
+        scope = {**scope, _METER: answer, "state": {**scope.get("state", {})}}
         began_ms, hour_ms, status = self._clock.monotonic_ms(), hour_of(self._clock.now_ms()), 0
         # Replaced by the answer's, if there is an answer
         cause_id = cause.accepted(Headers(scope=scope).get(cause.HEADER))
@@ -94,17 +94,19 @@ class Served:
             elif message["type"] == "http.response.body" and status < 300:
                 now_ms = hour_of(self._clock.now_ms())
                 if now_ms != hour_ms:
-                    self._tell(scope, part, cause_id, status, began_ms, ended=False)
+                    self._tell(scope, answer, cause_id, status, began_ms, ended=False)
                     hour_ms = now_ms
-                part.add_bytes(len(message.get("body", b"")))
+                answer.add_bytes(len(message.get("body", b"")))
 
         try:
             await self._app(scope, receive, counted)
         finally:
-            self._tell(scope, part, cause_id, status, began_ms, ended=True)
+            self._tell(scope, answer, cause_id, status, began_ms, ended=True)
 
-    def _tell(self, scope: Scope, part: Part, cause_id: str | None, status: int, began_ms: int, *, ended: bool) -> None:
-        size, rows = part.taken()
+    def _tell(
+        self, scope: Scope, answer: AnswerMeter, cause_id: str | None, status: int, began_ms: int, *, ended: bool
+    ) -> None:
+        size, rows = answer.drain()
         if not self._access_log or not scope["path"].startswith("/v1/"):
             return
         caller: Caller | None = scope["state"].get("caller")
@@ -114,11 +116,11 @@ class Served:
             "method": scope["method"],
             "path": scope["path"],
             "status": status,
-            "tenant": None if part.tenant is None else str(part.tenant),
+            "tenant": None if answer.tenant is None else str(answer.tenant),
             "bytes": size,
             "rows": rows,
             "ms": self._clock.monotonic_ms() - began_ms,
-            # The part of `ms` by which a rejection was delayed: reject_throttle.py
+            # The share of `ms` by which a rejection was delayed: reject_throttle.py
             "waited_ms": scope["state"].get("waited_ms", 0),
             "ended": ended,
         }

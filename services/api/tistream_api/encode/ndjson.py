@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tistream.arrays import Bytes, Int64s
 from tistream.decode.cells.string_cells import gather_bytes
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.json_text import object_parts, quoted
 from tistream.decode.kernels.render_kernel import Form
 from tistream.read.events import Ddls, Events, Image, Rows
@@ -104,12 +104,12 @@ def _writer(rows: Rows, events: Events) -> LineWriter:
     new, old = rows.new_at[at], rows.old_at[at]
     names = f',"database":{quoted(version.database)},"table":{quoted(table.name)},"table_id":"{table.id}"'
     stamps = [
-        Part('","commit_ts":"', Form.INT, pa.array(events.commit_ts)),
-        Part('","start_ts":"', Form.INT, pa.array(events.start_ts)),
-        Part(f'"{names},"schema_version":"', Form.INT, pa.array(rows.schema_version[at])),
+        LineColumn('","commit_ts":"', Form.INT, pa.array(events.commit_ts)),
+        LineColumn('","start_ts":"', Form.INT, pa.array(events.start_ts)),
+        LineColumn(f'"{names},"schema_version":"', Form.INT, pa.array(rows.schema_version[at])),
     ]
     groups = [
-        Group('{"type":"row","op":"', [Part("", Form.RAW, _OPS)], events.op),
+        Group('{"type":"row","op":"', [LineColumn("", Form.RAW, _OPS)], events.op),
         Group("", stamps),
         Group('","key":', _key(table, rows.new), new, brackets=True, silent=True),
         Group("", _key(table, rows.old), np.where(new < 0, old, -1), brackets=True, silent=True),
@@ -119,11 +119,11 @@ def _writer(rows: Rows, events: Events) -> LineWriter:
     return LineWriter(len(events), groups, "}\n")
 
 
-def _key(table: Table, image: Image | None) -> Sequence[Part]:
+def _key(table: Table, image: Image | None) -> Sequence[LineColumn]:
     if image is None:
         return ()
     if not table.key_columns:
-        return [Part('"_tidb_rowid":', Form.INT_TEXT, image.keys[0])]
+        return [LineColumn('"_tidb_rowid":', Form.INT_TEXT, image.keys[0])]
     return object_parts(table.key_columns, image.keys)
 
 

@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.json_text import object_parts
 from tistream.decode.kernels.render_kernel import Form
 from tistream_api.encode.arrow_batches import BATCH_ROWS, ROWID, VERSION, field_of
@@ -45,7 +45,7 @@ class NdjsonRows:
         groups = [
             Group('{"type":"row","key":', key_parts(rows), brackets=True),
             Group(',"row":', object_parts(self._shape.columns, rows.columns), brackets=True),
-            Group("", [Part(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
+            Group("", [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
         ]
         tail = f',"schema_version":"{self._shape.schema_version}"}}\n'
         for written in LineWriter(len(rows), groups, tail).write(PIECE_BYTES):
@@ -57,12 +57,12 @@ class NdjsonRows:
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def key_parts(rows: DecodedRows) -> list[Part]:
+def key_parts(rows: DecodedRows) -> list[LineColumn]:
     """The members of the object `key` of each row."""
     columns = rows.shape.version.table.key_columns
     if columns:
         return object_parts(columns, rows.keys)
-    return [Part('"_tidb_rowid":', Form.INT_TEXT, rows.keys[0])]
+    return [LineColumn('"_tidb_rowid":', Form.INT_TEXT, rows.keys[0])]
 
 
 class ArrowRows:

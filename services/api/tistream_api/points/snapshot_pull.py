@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.json_text import object_parts
 from tistream.decode.kernels.render_kernel import Form
 from tistream.errors import Gone, RetryableError
@@ -120,7 +120,7 @@ class SnapshotPage:
         names = {"database": version.database, "table": version.head.name, "table_id": str(version.head.id)}
         told = orjson.dumps({"schema_version": str(shape.schema_version), **names}).decode()[1:-1]
         groups = [
-            Group('{"type":"row","op":"read"', [Part(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
+            Group('{"type":"row","op":"read"', [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
             Group(f',{told},"key":', key_parts(rows), brackets=True),
             Group(',"row":', object_parts(shape.columns, rows.columns), brackets=True),
         ]

@@ -11,11 +11,11 @@ from tistream.model.ts import Window
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
 from tistream.read.scan import Budget, Scan
-from tistream.read.source_contract import Batch, Source
+from tistream.read.source_contract import Batch, ScanSource
 from tistream_api.request.params import ALL, DDL
 
 
-def wanted(kind: str, source: Source, scope: Scope, start: Position, high: int, budget: Budget) -> Iterator[Batch]:
+def wanted(kind: str, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Iterator[Batch]:
     """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`."""
     if kind == DDL:  # from the schema history: no segment is read
         if start.low_ts < high:

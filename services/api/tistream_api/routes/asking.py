@@ -14,7 +14,7 @@ from tistream.concurrency import new_event
 from tistream.follow.tenant_view import TenantView
 from tistream.wire.tokens import Grant
 from tistream_api.admission.gate import Gate, caller_of, turn_of
-from tistream_api.admission.metering import part_of
+from tistream_api.admission.metering import answer_meter_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.pull.admitted import ReadCaller
@@ -59,4 +59,4 @@ def asking_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
     may_read = readable(caller.grants, view)
     if is_head(request.scope):
         return ReadCaller(guard.still(caller), counted=counted, may_read=may_read, gone=gone)
-    return ReadCaller(guard.still(caller), part_of(request.scope).add_rows, counted, may_read, gone)
+    return ReadCaller(guard.still(caller), answer_meter_of(request.scope).add_rows, counted, may_read, gone)

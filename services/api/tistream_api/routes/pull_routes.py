@@ -20,7 +20,7 @@ from tistream.wire.meta import Accepted, Notification, TenantInfo, TenantList
 from tistream.wire.sorter import Coverage
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate, caller_of, turn_of
-from tistream_api.admission.metering import part_of
+from tistream_api.admission.metering import answer_meter_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
@@ -74,7 +74,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
         if query.squash or query.snapshot is not None or inside:
             return squash(request, view, Scope(view.tenant, *map(name_of, names)))
         scope = Scope(view.tenant, *map(name_of, names))
-        still, part = guard.still(caller_of(request)), part_of(request.scope)
+        still, meter = guard.still(caller_of(request)), answer_meter_of(request.scope)
         asked = query.asked(coding_of(request.headers.get("accept-encoding"), query.format))
         headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
         media_type = FORMATS[asked.format].media_type
@@ -84,7 +84,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
             asked = replace(asked, wait_ms=0)
             pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
             return StreamingResponse(iter(()), headers=headers, media_type=media_type)
-        pulled = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
+        pulled = pulls.answer(view, scope, asked, still, meter.add_rows, counted, may_read, gone)
         return StreamingResponse(iter(pulled), headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:

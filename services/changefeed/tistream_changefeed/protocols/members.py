@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tistream.decode.cells.kinds import Kind, kind_of
-from tistream.decode.json_lines import Part
+from tistream.decode.json_lines import LineColumn
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
@@ -27,18 +27,22 @@ def places_of(batch: RowBatch, columns: Sequence[Column]) -> list[int]:
 
 def all_parts(
     batch: RowBatch, arrays: Sequence[Any], columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
-) -> list[Part]:
+) -> list[LineColumn]:
     """The members of these columns. `tail` stands between a value and the next comma; the caller adds the last one."""
     return [
-        Part(f"{tail + ',' if number else ''}{head(batch.columns[place])}", form(batch.columns[place]), arrays[place])
+        LineColumn(
+            f"{tail + ',' if number else ''}{head(batch.columns[place])}", form(batch.columns[place]), arrays[place]
+        )
         for number, place in enumerate(places_of(batch, columns))
     ]
 
 
-def changed_parts(batch: RowBatch, columns: Sequence[Column], head: Head, form: Forms, tail: str = "") -> list[Part]:
+def changed_parts(
+    batch: RowBatch, columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
+) -> list[LineColumn]:
     """The old values of those of these columns that an update changes, for a sparse group."""
     return [
-        Part(f",{head(column)}", form(column), batch.old[place], tail, changed(batch, [column]))
+        LineColumn(f",{head(column)}", form(column), batch.old[place], tail, changed(batch, [column]))
         for place in places_of(batch, columns)
         for column in [batch.columns[place]]
     ]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.arrays import Int64s
-from tistream.decode.json_lines import Group, Part
+from tistream.decode.json_lines import Group, LineColumn
 from tistream.decode.kernels.render_kernel import Form
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -23,4 +23,4 @@ def ops_of(batch: RowBatch) -> Int64s:
 
 def chosen(texts: Sequence[str], places: Int64s) -> Group:
     """One of some constant texts in each line; none for a negative place."""
-    return Group("", [Part("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)
+    return Group("", [LineColumn("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)

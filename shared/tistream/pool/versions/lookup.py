@@ -175,7 +175,7 @@ def _matches(
 ) -> Iterator[_Match]:
     """The versions in the window of `keys[start:end]`, newest source first. Before a source is read that has versions
     up to some commit_ts, `still` is asked which keys between two indexes it must be read for."""
-    for part in plan.parts_of(shard, window, ids):
+    for part in plan.groups_in_window(shard, window, ids):
         wanted = still(start, end, part.commit_ts_max)
         if len(wanted):
             yield from _match(reader.open_segment(part.segment, part.index), keys, wanted, part.window)

@@ -82,7 +82,7 @@ _SIGN = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GroupInWindow:
     """Row group `index` of a segment. A read uses only its rows with commit_ts in `window`."""
 
     segment: SegmentRef
@@ -98,7 +98,7 @@ class Part:
         return self.segment.row_groups[self.index].commit_ts_max
 
 
-def parts_of(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[Part]:
+def groups_in_window(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
     """The row groups of the shard's segments that may hold versions of the window which no run holds, newest first.
     `table_ids` ascend."""
     low = max(window.low, shard.indexed_ts)
@@ -106,7 +106,7 @@ def parts_of(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[Par
         return []
     rest = Window(low, window.high)
     found = [
-        Part(segment, index, rest)
+        GroupInWindow(segment, index, rest)
         for segment in shard.segments
         for index, group in enumerate(segment.row_groups)
         if rest.overlaps(group.commit_ts_min, group.commit_ts_max)

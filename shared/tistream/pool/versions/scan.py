@@ -143,7 +143,7 @@ class _Merge:
         self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
         runs = plan.runs_of(shard, window, wanted.span)
         self._fill_bytes = min(FILL_BYTES, HELD_BYTES // max(1, len(runs)))
-        parts = plan.parts_of(shard, window, [wanted.table_id])
+        parts = plan.groups_in_window(shard, window, [wanted.table_id])
         self._sources = [_Source(chain.from_iterable(map(self._run_pieces, objects))) for objects in runs]
         if parts:
             self._sources.insert(0, _Source(self._tail_pieces(parts)))
@@ -214,7 +214,7 @@ class _Merge:
             piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, _VALUES)))
             yield piece, groups.last_keys[some[-1]]
 
-    def _tail_pieces(self, parts: Sequence[plan.Part]) -> Iterator[tuple[_Piece, bytes]]:
+    def _tail_pieces(self, parts: Sequence[plan.GroupInWindow]) -> Iterator[tuple[_Piece, bytes]]:
         for found in tail.sorted_stamps(self._reader, parts, self._wanted.span, every=self._every):
             for chunk in tail.chunks(found):
                 last = merge.key_array(chunk.table)[len(chunk) - 1].as_py()

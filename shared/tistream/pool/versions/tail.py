@@ -18,7 +18,7 @@ from tistream.format.run import SCHEMA
 from tistream.model.span import KeySpan
 from tistream.pool.versions import merge
 from tistream.pool.versions.merge import Ints
-from tistream.pool.versions.plan import Part
+from tistream.pool.versions.plan import GroupInWindow
 from tistream.pool.versions.reader import Reader
 
 ROWS_MAX = 1 << 20  # stamps held at once: above it, a range of keys is cut
@@ -32,7 +32,7 @@ class Stamps:
     """Keys and timestamps of rows in several segment row groups, without their values. Row i is row `row[i]` of
     `parts[part[i]]`."""
 
-    parts: Sequence[Part]
+    parts: Sequence[GroupInWindow]
     table: pa.Table  # merge.STAMPS
     part: Ints
     row: Ints
@@ -70,7 +70,7 @@ class Stamps:
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def stamps_of(reader: Reader, parts: Sequence[Part], span: KeySpan) -> Iterator[Stamps]:
+def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> Iterator[Stamps]:
     """Read the keys and timestamps of one row group after the other. Yields the rows with keys in `span` and a
     commit_ts in the window of their part."""
     for number, part in enumerate(parts):
@@ -87,7 +87,7 @@ def stamps_of(reader: Reader, parts: Sequence[Part], span: KeySpan) -> Iterator[
 
 
 def sorted_stamps(
-    reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int = ROWS_MAX
+    reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan, *, every: bool, rows_max: int = ROWS_MAX
 ) -> Iterator[Stamps]:
     """The rows of `parts` with keys in `span`, sorted as a merge needs them: of each key the newest version, or with
     `every` all versions. Yields one range of keys after the other, each of about `rows_max` rows or fewer; for each
@@ -100,7 +100,7 @@ def sorted_stamps(
 
 
 def _one_range(
-    reader: Reader, parts: Sequence[Part], span: KeySpan, *, every: bool, rows_max: int
+    reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan, *, every: bool, rows_max: int
 ) -> tuple[Stamps | None, bytes | None]:
     """The rows of the first range of `span`, and the key at which the next range starts; None after the last range."""
     held: list[Stamps] = []
@@ -126,7 +126,7 @@ def _below(found: Stamps, key: bytes) -> Stamps:
     return found.take(np.flatnonzero(keep.to_numpy(zero_copy_only=False)))
 
 
-def _ordered(parts: Sequence[Part], held: Sequence[Stamps], *, every: bool) -> Stamps:
+def _ordered(parts: Sequence[GroupInWindow], held: Sequence[Stamps], *, every: bool) -> Stamps:
     table = pa.concat_tables([one.table for one in held])
     part = np.concatenate([one.part for one in held])
     row = np.concatenate([one.row for one in held])

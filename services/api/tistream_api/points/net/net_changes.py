@@ -27,7 +27,7 @@ NO_START = 0  # start_ts of a delete that no transaction of a row made: its tabl
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TableComparison:
     """The part of a comparison that concerns one table. Physical ids are in `kept` if the table has them at both
     timestamps, in `gone` if only at the earlier one, in `new` if only at the later one. Events show the rows as of
     `version`."""
@@ -55,7 +55,7 @@ class Part:
 
 def parts_between(
     before: TableVersion | None, after: TableVersion | None, versions: tuple[int, int], low_ts: int, high_ts: int
-) -> list[Part]:
+) -> list[TableComparison]:
     """The comparisons for a name that `before` has at `low_ts` and `after` at `high_ts`. `versions` are the schema
     versions at these timestamps. If the two tables have different shapes, the rows of the first are deleted and those
     of the second are new."""
@@ -66,11 +66,11 @@ def parts_between(
     gone, new, kept = (tuple(sorted(ids)) for ids in (mine - now, now - mine, mine & now))
     if after is None:
         assert before is not None
-        return [Part(before, versions[0], low_ts, high_ts, gone=gone)]
+        return [TableComparison(before, versions[0], low_ts, high_ts, gone=gone)]
     if before is None or same_line(before.table, after.table):
-        return [Part(after, versions[1], low_ts, high_ts, kept, gone, new)]
-    old = Part(before, versions[0], low_ts, high_ts, gone=gone)
-    return [*([old] if gone else []), Part(after, versions[1], low_ts, high_ts, kept, (), new)]
+        return [TableComparison(after, versions[1], low_ts, high_ts, kept, gone, new)]
+    old = TableComparison(before, versions[0], low_ts, high_ts, gone=gone)
+    return [*([old] if gone else []), TableComparison(after, versions[1], low_ts, high_ts, kept, (), new)]
 
 
 def same_line(before: Table, after: Table) -> bool:
@@ -88,7 +88,7 @@ def same_line(before: Table, after: Table) -> bool:
     )
 
 
-def changed(reads: PoolReads, part: Part, start: bytes) -> Iterator[pa.Table]:
+def changed(reads: PoolReads, part: TableComparison, start: bytes) -> Iterator[pa.Table]:
     """Rows that may differ, with keys at or above `start`, in key order (tistream.format.segment.SCHEMA): `value` is
     the row at the later ts and `old_value` the one at the earlier ts."""
     rest = KeySpan(start, b"")
@@ -104,7 +104,7 @@ def changed(reads: PoolReads, part: Part, start: bytes) -> Iterator[pa.Table]:
             yield from _between(reads, part, asked)
 
 
-def _between(reads: PoolReads, part: Part, asked: TableRange) -> Iterator[pa.Table]:
+def _between(reads: PoolReads, part: TableComparison, asked: TableRange) -> Iterator[pa.Table]:
     for rows in reads.scan(Window(part.low_ts, part.high_ts), [asked], deletes=True):
         before = reads.newest(rows.select(PLACES.names), part.low_ts)
         yield _sides(rows, before.column("value"))
@@ -132,7 +132,7 @@ def _deleted(rows: pa.Table, ts: int) -> pa.Table:
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def rendered(part: Part, rows: pa.Table, op: int | None = None) -> tuple[list[Rows], Barrier | None]:
+def rendered(part: TableComparison, rows: pa.Table, op: int | None = None) -> tuple[list[Rows], Barrier | None]:
     """The events of these rows, unordered. They end before the first key with a row that cannot be decoded, which the
     barrier describes. `op` restricts them to deletes or to puts."""
     barrier: Barrier | None = None

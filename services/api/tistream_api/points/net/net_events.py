@@ -20,7 +20,7 @@ from tistream.read.events import Events, Rows
 from tistream.read.plan import OP_DELETE, OP_PUT
 from tistream.read.row_events import Barrier
 from tistream_api.points.net.moved_rows import paired
-from tistream_api.points.net.net_changes import Part, changed, rendered
+from tistream_api.points.net.net_changes import TableComparison, changed, rendered
 from tistream_api.points.pool_reads import PoolReads
 
 PAIRED_ROWS = 50_000
@@ -52,7 +52,7 @@ class NetBatch:
         return Sent(step + (_TWO_PASSES if self.second else 0), self.raw[index].as_py())
 
 
-def net_events(reads: PoolReads, part: Part, sent: Sent) -> Iterator[NetBatch]:
+def net_events(reads: PoolReads, part: TableComparison, sent: Sent) -> Iterator[NetBatch]:
     """The events of a table after `sent`. Nothing follows a barrier."""
     if part.moves:
         whole = _whole(reads, part)
@@ -69,7 +69,9 @@ def net_events(reads: PoolReads, part: Part, sent: Sent) -> Iterator[NetBatch]:
     yield from _streamed(reads, part, sent, None, second=False)
 
 
-def _streamed(reads: PoolReads, part: Part, sent: Sent, op: int | None, *, second: bool) -> Iterator[NetBatch]:
+def _streamed(
+    reads: PoolReads, part: TableComparison, sent: Sent, op: int | None, *, second: bool
+) -> Iterator[NetBatch]:
     for rows in changed(reads, part, sent.key):
         sets, barrier = rendered(part, rows, op)
         batch = _after(_ordered(sets, second=second), sent)
@@ -78,7 +80,7 @@ def _streamed(reads: PoolReads, part: Part, sent: Sent, op: int | None, *, secon
             return
 
 
-def _whole(reads: PoolReads, part: Part) -> tuple[list[Rows], Barrier | None] | None:
+def _whole(reads: PoolReads, part: TableComparison) -> tuple[list[Rows], Barrier | None] | None:
     """Every event of the table; None if there are too many to hold in memory."""
     sets: list[Rows] = []
     count = size = 0

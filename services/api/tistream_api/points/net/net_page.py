@@ -20,7 +20,7 @@ from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import undecodable
-from tistream_api.points.net.net_changes import Part
+from tistream_api.points.net.net_changes import TableComparison
 from tistream_api.points.net.net_events import Sent, net_events
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import PoolReads
@@ -35,7 +35,7 @@ class NetPart:
 
     block: int
     table_id: int
-    part: Part | None
+    part: TableComparison | None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -128,6 +128,6 @@ class NetPage:
             yield piece
 
 
-def diff_parts(parts: Sequence[Part]) -> list[NetPart]:
+def diff_parts(parts: Sequence[TableComparison]) -> list[NetPart]:
     """The parts of one name: rows of a table that has lost it before those of the table that has it."""
     return [NetPart(ROWS, number, part) for number, part in enumerate(parts)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tistream.schema.visible import TableVersion
-from tistream_api.points.net.net_changes import Part, parts_between, same_line
+from tistream_api.points.net.net_changes import TableComparison, parts_between, same_line
 from tistream_api.points.net.net_page import DDL, GONE, ROWS, NetPart
 
 
@@ -36,6 +36,6 @@ def squash_parts(
         out += [NetPart(ROWS, version.head.id, part) for part in parts]
     for version in before:
         if version.head.id not in used:
-            gone = Part(version, versions[0], low_ts, high_ts, gone=tuple(sorted(version.head.physical_ids)))
+            gone = TableComparison(version, versions[0], low_ts, high_ts, gone=tuple(sorted(version.head.physical_ids)))
             out.append(NetPart(GONE, version.head.id, gone))
     return sorted(out, key=lambda one: one.place)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.arrays import Bools, Int64s
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.actions import action_number
@@ -105,7 +105,7 @@ class CanalJson:
         trims = options.delete_only_output_handle_key_columns and bool(trimmed)
         deleted = kind == DELETE
         old_only = np.where(deleted, batch.old_at, -1)
-        groups = [Group(shape.lead(), [Part("", Form.RAW, _OPS)], kind)]
+        groups = [Group(shape.lead(), [LineColumn("", Form.RAW, _OPS)], kind)]
         if trims:
             groups += [
                 *shape.types(columns, np.where(deleted, -1, lines)),
@@ -142,7 +142,7 @@ class _Shape:
         """The times and the types of these columns, of the lines whose place is not negative (None: all)."""
         batch, options = self._batch, self._options
         ms = pa.array(batch.commit_ts >> _PHYSICAL_SHIFT)
-        parts = [Part('","es":', Form.INT, ms), Part(',"ts":', Form.INT, ms)]
+        parts = [LineColumn('","es":', Form.INT, ms), LineColumn(',"ts":', Form.INT, ms)]
         told = ',"sql":"","sqlType":'
         for number, place in enumerate(places_of(batch, columns)):
             column = batch.columns[place]
@@ -151,7 +151,7 @@ class _Shape:
             if varying is None:
                 told += str(types.sql_type(column, faults=options.faults))
             else:
-                parts.append(Part(told, Form.INT, pa.array(varying)))
+                parts.append(LineColumn(told, Form.INT, pa.array(varying)))
                 told = ""
         names = ",".join(
             f"{html_quoted(batch.columns[place].name)}:"
@@ -204,16 +204,16 @@ def _head(column: Column) -> str:
     return f"{html_quoted(column.name)}:"
 
 
-def _extension(batch: RowBatch, mark: str, locations: Sequence[str] | None, row_key: bool) -> list[Part]:
+def _extension(batch: RowBatch, mark: str, locations: Sequence[str] | None, row_key: bool) -> list[LineColumn]:
     """The members of `_tidb`. Only the last of them may be followed by a constant text, so `mark` stands before what
     follows it."""
-    parts = [Part('"commitTs":', Form.INT, pa.array(batch.commit_ts))]
+    parts = [LineColumn('"commitTs":', Form.INT, pa.array(batch.commit_ts))]
     if locations is not None:
-        parts.append(Part(mark, Form.HTML_CODED, pa.array(locations, pa.large_string())))
+        parts.append(LineColumn(mark, Form.HTML_CODED, pa.array(locations, pa.large_string())))
     elif mark:
-        parts.append(Part(mark, Form.RAW, pa.array([""] * len(batch), pa.large_string())))
+        parts.append(LineColumn(mark, Form.RAW, pa.array([""] * len(batch), pa.large_string())))
     if row_key:
-        parts.append(Part(',"rowkey":', Form.BASE64, batch.raw))
+        parts.append(LineColumn(',"rowkey":', Form.BASE64, batch.raw))
     return parts
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
@@ -118,9 +118,9 @@ class DebeziumEncoder:
         before = '"u","before":' if options.output_old_value else '"u","after":'
         ops = ['"c","before":null,"after":', '"d","after":null,"before":', before]
         groups = [
-            Group(f'{{"payload":{{{head}', [Part("", Form.INT, commit_ms)]),
-            Group(middle, [Part("", Form.INT, pa.array(batch.commit_ts))]),
-            Group(f'{end},"ts_ms":', [Part("", Form.INT, commit_ms)]),
+            Group(f'{{"payload":{{{head}', [LineColumn("", Form.INT, commit_ms)]),
+            Group(middle, [LineColumn("", Form.INT, pa.array(batch.commit_ts))]),
+            Group(f'{end},"ts_ms":', [LineColumn("", Form.INT, commit_ms)]),
             Group(',"transaction":null,"op":', chosen(ops, kinds).parts, kinds),
         ]
         old_at = batch.old_at if options.output_old_value else np.where(updated, ABSENT, batch.old_at)

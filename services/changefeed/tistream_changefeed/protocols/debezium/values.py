@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.decode.cells.defaults import origin_default
-from tistream.decode.json_lines import Part
+from tistream.decode.json_lines import LineColumn
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.tidb import table as t
 from tistream_changefeed.protocols.columns.bits import bit_bytes, bits_width
@@ -29,10 +29,12 @@ _FORMS = {
 }
 
 
-def value_parts(columns: Sequence[ColumnFacts], arrays: Sequence[Any], *, defaults: bool) -> list[Part]:
+def value_parts(columns: Sequence[ColumnFacts], arrays: Sequence[Any], *, defaults: bool) -> list[LineColumn]:
     """The members of the object of a row. `defaults`: a NULL is the column's default where it has one."""
     return [
-        Part(f"{',' if place else ''}{go_quoted(column.column.name)}:", *_formed(column, array, defaults=defaults))
+        LineColumn(
+            f"{',' if place else ''}{go_quoted(column.column.name)}:", *_formed(column, array, defaults=defaults)
+        )
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))
     ]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.arrays import Int64s
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.actions import action_number
@@ -85,10 +85,10 @@ class OpenProtocol:
         database, table = batch.version.name
         scope = f',"scm":{go_quoted(database)},"tbl":{go_quoted(table)},"t":{_ROW}{mark}'
         partition = f',"ptn":{batch.physical_id}' if batch.version.table.partition_ids is not None else ""
-        parts = [Part('{"ts":', Form.INT, pa.array(batch.commit_ts))]
+        parts = [LineColumn('{"ts":', Form.INT, pa.array(batch.commit_ts))]
         if locations is None:
             return LineWriter(len(batch), [Group("", parts)], f"{scope}{partition}}}").lines()
-        parts.append(Part(scope, Form.GO_ESCAPED, pa.array(locations, pa.large_string())))
+        parts.append(LineColumn(scope, Form.GO_ESCAPED, pa.array(locations, pa.large_string())))
         return LineWriter(len(batch), [Group("", parts)], f"{partition}}}").lines()
 
     def _values(self, batch: RowBatch, columns: Sequence[Column]) -> pa.Array:

@@ -11,17 +11,19 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tistream.arrays import Bools, Int64s
-from tistream.decode.json_lines import Part
+from tistream.decode.json_lines import LineColumn
 from tistream.decode.kernels.arrow_buffers import validity
 from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.members import Forms, Head, changed_parts
 from tistream_changefeed.rows.row_batch import RowBatch
 
 
-def updated_parts(batch: RowBatch, columns: Sequence[Column], head: Head, nameless: Head, form: Forms) -> list[Part]:
+def updated_parts(
+    batch: RowBatch, columns: Sequence[Column], head: Head, nameless: Head, form: Forms
+) -> list[LineColumn]:
     """The old values of the columns that an update changes, for a sparse group. `nameless` is a head without the name
     of the column."""
-    parts: list[Part] = []
+    parts: list[LineColumn] = []
     for place, column in enumerate(batch.columns):
         if column not in columns:
             continue

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tistream.decode.cells.kinds import Kind, kind_of
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb import table as t
@@ -83,7 +83,7 @@ class SimpleEncoder:
         mark = ',"handleKeyOnly":true'
         groups = [Group(mark, [])]
         if locations is not None:
-            part = Part("", Form.HTML_CODED, pa.array(locations, pa.large_string()))
+            part = LineColumn("", Form.HTML_CODED, pa.array(locations, pa.large_string()))
             groups = [Group(',"claimCheckLocation":', [part], end=mark)]
         return Messages(None, self._values(batch, batch.handle, groups))
 
@@ -97,8 +97,8 @@ class SimpleEncoder:
         types = {INSERT: "INSERT", DELETE: "DELETE", UPDATE: "UPDATE"}
         groups = [
             Group(head, chosen([types[op] for op in sorted(types)], kinds).parts, kinds),
-            Group('","commitTs":', [Part("", Form.INT, pa.array(batch.commit_ts))]),
-            Group(',"buildTs":', [Part("", Form.INT, pa.array(physical_ms(batch.commit_ts)))]),
+            Group('","commitTs":', [LineColumn("", Form.INT, pa.array(batch.commit_ts))]),
+            Group(',"buildTs":', [LineColumn("", Form.INT, pa.array(physical_ms(batch.commit_ts)))]),
             Group(f',"schemaVersion":{self._versions.of(batch.version)}', []),
             *marks,
         ]
@@ -135,7 +135,7 @@ class SimpleEncoder:
         value = f'{{"version":1,"type":"{kind}",{sql}"commitTs":{ts},"buildTs":{physical_ms(built)}{schema}}}'
         return Message(None, self._limit.packed(value.encode()))
 
-    def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
+    def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
         """The members of an object, by name: Go sorts them by bytes."""
         ordered = sorted(zip(columns, arrays, strict=True), key=lambda pair: pair[0].name.encode())
         parts = []
@@ -143,7 +143,7 @@ class SimpleEncoder:
         for column, array in ordered:
             name = f"{comma}{html_quoted(column.name)}:"
             comma = ","
-            parts.append(Part(name, self._form(column), self._shown(column, array)))
+            parts.append(LineColumn(name, self._form(column), self._shown(column, array)))
         return parts
 
     def _form(self, column: Column) -> Form:

@@ -23,7 +23,7 @@ from tistream.model.base_cover import Base
 from tistream.model.ts import Window
 from tistream.pool.run_writer import write_run
 from tistream.pool.versions.merge import below, key_array
-from tistream.pool.versions.plan import Shard, TableRange, parts_of
+from tistream.pool.versions.plan import Shard, TableRange, groups_in_window
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.pool.versions.tail import sorted_stamps
@@ -97,7 +97,7 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
     if unit.flushed_ts <= unit.base_ts:
         return
     window, reader = Window(unit.base_ts, unit.flushed_ts), StoreReader(objects)
-    parts = parts_of(Shard(unit.span, unit.segments), window, [unit.table_id])
+    parts = groups_in_window(Shard(unit.span, unit.segments), window, [unit.table_id])
     for found in sorted_stamps(reader, parts, unit.span, every=True):
         keys = key_array(found.table)
         last = np.ones(len(found), np.bool_)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tistream_upstream.config import ClusterConfig
     from tistream_upstream.driver import Outcome
     from tistream_upstream.platform_api import PlatformApi
-    from tistream_upstream.progress import Progress
+    from tistream_upstream.progress import RunProgress
 
 _SHOW_TTY_MS, _SHOW_MS = 500, 5_000
 _GC_THRESHOLD = (50_000, 20, 50)  # hundreds of thousands of live rows, hardly any of them in a reference cycle
@@ -270,9 +270,9 @@ def _signals() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _shown(progress: Progress) -> None:
+def _shown(progress: RunProgress) -> None:
     typer.echo(progress.line())
 
 
-def _shown_on_tty(progress: Progress) -> None:
+def _shown_on_tty(progress: RunProgress) -> None:
     typer.echo(f"\r\x1b[2K{progress.line()}", nl=False)

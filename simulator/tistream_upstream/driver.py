@@ -15,7 +15,7 @@ from tistream_upstream.cluster import Cluster
 from tistream_upstream.effects import AskCoverage, Effect, Told
 from tistream_upstream.outside import Say, Talker, Uploader
 from tistream_upstream.platform_api import PlatformApi
-from tistream_upstream.progress import Progress
+from tistream_upstream.progress import RunProgress
 from tistream_verify.fingerprint import TruthLine, TruthRun
 from tistream_verify.lag import Promise
 
@@ -76,7 +76,7 @@ class Driver:
         self._shown_ms = 0
         self._shown_rows = 0
 
-    def run(self, stopping: Callable[[], bool], show: Callable[[Progress], None], show_ms: int) -> Outcome:
+    def run(self, stopping: Callable[[], bool], show: Callable[[RunProgress], None], show_ms: int) -> Outcome:
         """Put schema_snap, push until `stopping()`, and end in order. The tenant must exist if there is a platform.
 
         `stopping` is called between steps, `show` every `show_ms` milliseconds.
@@ -161,12 +161,12 @@ class Driver:
                 self._again.remove((due_ms, question))
                 self._talker.ask(question)
 
-    def _progress(self, uploader: Uploader, now_ms: int, begun_ms: int, offset_ms: int) -> Progress:
+    def _progress(self, uploader: Uploader, now_ms: int, begun_ms: int, offset_ms: int) -> RunProgress:
         totals = self._cluster.totals
         rate = (totals.file_rows - self._shown_rows) * 1000 / max(1, now_ms - self._shown_ms)
         self._shown_ms, self._shown_rows = now_ms, totals.file_rows
         behind = now_ms + offset_ms - self._cluster.now_ms
-        return Progress(
+        return RunProgress(
             (now_ms - begun_ms) / 1000,
             rate,
             totals,

@@ -11,7 +11,7 @@ _KILO = 1024.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """The state of a run at one time."""
 
     seconds: float

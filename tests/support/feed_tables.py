@@ -16,7 +16,7 @@ from tistream.schema.tidb import table as t
 from tistream.schema.visible import StoredTable, TableVersion
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.rows.row_batch import RowBatch
-from tistream_changefeed.rows.window import Window
+from tistream_changefeed.rows.window import EventWindow
 
 Row = Mapping[str, Any]
 
@@ -120,7 +120,7 @@ def rows_of(arrays: Sequence[pa.Array], at: int, batch_: RowBatch) -> dict[str, 
     return {one.name: array[at].as_py() for one, array in zip(batch_.columns, arrays, strict=True)}
 
 
-def changes_of(window: Window) -> list[tuple[int, Change]]:
+def changes_of(window: EventWindow) -> list[tuple[int, Change]]:
     """The row events of a window in order, each with its logical table id."""
     found = [
         (

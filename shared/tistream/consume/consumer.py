@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tistream.consume.feed_events import Event, Malformed
 from tistream.consume.kafka_topics import Record
-from tistream.consume.reorder import OutOfOrder, Partition, Progress, Reorder, Step
+from tistream.consume.reorder import OutOfOrder, Partition, ReadProgress, Reorder, Step
 from tistream.consume.source_url import Decode
 from tistream.errors import CorruptObject
 
@@ -18,7 +18,7 @@ GROWTH_POLLS = 120  # between two looks at the topics' partitions
 class Target(Protocol):
     """A system that takes the events. It stores the progress of each step in the same atomic act."""
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ReadProgress | None:
         """The progress that the target has stored; None: none."""
 
     def take(self, steps: Iterable[Step]) -> None:
@@ -61,7 +61,7 @@ class FeedConsumer:
         held_bytes_max: int = 256 << 20,
     ) -> None:
         """`repeats`: the producer delivers at least once, as TiCDC does (reorder.Reorder)."""
-        start = target.progress() or Progress()
+        start = target.progress() or ReadProgress()
         self._topics, self._decode, self._target = topics, decode, target
         self._held_bytes_max = held_bytes_max
         self._reorder = Reorder(topics.partitions(), start, repeats=repeats)

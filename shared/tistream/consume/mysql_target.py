@@ -8,7 +8,7 @@ from itertools import groupby
 
 from tistream.consume.feed_events import DdlEvent, Row, RowEvent
 from tistream.consume.ndjson_target import from_json, to_json
-from tistream.consume.reorder import Ddl, Progress, Step, Transaction
+from tistream.consume.reorder import Ddl, ReadProgress, Step, Transaction
 from tistream.errors import InvalidRequest
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.targets.mysql import MySqlTarget, TargetFailed
@@ -45,14 +45,14 @@ class MySqlRows:
         server.execute_all(["CREATE DATABASE IF NOT EXISTS `tistream`", _CREATE])
         self._begun: str | None = None
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ReadProgress | None:
         """The progress that is stored under the name."""
         found = self._server.rows(f"SELECT progress, ddl_begun FROM {PROGRESS} WHERE name = %s", (self._name,))
         if not found:
             with self._server.transaction():
                 self._server.execute(
                     f"INSERT INTO {PROGRESS} (name, progress) VALUES (%s, %s)",
-                    (self._name, json.dumps(to_json(Progress()))),
+                    (self._name, json.dumps(to_json(ReadProgress()))),
                 )
             return None
         progress, self._begun = found[0]
@@ -77,7 +77,7 @@ class MySqlRows:
                 self._apply(waiting, step.progress)
             waiting = []
 
-    def _apply(self, transactions: Sequence[Transaction], progress: Progress) -> None:
+    def _apply(self, transactions: Sequence[Transaction], progress: ReadProgress) -> None:
         with self._server.transaction():
             for one in transactions:
                 self._rows(one.rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tistream.consume.feed_events import Row, RowEvent, Value, ValueKind
-from tistream.consume.reorder import Ddl, Progress, Resolved, Step, Transaction
+from tistream.consume.reorder import Ddl, ReadProgress, Resolved, Step, Transaction
 from tistream.errors import CorruptObject
 
 _TAIL_BYTES = 1 << 16
@@ -59,7 +59,7 @@ def _value(value: Value, kind: ValueKind | None) -> Any:
     return value
 
 
-def to_json(progress: Progress) -> dict[str, Any]:
+def to_json(progress: ReadProgress) -> dict[str, Any]:
     """Progress as JSON, for a target that stores it."""
     return {
         "ts": str(progress.ts),
@@ -68,10 +68,10 @@ def to_json(progress: Progress) -> dict[str, Any]:
     }
 
 
-def from_json(found: dict[str, Any]) -> Progress:
+def from_json(found: dict[str, Any]) -> ReadProgress:
     """Parse what `to_json` wrote."""
     offsets = {(str(topic), int(number)): int(offset) for topic, number, offset in found["offsets"]}
-    return Progress(int(found["ts"]), offsets, frozenset(map(str, found["ddls"])))
+    return ReadProgress(int(found["ts"]), offsets, frozenset(map(str, found["ddls"])))
 
 
 class NdjsonStream:
@@ -80,7 +80,7 @@ class NdjsonStream:
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ReadProgress | None:
         """Nothing is stored in a stream."""
         return None
 
@@ -103,11 +103,11 @@ class NdjsonFile:
         """Open or create the file. Raises CorruptObject if it has lines but none with a progress."""
         self._file = open(path, "a+b")  # noqa: SIM115  # closed by `close`
         if self._file.seek(0, os.SEEK_END) == 0:
-            self.take([Resolved(Progress())])
+            self.take([Resolved(ReadProgress())])
         self._progress, end = _last_progress(self._file, path)
         self._file.truncate(end)
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ReadProgress | None:
         """The progress in the last `resolved` line."""
         return self._progress
 
@@ -129,7 +129,7 @@ def _text(line: dict[str, Any]) -> str:
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _last_progress(file: IO[bytes], path: Path) -> tuple[Progress, int]:
+def _last_progress(file: IO[bytes], path: Path) -> tuple[ReadProgress, int]:
     """The progress of the last whole `resolved` line, and where that line ends. It is looked for backwards, because a
     file is long and its last progress near the end."""
     tail = b""

@@ -21,7 +21,7 @@ class OutOfOrder(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReadProgress:
     """Everything at or below `ts` was taken. Reading goes on at `offsets`, and leaves out what has a commit_ts at or
     below `ts`. `ddls` are the digests of the DDLs taken at `ts` itself: a DDL may follow a resolved ts of its own
     commit_ts."""
@@ -37,7 +37,7 @@ class Transaction:
 
     commit_ts: int
     rows: tuple[RowEvent, ...]
-    progress: Progress
+    progress: ReadProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Ddl:
     """A DDL whose rows have all left. After it, `progress` is true."""
 
     event: DdlEvent
-    progress: Progress
+    progress: ReadProgress
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """Nothing at or below `progress.ts` follows, except a DDL of exactly this ts."""
 
-    progress: Progress
+    progress: ReadProgress
 
 
 Step = Transaction | Ddl | Resolved
@@ -97,7 +97,7 @@ class Reorder:
     below the partition's resolved ts raises OutOfOrder.
     """
 
-    def __init__(self, partitions: Iterable[Partition], start: Progress, *, repeats: bool = False) -> None:
+    def __init__(self, partitions: Iterable[Partition], start: ReadProgress, *, repeats: bool = False) -> None:
         """`start` is the last progress that was stored; an empty one: from the beginning of the topics."""
         self._start_ts = self._ts = start.ts
         self._done = set(start.ddls)
@@ -182,8 +182,8 @@ class Reorder:
         steps.append(Resolved(self._at(self._offsets())))
         return steps
 
-    def _at(self, offsets: Mapping[Partition, int]) -> Progress:
-        return Progress(self._ts, offsets, frozenset(self._done))
+    def _at(self, offsets: Mapping[Partition, int]) -> ReadProgress:
+        return ReadProgress(self._ts, offsets, frozenset(self._done))
 
     def _offsets(self) -> dict[Partition, int]:
         return {one: state.position for one, state in self._states.items()}

@@ -81,7 +81,7 @@ def positions_of_the_fastest_task(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_dispatcher:Window.behind",
+    "tistream_dispatcher:FileWindow.behind",
     invariants=(13, 21),
     catchers=("test_a_task_that_lost_what_is_not_here_any_more_is_behind",),
 )
@@ -91,7 +91,7 @@ def lost_files_not_sent_again(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_dispatcher:Window.full",
+    "tistream_dispatcher:FileWindow.full",
     invariants=(23,),
     catchers=("test_batches_and_the_window_are_bounded",),
 )

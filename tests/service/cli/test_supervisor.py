@@ -16,7 +16,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.service.lifetime import PARENT_VARIABLE
 from tistream_cli.platform.restarts import Restarts
-from tistream_cli.platform.supervisor import ChildSpec, Ended, Supervisor, session_members
+from tistream_cli.platform.supervisor import ChildSpec, ExitedChild, Supervisor, session_members
 
 GRACE_MS = int(PATIENCE_S * 1000)
 
@@ -55,8 +55,8 @@ def _python(name: str, code: str, **env: str) -> ChildSpec:
     return ChildSpec(name, (sys.executable, "-c", code), env)
 
 
-def _poll_until_ended(supervisor: Supervisor) -> Ended:
-    found: list[Ended] = []
+def _poll_until_ended(supervisor: Supervisor) -> ExitedChild:
+    found: list[ExitedChild] = []
     eventually(lambda: found.extend(supervisor.poll()) or found)
     return found[0]
 
@@ -135,7 +135,7 @@ def test_child_that_dies_is_started_again_and_its_own_children_end_with_it(tmp_p
     first = _family(tmp_path / "child.log")
     os.kill(first[0], signal.SIGKILL)
     ended = _poll_until_ended(supervisor)
-    assert ended == Ended("child", -signal.SIGKILL, 0)
+    assert ended == ExitedChild("child", -signal.SIGKILL, 0)
     eventually(lambda: not _alive(first[1]))
     eventually(lambda: supervisor.poll() or "family" in (tmp_path / "child.log").read_text().split("\n", 1)[1])
     second = _family(tmp_path / "child.log", 2)

@@ -28,7 +28,7 @@ from tistream_upstream.cluster import Cluster
 from tistream_upstream.driver import Driver
 from tistream_upstream.effects import Announce, Push
 from tistream_upstream.outside import Uploader
-from tistream_upstream.progress import Progress
+from tistream_upstream.progress import RunProgress
 from tistream_verify.fingerprint import TruthLine
 
 TENANT = TenantKey("9", "sim")
@@ -183,10 +183,10 @@ def test_what_cannot_be_kept_up_with_is_said_and_not_made_up_for() -> None:
 
 def test_progress_names_what_is_wrong() -> None:
     totals = Cluster(WILD, 1).totals
-    line = Progress(61.2, 9_876.5, totals, 1.25, 2_300, 3 << 20).line()
+    line = RunProgress(61.2, 9_876.5, totals, 1.25, 2_300, 3 << 20).line()
     assert "9,876 entries/s" in line or "9,877 entries/s" in line
     assert "lag 1.2 s" in line
     assert "2.3 s behind the clock" in line
     assert "3.0 MiB not put yet" in line
-    assert "lag" not in Progress(1.0, 0.0, totals, None, 0, 0).line()
-    assert "lag ?" in Progress(1.0, 0.0, totals, None, 0, 0, platform=True).line()
+    assert "lag" not in RunProgress(1.0, 0.0, totals, None, 0, 0).line()
+    assert "lag ?" in RunProgress(1.0, 0.0, totals, None, 0, 0, platform=True).line()

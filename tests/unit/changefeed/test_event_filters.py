@@ -23,7 +23,7 @@ from tistream_changefeed.filters.event_kinds import ignores_ddl, parse_kinds
 from tistream_changefeed.filters.expression import Expression
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.rows.split import by_unique_index, split
-from tistream_changefeed.rows.window import PlacedDdl, Window
+from tistream_changefeed.rows.window import EventWindow, PlacedDdl
 
 NOT_NULL = t.FLAG_NOT_NULL
 COLUMNS = [column("id", flag=NOT_NULL), column("a"), column("b")]
@@ -39,7 +39,7 @@ def row(id_: int, a: int | None = 0, b: int | None = 0) -> Row:
 
 def kept(one: EventFilter, *changes: Change, of: TableVersion = TABLE) -> list[tuple[Row | None, Row | None]]:
     """The (old, new) rows that remain."""
-    done = FeedFilter(EVERYTHING, (one,)).window(Window((batch(of, changes),), ()))
+    done = FeedFilter(EVERYTHING, (one,)).window(EventWindow((batch(of, changes),), ()))
     return [(change.old, change.new) for _, change in changes_of(done)]  # type: ignore[misc]
 
 
@@ -64,7 +64,7 @@ def test_kinds_of_rows_are_ignored(names: list[str], left: list[Change]) -> None
 
 def test_ignored_deletes_keep_the_delete_half_of_a_key_update() -> None:
     one = FeedFilter(EVERYTHING, (EventFilter(EVERYTHING, parse_kinds(["delete"])),))
-    window = one.window(Window((batch(TABLE, [Change(row(1), row(2)), Change(row(3), None, key=b"l")]),), ()))
+    window = one.window(EventWindow((batch(TABLE, [Change(row(1), row(2)), Change(row(3), None, key=b"l")]),), ()))
     sent = [(change.old, change.new) for _, change in changes_of(split(window, by_unique_index))]
     assert sent == [(row(1), None), (None, row(2))]
 
@@ -121,7 +121,7 @@ def test_tables_without_a_key_and_system_tables_are_left_out() -> None:
     assert FeedFilter(EVERYTHING, without_key=True).includes(KEYLESS)
     for name in ("mysql", "TiDB_cdc", "lightning_task_info", "sys"):
         assert not FeedFilter(EVERYTHING).includes_name((name, "t"))
-    window = Window((batch(KEYLESS, [INSERT]), batch(TABLE, [INSERT])), ())
+    window = EventWindow((batch(KEYLESS, [INSERT]), batch(TABLE, [INSERT])), ())
     assert [one.version for one in FeedFilter(EVERYTHING).window(window).rows] == [TABLE]
 
 
@@ -129,7 +129,7 @@ def test_transactions_are_left_out_by_their_start_ts() -> None:
     one = FeedFilter(EVERYTHING, start_ts=frozenset({7}))
     changes = [Change(None, row(1), start_ts=7), Change(None, row(2), start_ts=8)]
     ddls = tuple(PlacedDdl(9, ddl("create table", start_ts=ts)) for ts in (7, 8))
-    done = one.window(Window((batch(TABLE, changes),), ddls))
+    done = one.window(EventWindow((batch(TABLE, changes),), ddls))
     assert [change.new for _, change in changes_of(done)] == [row(2)]
     assert [one.event.start_ts for one in done.ddls] == [8]
 
@@ -210,7 +210,7 @@ def test_selected_columns_are_sent_alone() -> None:
     sent = selected(batch(TABLE, [UPDATE]), selector.sent(TABLE.table))
     assert [one.name for one in sent.columns] == ["id", "b"]
     assert [one.name for one in sent.handle] == ["id"]
-    assert changes_of(Window((sent,), ()))[0][1].new == {"id": 1, "b": 0}
+    assert changes_of(EventWindow((sent,), ()))[0][1].new == {"id": 1, "b": 0}
 
 
 def test_a_key_must_be_selected() -> None:

@@ -23,7 +23,7 @@ from tistream_changefeed.filters.event_kinds import parse_kinds
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.rows.handle_key import eligible, handle_columns, index_columns, unique_columns
 from tistream_changefeed.rows.split import Splitting, by_handle, by_unique_index, never, split
-from tistream_changefeed.rows.window import PlacedDdl, Window
+from tistream_changefeed.rows.window import EventWindow, PlacedDdl
 
 NOT_NULL = t.FLAG_NOT_NULL
 
@@ -93,7 +93,7 @@ def test_deletes_and_puts_that_are_read_apart_give_the_same_events(splitting: Sp
     everything = TableRules.parse(["*.*"])
     ignoring = FeedFilter(everything, (EventFilter(everything, parse_kinds(["delete"])),), without_key=True)
 
-    def events(window: Window) -> list[EventKey]:
+    def events(window: EventWindow) -> list[EventKey]:
         return [key for one in split(ignoring.window(window), splitting).rows for key in event_keys(one)]
 
     deletes, puts = (rendered_window(op, splitting) for op in (OP_DELETE, OP_PUT))
@@ -139,7 +139,7 @@ def test_an_index_is_found_by_its_name_in_any_case(name: str) -> None:
 def test_an_update_of_a_nullable_unique_index_is_split_by_any_unique_index_only() -> None:
     of = version(THREE, [Key("PRIMARY", ("a",), primary=True), Key("c", ("c",), id=2)])
     old, new = {"a": 1, "b": 1, "c": None}, {"a": 1, "b": 1, "c": 5}
-    window = Window((batch(of, [Change(old, new)]),), ())
+    window = EventWindow((batch(of, [Change(old, new)]),), ())
 
     def sent(splitting: Splitting) -> list[tuple[object, object]]:
         return [(change.old, change.new) for _, change in changes_of(split(window, splitting))]
@@ -151,7 +151,7 @@ def test_an_update_of_a_nullable_unique_index_is_split_by_any_unique_index_only(
 # --- against a slow reference --------------------------------------------------------------------------------------
 
 
-def expected(window: Window, splitting: Splitting, versions: dict[int, TableVersion]) -> list[tuple[int, Change]]:
+def expected(window: EventWindow, splitting: Splitting, versions: dict[int, TableVersion]) -> list[tuple[int, Change]]:
     """The events in order, worked out one by one."""
     out: list[tuple[tuple[int, int, int, int, bytes], tuple[int, Change]]] = []
     for table_id, one in changes_of(window):
@@ -165,7 +165,7 @@ def expected(window: Window, splitting: Splitting, versions: dict[int, TableVers
     return [event for _, event in sorted(out, key=lambda pair: pair[0])]
 
 
-def history(rng: random.Random) -> tuple[Window, dict[int, TableVersion]]:
+def history(rng: random.Random) -> tuple[EventWindow, dict[int, TableVersion]]:
     """A raw window of two tables: few values, so that many changes are of keys, and many transactions of both."""
     versions = {
         1: version(THREE, [Key("ab", ("a", "b"), id=1), Key("c", ("c",), id=2)], table_id=1),
@@ -194,7 +194,7 @@ def history(rng: random.Random) -> tuple[Window, dict[int, TableVersion]]:
     ddls = [
         PlacedDdl(len(changes), DdlEvent(ts, 1, 1, "d", "t", "", "", 0, ())) for ts in sorted(rng.sample(range(20), 2))
     ]
-    return Window(tuple(one for one in batches if len(one)), tuple(ddls)), versions
+    return EventWindow(tuple(one for one in batches if len(one)), tuple(ddls)), versions
 
 
 @pytest.mark.parametrize("seed", seeds(20, 2_000))

@@ -5,7 +5,7 @@ import typer
 
 from tistream_cli.client import changes_path, split_lines, tenant_path
 from tistream_cli.pull.format import PullFormat, PullRequest, check_raw, check_snapshot
-from tistream_cli.pull.pull import Progress, is_over, page_parameters
+from tistream_cli.pull.pull import PullProgress, is_over, page_parameters
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
 DDL = b'{"type":"ddl","commit_ts":"6"}'
@@ -13,8 +13,8 @@ RESOLVED = b'{"type":"resolved","resolved_ts":"7","cursor":"c7"}'
 CONTINUE = b'{"type":"continue","cursor":"c8"}'
 
 
-def _after(*lines: bytes) -> Progress:
-    progress = Progress()
+def _after(*lines: bytes) -> PullProgress:
+    progress = PullProgress()
     for line in lines:
         progress.see(line)
     return progress
@@ -39,25 +39,28 @@ def test_progress_counts_and_keeps_the_last_cursor() -> None:
         (PullRequest("7", "a", follow=True), _after(RESOLVED), False, False),
     ],
 )
-def test_when_a_pull_is_over(request_: PullRequest, progress: Progress, got_events: bool, over: bool) -> None:
+def test_when_a_pull_is_over(request_: PullRequest, progress: PullProgress, got_events: bool, over: bool) -> None:
     assert is_over(request_, progress, got_events=got_events) is over
 
 
 def test_pages_begin_at_the_start_and_go_on_from_the_cursor() -> None:
     request = PullRequest("7", "a", limit=10_003)
-    assert page_parameters(request, Progress(), "0") == {"start_ts": "0", "limit": "10000"}
-    progress = Progress(rows=10_000, cursor="c")
+    assert page_parameters(request, PullProgress(), "0") == {"start_ts": "0", "limit": "10000"}
+    progress = PullProgress(rows=10_000, cursor="c")
     assert page_parameters(request, progress, "0") == {"cursor": "c", "limit": "3"}
 
 
 def test_end_and_follow_are_handed_on() -> None:
-    assert page_parameters(PullRequest("7", "a", end_ts="9"), Progress(), "1") == {
+    assert page_parameters(PullRequest("7", "a", end_ts="9"), PullProgress(), "1") == {
         "start_ts": "1",
         "limit": "10000",
         "end_ts": "9",
         "wait_ms": "10000",
     }
-    assert page_parameters(PullRequest("7", "a", follow=True), Progress(), "1") == {"start_ts": "1", "follow": "true"}
+    assert page_parameters(PullRequest("7", "a", follow=True), PullProgress(), "1") == {
+        "start_ts": "1",
+        "follow": "true",
+    }
 
 
 BEGIN = b'{"type":"snapshot_begin","snapshot_ts":"7"}'
@@ -67,7 +70,7 @@ END = b'{"type":"snapshot_end","snapshot_ts":"7"}'
 
 def test_the_pages_of_a_snapshot_have_its_parameters_until_its_end() -> None:
     request = PullRequest("7", "a", end_ts="9", events="rows", snapshot="now")
-    progress = Progress(snapshot="now")
+    progress = PullProgress(snapshot="now")
     assert page_parameters(request, progress, "0") == {"snapshot": "now", "limit": "10000"}
     progress.see(BEGIN)
     progress.see(READ)
@@ -83,7 +86,7 @@ def test_the_pages_of_a_snapshot_have_its_parameters_until_its_end() -> None:
 
 def test_a_limit_counts_the_rows_of_a_snapshot() -> None:
     request = PullRequest("7", "a", limit=3, snapshot="now")
-    progress = Progress(snapshot="now")
+    progress = PullProgress(snapshot="now")
     for line in (BEGIN, READ, READ):
         progress.see(line)
     assert page_parameters(request, progress, "0") == {"snapshot": "7", "limit": "1"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tistream.consume.feed_events import DdlEvent, Event, ResolvedEvent, RowEvent
-from tistream.consume.reorder import Ddl, OutOfOrder, Progress, Reorder, Resolved, Step, Transaction
+from tistream.consume.reorder import Ddl, OutOfOrder, ReadProgress, Reorder, Resolved, Step, Transaction
 
 A, B = ("t", 0), ("t", 1)
 
@@ -29,7 +29,7 @@ class Log:
 
     messages: dict[tuple[str, int], list[list[Event]]]
 
-    def read(self, reorder: Reorder, turns: Iterable[tuple[str, int]], start: Progress) -> list[Step]:
+    def read(self, reorder: Reorder, turns: Iterable[tuple[str, int]], start: ReadProgress) -> list[Step]:
         """Read a message of each partition in turn, then all that is left."""
         at = {one: start.offsets.get(one, 0) for one in self.messages}
         steps: list[Step] = []
@@ -53,7 +53,7 @@ def shown(steps: Iterable[Step]) -> list[object]:
 
 
 def test_rows_wait_until_every_partition_is_resolved() -> None:
-    reorder = Reorder([A, B], Progress())
+    reorder = Reorder([A, B], ReadProgress())
     reorder.add(A, 0, 10, [row(5, 1), row(5, 2)])
     reorder.add(A, 1, 10, [ResolvedEvent(9)])
     assert reorder.ready() == []
@@ -62,12 +62,12 @@ def test_rows_wait_until_every_partition_is_resolved() -> None:
     transaction, resolved = reorder.ready()
     assert isinstance(transaction, Transaction)
     assert [one.new for one in transaction.rows] == [{"id": 1}, {"id": 2}, {"id": 3}]
-    assert resolved == Resolved(Progress(7, {A: 2, B: 2}))
+    assert resolved == Resolved(ReadProgress(7, {A: 2, B: 2}))
     assert reorder.held_bytes == 0
 
 
 def test_a_ddl_leaves_behind_the_rows_of_its_own_commit_ts_and_before_later_ones() -> None:
-    reorder = Reorder([A, B], Progress())
+    reorder = Reorder([A, B], ReadProgress())
     reorder.add(A, 0, 10, [ddl(5)])
     reorder.add(A, 1, 10, [row(6, 1)])
     reorder.add(A, 2, 10, [ResolvedEvent(6)])
@@ -78,10 +78,10 @@ def test_a_ddl_leaves_behind_the_rows_of_its_own_commit_ts_and_before_later_ones
 
 
 def test_a_ddl_that_follows_a_resolved_ts_of_its_own_commit_ts_leaves_once() -> None:
-    reorder = Reorder([A, B], Progress())
+    reorder = Reorder([A, B], ReadProgress())
     for one in (A, B):
         reorder.add(one, 0, 10, [ResolvedEvent(5)])
-    assert reorder.ready() == [Resolved(Progress(5, {A: 1, B: 1}))]
+    assert reorder.ready() == [Resolved(ReadProgress(5, {A: 1, B: 1}))]
     reorder.add(A, 1, 10, [ddl(5)])
     after = reorder.ready()
     assert shown(after) == [(5, ddl(5).query)]
@@ -94,21 +94,21 @@ def test_a_ddl_that_follows_a_resolved_ts_of_its_own_commit_ts_leaves_once() -> 
 
 
 def test_a_row_below_its_partitions_resolved_ts_is_a_broken_promise() -> None:
-    reorder = Reorder([A], Progress())
+    reorder = Reorder([A], ReadProgress())
     reorder.add(A, 0, 10, [ResolvedEvent(9)])
     with pytest.raises(OutOfOrder, match=r"shop\.orders with commit_ts 9 follows resolved ts 9"):
         reorder.add(A, 1, 10, [row(9)])
 
 
 def test_a_resolved_ts_that_falls_is_a_broken_promise() -> None:
-    reorder = Reorder([A], Progress())
+    reorder = Reorder([A], ReadProgress())
     reorder.add(A, 0, 10, [ResolvedEvent(9)])
     with pytest.raises(OutOfOrder, match="resolved ts 8 follows 9"):
         reorder.add(A, 1, 10, [ResolvedEvent(8)])
 
 
 def test_repeats_of_a_producer_that_delivers_at_least_once_are_left_out() -> None:
-    reorder = Reorder([A], Progress(), repeats=True)
+    reorder = Reorder([A], ReadProgress(), repeats=True)
     keyless = row(5, 7, "keyless", ())
     sent: Sequence[Event] = [row(3, 1), row(5, 2), row(5, 3), keyless, keyless]
     for offset, one in enumerate([*sent, *sent[:3], row(6, 4), ResolvedEvent(6), row(3, 1), row(6, 4)]):
@@ -119,7 +119,7 @@ def test_repeats_of_a_producer_that_delivers_at_least_once_are_left_out() -> Non
 
 
 def test_partitions_ahead_of_the_slowest_one_can_pause() -> None:
-    reorder = Reorder([A, B], Progress())
+    reorder = Reorder([A, B], ReadProgress())
     reorder.add(A, 0, 1_000, [row(5)])
     assert (reorder.ahead(), reorder.held_bytes) == (frozenset(), 1_000)
     reorder.add(A, 1, 10, [ResolvedEvent(5)])
@@ -127,7 +127,7 @@ def test_partitions_ahead_of_the_slowest_one_can_pause() -> None:
 
 
 def test_a_partition_that_joins_is_waited_for() -> None:
-    reorder = Reorder([A], Progress())
+    reorder = Reorder([A], ReadProgress())
     reorder.add(A, 0, 10, [ResolvedEvent(5)])
     reorder.ready()
     reorder.join(B)
@@ -172,10 +172,10 @@ def test_every_event_leaves_once_and_in_order_wherever_the_reader_starts_again(
     written: tuple[Log, list[object]], turns: list[tuple[str, int]], data: st.DataObject
 ) -> None:
     log, want = written
-    steps = log.read(Reorder([A, B], Progress()), turns, Progress())
+    steps = log.read(Reorder([A, B], ReadProgress()), turns, ReadProgress())
     assert [str(one) for one in shown(steps)] == [str(one) for one in want]
 
     end = data.draw(st.integers(0, len(steps)), "steps that the target stored")
-    start = steps[end - 1].progress if end else Progress()
+    start = steps[end - 1].progress if end else ReadProgress()
     rest = log.read(Reorder([A, B], start), turns, start)
     assert [str(one) for one in [*shown(steps[:end]), *shown(rest)]] == [str(one) for one in want]

@@ -13,7 +13,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.sorter import Chain, TaskList, TaskStatus
 from tistream_dispatcher.delivery.delivery import Delivery, Resync
 from tistream_dispatcher.delivery.receivers import Receivers
-from tistream_dispatcher.delivery.window import Window, WindowLimits
+from tistream_dispatcher.delivery.window import FileWindow, WindowLimits
 
 TENANT = TenantKey("7", "acme")
 URL = "http://sorter-1"
@@ -50,7 +50,7 @@ def test_what_an_earlier_holder_has_received_is_not_what_the_task_has() -> None:
         return httpx.Response(200, content=body.model_dump_json().encode())
 
     clock, receivers = ManualClock(1_000), Receivers()
-    window = Window(WindowLimits(99, 1 << 20, 99, 1 << 20))
+    window = FileWindow(WindowLimits(99, 1 << 20, 99, 1 << 20))
     sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
     delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
     delivery.set_tasks(1, {1: (URL, 4)})
@@ -73,7 +73,7 @@ def test_what_is_in_manifests_is_asked_about_ever_less_until_something_is_sent()
         return httpx.Response(200, content=body.model_dump_json().encode())
 
     clock, receivers = ManualClock(1_000), Receivers()
-    window = Window(WindowLimits(99, 1 << 20, 99, 1 << 20))
+    window = FileWindow(WindowLimits(99, 1 << 20, 99, 1 << 20))
     sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
     delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
     delivery.set_tasks(1, {1: (URL, 4)})

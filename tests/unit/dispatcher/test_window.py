@@ -14,7 +14,7 @@ from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream.wire.sorter import Chain
 from tistream_dispatcher.delivery.receivers import FilePlace, Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
-from tistream_dispatcher.delivery.window import Routed, Window, WindowLimits, batch_for
+from tistream_dispatcher.delivery.window import FileWindow, Routed, WindowLimits, batch_for
 
 ROUTER = Router([TaskSpan(1, KeySpan(b"", b"m")), TaskSpan(2, KeySpan(b"m", b""))])
 TASKS = [1, 2]
@@ -43,8 +43,8 @@ def routed(ts: int, prev_ts: int, *, chain_ts: int = 10, store_id: int = 1) -> R
     return Routed(ref, ROUTER.watermarks(rows))
 
 
-def window(*files: Routed, **limits: int) -> Window:
-    made = Window(
+def window(*files: Routed, **limits: int) -> FileWindow:
+    made = FileWindow(
         WindowLimits(
             **{"window_files": 99, "window_bytes": 1 << 30, "batch_files": 99, "batch_bytes": 1 << 30, **limits}
         )
@@ -152,7 +152,7 @@ def test_a_task_that_has_let_a_closed_chain_go_needs_nothing_of_it() -> None:
     late = FilePlace(1, 10, 30)
     assert (known.lacks(1, late), known.lacks(2, late)) == (False, True)
     assert known.common(1) == (ChainPosition(10, 20), ChainPosition(100, 120))
-    assert not Window(WindowLimits(1, 1, 1, 1)).behind(known, 1, known.common(1))
+    assert not FileWindow(WindowLimits(1, 1, 1, 1)).behind(known, 1, known.common(1))
     assert known.open_chains(1) == {10, 100}
     known.flushed[1] = 99
     assert known.lacks(1, late)

@@ -43,7 +43,7 @@ class ChildSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExitedChild:
     """A child that ended by itself. `status` is subprocess's return code (negative: a signal)."""
 
     name: str
@@ -73,7 +73,7 @@ class Supervisor:
         for child in self._children:
             self._spawn(child)
 
-    def poll(self) -> list[Ended]:
+    def poll(self) -> list[ExitedChild]:
         """Reap children that ended, and restart those whose delay is over. Return the ones that ended since the last
         call."""
         ended = []
@@ -88,7 +88,7 @@ class Supervisor:
                 child.process = None
                 child.restarts = child.restarts.after(now_ms - child.started_ms)
                 child.restart_at_ms = now_ms + child.restarts.wait_ms
-                ended.append(Ended(child.spec.name, status, child.restarts.wait_ms))
+                ended.append(ExitedChild(child.spec.name, status, child.restarts.wait_ms))
         return ended
 
     def stop(self, grace_ms: int, hurry: Callable[[], bool] = lambda: False) -> None:

@@ -25,7 +25,7 @@ from tistream_cli.errors import CliError
 from tistream_cli.new_token import new_token
 from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_key, make_secrets_keys, open_data_dir
 from tistream_cli.platform.ports import free_ports, listen
-from tistream_cli.platform.supervisor import ChildSpec, Ended, Supervisor
+from tistream_cli.platform.supervisor import ChildSpec, ExitedChild, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _is_ready(port: int) -> bool:
         connection.close()
 
 
-def _report(ended: Ended, directory: DataDir, *, started: bool) -> None:
+def _report(ended: ExitedChild, directory: DataDir, *, started: bool) -> None:
     how = f"status {ended.status}" if ended.status >= 0 else signal.Signals(-ended.status).name
     path = directory.logs / f"{ended.name}.log"
     if ended.status == _EXIT_SETTINGS and not started:

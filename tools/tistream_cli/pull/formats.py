@@ -12,7 +12,7 @@ from tistream.errors import Gone, TiStreamError
 from tistream_cli.client import ApiClient, changes_path
 from tistream_cli.errors import CliError
 from tistream_cli.pull.format import PullFormat, PullRequest
-from tistream_cli.pull.pull import Progress, is_over, page_parameters
+from tistream_cli.pull.pull import PullProgress, is_over, page_parameters
 
 _EVENTS = (b"row", b"ddl")
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # the last bytes of an IPC stream
@@ -134,7 +134,7 @@ def pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
 
 def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
-    progress = Progress(cursor=request.cursor)
+    progress = PullProgress(cursor=request.cursor)
     start_ts = request.start_ts
     while True:
         asked = {**page_parameters(request, progress, start_ts or "0"), "format": str(pages.form)}

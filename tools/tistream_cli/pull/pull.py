@@ -25,7 +25,7 @@ _RECONNECT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Progress:
+class PullProgress:
     """The progress of a pull."""
 
     rows: int = 0
@@ -76,7 +76,7 @@ def pull(
     request: PullRequest,
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
-) -> Iterator[tuple[bytes, Progress]]:
+) -> Iterator[tuple[bytes, PullProgress]]:
     """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or after `limit` events.
 
     With `follow`, it waits while the server cannot serve the tenant yet, and calls `say` with the reason. When the
@@ -84,7 +84,7 @@ def pull(
     Raises CliError, also if an answer ends before its last line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table, raw=request.raw)
-    progress = Progress(cursor=request.cursor, snapshot=request.snapshot)
+    progress = PullProgress(cursor=request.cursor, snapshot=request.snapshot)
     start_ts = request.start_ts
     said = ""
     while True:
@@ -118,7 +118,7 @@ def pull(
             return
 
 
-def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
+def is_over(request: PullRequest, progress: PullProgress, *, got_events: bool) -> bool:
     """Whether the pull ends with the last page. `got_events`: the page had events, or rows of a snapshot."""
     if request.limit is not None and progress.events >= request.limit:
         return True
@@ -129,7 +129,7 @@ def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bo
     return not got_events
 
 
-def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
+def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str) -> dict[str, str]:
     """The query parameters of the next page: from the cursor or, without one, from `start_ts`."""
     left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
     limit = str(min(left, _PAGE_EVENTS))

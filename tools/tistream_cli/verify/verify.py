@@ -56,7 +56,7 @@ class VerifyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class VerifyEnd:
     """The reason why not everything was compared. `unfinished`: the platform did not return the upstream's changes in
     time, which is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
 
@@ -197,7 +197,7 @@ class Verification:
                 raise CliError(f"cannot begin: {error}") from error
             self._stop.wait(0.3)
 
-    def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> End:
+    def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> VerifyEnd:
         """Sample the lag and report progress until the end of the run. Return what was not compared."""
         began_ms = said_ms = self._clock.monotonic_ms()
         while not self._stop.wait(_SAMPLE_SECONDS):
@@ -213,7 +213,9 @@ class Verification:
         if truth is None:
             with watched.lock:
                 moved = watched.record.resolved_ts > watched.start_ts
-            return End(None if moved else f"nothing was received above {watched.start_ts}, so nothing was checked")
+            return VerifyEnd(
+                None if moved else f"nothing was received above {watched.start_ts}, so nothing was checked"
+            )
         truth.finish()
         return self._finish(watched, truth, say)
 
@@ -229,7 +231,7 @@ class Verification:
             return now_ms - truth.began_ms >= options.truth_begin_s * 1000
         return options.until_truth_end and now_ms - truth.grown_ms >= options.truth_idle_s * 1000
 
-    def _finish(self, watched: Watched, truth: TruthReader, say: Callable[[str], None]) -> End:
+    def _finish(self, watched: Watched, truth: TruthReader, say: Callable[[str], None]) -> VerifyEnd:
         """Wait until everything in the truth has been compared. The first signal ended the run; a second one ends this
         wait."""
         self._stop.clear()
@@ -238,20 +240,20 @@ class Verification:
         while not self._broken:
             if truth.ended.is_set():
                 if inconclusive := truth.refused or truth.missing() or _other_time(watched):
-                    return End(inconclusive=inconclusive)
+                    return VerifyEnd(inconclusive=inconclusive)
                 with watched.lock:
                     if watched.validators.compared_ts >= watched.truth_ts:
-                        return End()
+                        return VerifyEnd()
                 if not said:
                     said = True
                     say(f"waiting for the truth up to {watched.truth_ts}: {seconds:g} s at most, Ctrl-C ends it")
             cut = self._stop.wait(_SAMPLE_SECONDS)
             how_far = f"compared up to {watched.validators.compared_ts} only; the truth ends at {watched.truth_ts}"
             if cut and not self._broken:
-                return End(inconclusive=f"{how_far}, and a signal ended the wait")
+                return VerifyEnd(inconclusive=f"{how_far}, and a signal ended the wait")
             if self._clock.monotonic_ms() >= deadline_ms:
-                return End(unfinished=f"{how_far}, and {seconds:g} s have passed")
-        return End()
+                return VerifyEnd(unfinished=f"{how_far}, and {seconds:g} s have passed")
+        return VerifyEnd()
 
     def _sample(self, watched: Watched) -> None:
         now_ms = self._clock.now_ms()
@@ -281,7 +283,7 @@ class Verification:
         watched: Watched,
         stream: StreamReader,
         pagers: list[PageReader],
-        end: End,
+        end: VerifyEnd,
     ) -> Outcome:
         validators, delays = watched.validators, watched.delays
         violations = [str(violation) for violation in validators.violations]

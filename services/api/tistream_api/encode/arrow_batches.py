@@ -18,7 +18,7 @@ from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.tidb.sql_type import sql_type
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.raw_encoding import is_raw, record_batches
 
 VERSION = "1"
@@ -60,7 +60,7 @@ def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
             yield from _row_batches(stretch, seq + start)
 
 
-def end_batch(end: End) -> pa.RecordBatch:
+def end_batch(end: PageEnd) -> pa.RecordBatch:
     """A batch of one row: the position at the end of the answer."""
     stamps = end.stamps()
     schema = pa.schema(

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tistream.read.events import Events
 from tistream_api.encode.arrow_batches import batches, end_batch
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -27,7 +27,7 @@ class ArrowEncoder:
             yield from self._put(batch)
         self._seq += len(events)
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """A stream of one row, with its end."""
         yield b"".join([*self._put(end_batch(end)), *self.close()])
 

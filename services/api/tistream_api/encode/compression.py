@@ -10,7 +10,7 @@ import zstandard
 
 from tistream.read.events import Events
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 
 LEVEL = 1  # of both codings: an answer is made once, for one reader that waits for it
@@ -90,7 +90,7 @@ class CompressedEncoder:
         """Implement Encoder.events: encode the next events, which must not be empty."""
         return self._sent(self._inner.events(events))
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """Implement Encoder.end: encode the position at the end of an answer."""
         yield from self._sent(self._inner.end(end))
         yield self._compressor.pushed()

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tistream.read.events import Events
 from tistream_api.encode.arrow_stream import ArrowEncoder
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.encode.one_stream import OneStream, OneStreamEncoder
 from tistream_api.encode.parquet_tar import ParquetEncoder
@@ -22,7 +22,7 @@ class Encoder(Protocol):
     def events(self, events: Events) -> Iterator[Piece]:
         """Encode the next events, which must not be empty. Output may be held back until `end`."""
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """Encode the position at the end of an answer. In a stream more events may follow."""
 
     def close(self) -> Iterator[Piece]:

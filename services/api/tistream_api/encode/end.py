@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class PageEnd:
     """The position at the end of an answer. It is `resolved` at the end of a commit_ts, and `continue` inside one,
     where there is no resolved_ts. With `between` it is the `end` of a difference of two timestamps, which has no cursor
     after its last event."""

@@ -17,7 +17,7 @@ from tistream.decode.kernels.render_kernel import Form
 from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Table
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.raw_encoding import is_raw
 from tistream_api.encode.raw_encoding import lines as raw_lines
 
@@ -45,7 +45,7 @@ class NdjsonEncoder:
             for at in range(0, len(mixed), PIECE_BYTES):
                 yield mixed[at : at + PIECE_BYTES].tobytes()
 
-    def end(self, end: End) -> Iterator[bytes]:
+    def end(self, end: PageEnd) -> Iterator[bytes]:
         """The line of the position."""
         line: dict[str, str | None] = {"type": end.type}
         line |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}

@@ -19,7 +19,7 @@ from tistream.read.source import TenantSource
 from tistream.read.source_contract import Batch
 from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches, nameless_schema, row_schema
 from tistream_api.encode.arrow_stream import END_OF_STREAM
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.raw_encoding import RAW_SCHEMA
 from tistream_api.request.params import ALL, DDL, PullParams
@@ -35,7 +35,7 @@ class OneStream:
         self.schema: pa.Schema | None = None
         self._in_force = in_force
 
-    def begun(self, end: End) -> pa.Schema:
+    def begun(self, end: PageEnd) -> pa.Schema:
         """The schema of the stream. If no row has determined it yet, the schema in force at `end` becomes the
         schema."""
         if self.schema is None:
@@ -117,7 +117,7 @@ class OneStreamEncoder:
             yield memoryview(batch.serialize())
         self._seq += len(events)
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """A batch without rows, whose metadata holds the position."""
         schema = self._one.begun(end)
         yield from self._begin(schema)

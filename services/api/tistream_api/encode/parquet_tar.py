@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tistream.read.events import Events
 from tistream_api.encode.arrow_batches import batches
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 
 # Bytes of events that are buffered before a file is written; a tar archive needs a file's size before the file.
@@ -39,7 +39,7 @@ class ParquetEncoder:
                 yield from self._flush()
         self._seq += len(events)
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """Files of the buffered batches, and a JSON file with the position."""
         yield from self._flush()
         told: dict[str, str | None] = {"type": end.type}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tistream.read.events import Ddls, Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 
 MayRead = Callable[[str, str], bool]
@@ -48,7 +48,7 @@ class ShownNames:
         )
         return self.inner.events(replace(events, sets=sets))
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """Implement Encoder.end: encode the position at the end of an answer."""
         return self.inner.end(end)
 

@@ -17,7 +17,7 @@ from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.metrics import ApiMetrics
-from tistream_api.pull.guarded_progress import Metered, Watched
+from tistream_api.pull.guarded_progress import GuardedProgress, Metered
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Admission:
         if not self.slots.acquire(blocking=False):
             self.limits.end_pull(tenant)
             raise TooManyRequests("as many pulls as this server answers at once are under way")
-        watched = Watched(view, lambda: not asking.gone() and asking.still(), self.clock)
+        watched = GuardedProgress(view, lambda: not asking.gone() and asking.still(), self.clock)
         room = MemoryShare(self.memory, tenant, asking.alive)
         self.metrics.pulls.labels(call).inc()
         return Admitted(self, tenant, call, asking, request, watched, room)
@@ -108,7 +108,7 @@ class Admitted:
     call: str
     asking: ReadCaller
     request: Span
-    watched: Watched
+    watched: GuardedProgress
     room: MemoryShare
     _totals: list[int] = field(default_factory=lambda: [0, 0, 0])
     _slowed_ms: Callable[[], int] = lambda: 0

@@ -21,7 +21,7 @@ from tistream.read.row_events import Barrier
 from tistream.read.source_contract import Batch
 from tistream_api.admission.memory_budget import MemoryShare
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.one_stream import OneStream
 from tistream_api.encode.piece import Piece
 from tistream_api.request.params import PullParams
@@ -30,7 +30,7 @@ INTERRUPTED_MS = 500  # pause of a stream whose input cannot be read
 IDLE_MS = 1_000  # interval of `resolved` events in a stream without other events
 
 
-class Progress(Protocol):
+class TenantProgress(Protocol):
     """What a pull needs to know of a tenant's progress."""
 
     def resolved_ts(self) -> int:
@@ -58,7 +58,7 @@ class Pull:
     scope: Scope
     params: PullParams
     start: Position
-    progress: Progress
+    progress: TenantProgress
     scan: ScanFrom
     clock: Clock
     # Called with events, the rows among them, and bytes that are about to be sent.
@@ -143,7 +143,7 @@ class Pull:
     def _told(self, at: Position) -> Iterator[Piece]:
         """The position at the end of the answer: `resolved` at the end of a commit_ts, `continue` inside one."""
         resolved_ts = at.commit_ts if at.place is Place.DONE else None
-        yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
+        yield from self.encoder.end(PageEnd(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
         # The response's headers are sent before rows are rendered: no error status is possible any more.

@@ -17,7 +17,7 @@ from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_lock
 from tistream.read.events import Events
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class SlotEncoder:
         """Implement Encoder.events: encode the next events, which must not be empty."""
         return self.working.each(self.who, self.inner.events(events), self.alive)
 
-    def end(self, end: End) -> Iterator[Piece]:
+    def end(self, end: PageEnd) -> Iterator[Piece]:
         """Implement Encoder.end: encode the position at the end of an answer."""
         return self.inner.end(end)
 

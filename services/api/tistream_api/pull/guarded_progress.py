@@ -12,27 +12,27 @@ from tistream.concurrency import sleep
 from tistream.read.row_events import Barrier
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
-from tistream_api.pull.answer import Progress
+from tistream_api.pull.answer import TenantProgress
 
 LOOK_MS = 500  # interval of the checks: how soon an expired or revoked token is noticed
 
 
 @dataclass(slots=True)
-class Watched:
+class GuardedProgress:
     """Progress of a tenant for one caller. The pull must end once `still` returns False, because the caller may no
     longer read."""
 
-    progress: Progress
+    progress: TenantProgress
     still: Callable[[], bool]
     clock: Clock
     waited_ms: int = 0  # total time spent waiting for new events
 
     def resolved_ts(self) -> int:
-        """Implement Progress.resolved_ts: everything at or below it can be read now."""
+        """Implement TenantProgress.resolved_ts: everything at or below it can be read now."""
         return self.progress.resolved_ts()
 
     def met(self, barrier: Barrier) -> None:
-        """Implement Progress.met: record a row that cannot be decoded and blocks a pull."""
+        """Implement TenantProgress.met: record a row that cannot be decoded and blocks a pull."""
         self.progress.met(barrier)
 
     def stopping(self) -> bool:
@@ -40,7 +40,7 @@ class Watched:
         return self.progress.stopping() or not self.still()
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """Implement Progress.wait_above: wait until resolved_ts > `ts`, the time has passed, or the service stops.
+        """Implement TenantProgress.wait_above: wait until resolved_ts > `ts`, the time has passed, or the service stops.
         Waits in steps of LOOK_MS, and checks the caller between them."""
         began_ms = self.clock.monotonic_ms()
         try:
@@ -61,7 +61,7 @@ class Watched:
 class Metered:
     """Slows an answer down to the tenant's byte rate."""
 
-    watched: Watched
+    watched: GuardedProgress
     limits: TenantLimits
     tenant: Tenant
     slowed_ms: int = 0  # total time that the rate limit has added

@@ -49,7 +49,7 @@ def _before(events: Events, at: int, start: Position) -> Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MessageWindow:
     """Messages `start` (inclusive) to `end` (exclusive) of a segment, which one step sends; `until`: the position
     after it."""
 
@@ -58,7 +58,7 @@ class Window:
     until: Position
 
 
-def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[Window]:
+def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[MessageWindow]:
     """Cut messages into windows of about `limit` bytes. `commit_ts` ascends. A window ends only between two commit_ts,
     because a position inside of one counts events, not messages; so one is larger if a commit_ts is. Memory is bounded
     all the same: a scan reads a commit_ts that is too large to hold in pieces, each of which is a segment of its own.
@@ -72,5 +72,5 @@ def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> It
         over = int(np.searchsorted(filled[ends - 1], done + limit, side="right"))
         first = int(np.searchsorted(ends, start, side="right"))
         end = int(ends[max(first, over - 1)])
-        yield Window(start, end, until if end == count else Position(int(commit_ts[end - 1])))
+        yield MessageWindow(start, end, until if end == count else Position(int(commit_ts[end - 1])))
         start = end

@@ -13,7 +13,7 @@ from tistream.schema.visible import SYSTEM_SCHEMAS, Name, TableVersion, fold
 from tistream_changefeed.filters.event_filter import EventFilter, as_inserts
 from tistream_changefeed.rows.handle_key import eligible
 from tistream_changefeed.rows.row_batch import RowBatch
-from tistream_changefeed.rows.window import Window, taken
+from tistream_changefeed.rows.window import EventWindow, taken
 
 UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
 
@@ -59,7 +59,7 @@ class FeedFilter:
         """Whether the rules include a table of this name."""
         return fold(name[0]) not in UNSENT_SCHEMAS and self.tables.matches(*name)
 
-    def window(self, window: Window) -> Window:
+    def window(self, window: EventWindow) -> EventWindow:
         """The events of a raw window (rows/window.py) that are sent. Raises InvalidRequest if a table lacks a column
         that an expression names."""
         rows = [self.rows(batch) for batch in window.rows if self.includes(batch.version)]

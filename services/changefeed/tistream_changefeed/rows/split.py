@@ -16,7 +16,7 @@ from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.rows.handle_key import handle_columns, unique_columns
 from tistream_changefeed.rows.row_batch import DELETE_HALF, PUT_HALF, WHOLE, RowBatch
-from tistream_changefeed.rows.window import PlacedDdl, Window, taken
+from tistream_changefeed.rows.window import EventWindow, PlacedDdl, taken
 
 DELETE, UPDATE, INSERT, SPLIT_INSERT = range(4)
 """Kinds of row events in the order in which a transaction's events of one table are sent."""
@@ -51,7 +51,7 @@ class _Kinded:
     kind: Int64s
 
 
-def split(window: Window, splitting: Splitting) -> Window:
+def split(window: EventWindow, splitting: Splitting) -> EventWindow:
     """The events of a window with its key updates split, in the order (commit_ts, rows before ddl events, start_ts,
     table id, kind, raw key). Places count from 0 without gaps.
 
@@ -111,10 +111,10 @@ def changed(batch: RowBatch, columns: Sequence[Column]) -> Bools:
     return out
 
 
-def _in_order(parts: Sequence[_Kinded], ddls: Sequence[PlacedDdl]) -> Window:
+def _in_order(parts: Sequence[_Kinded], ddls: Sequence[PlacedDdl]) -> EventWindow:
     """Give every event its place."""
     if not parts:
-        return Window((), tuple(PlacedDdl(place, ddl.event) for place, ddl in enumerate(ddls)))
+        return EventWindow((), tuple(PlacedDdl(place, ddl.event) for place, ddl in enumerate(ddls)))
     commit_ts = np.concatenate([part.batch.commit_ts for part in parts])
     order = _order(parts, commit_ts)
     rank = np.empty(len(order), np.int64)
@@ -129,7 +129,7 @@ def _in_order(parts: Sequence[_Kinded], ddls: Sequence[PlacedDdl]) -> Window:
         out.append(_sorted(part.batch, place[begin:end]))
         begin = end
     placed = (PlacedDdl(int(rows_before[at]) + at, ddl.event) for at, ddl in enumerate(ddls))
-    return Window(tuple(out), tuple(placed))
+    return EventWindow(tuple(out), tuple(placed))
 
 
 def _sorted(batch: RowBatch, place: Int64s) -> RowBatch:

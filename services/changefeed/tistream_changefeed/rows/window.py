@@ -27,7 +27,7 @@ class PlacedDdl:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class EventWindow:
     """All events of a range of commit_ts. The places `at` of rows and ddl events ascend in the order in which a sink
     writes them, and are distinct; there may be gaps."""
 
@@ -38,7 +38,7 @@ class Window:
         return sum(map(len, self.rows)) + len(self.ddls)
 
 
-def raw_changes(events: Events) -> Window:
+def raw_changes(events: Events) -> EventWindow:
     """The changes of rows as they were committed, one event for each.
 
     Events may show an update as a delete and a put of one row. Both together are one update here. If only one of them
@@ -55,7 +55,7 @@ def raw_changes(events: Events) -> Window:
             ddls += [PlacedDdl(int(at), one.events[int(events.at[at])]) for at in place]
         elif isinstance(one, Rows):
             rows.append(_batch(one, events.at[place], place))
-    return Window(tuple(rows), tuple(sorted(ddls, key=lambda ddl: ddl.at)))
+    return EventWindow(tuple(rows), tuple(sorted(ddls, key=lambda ddl: ddl.at)))
 
 
 def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:

@@ -16,7 +16,7 @@ from tistream.wire.sorter import FilesReceipt, Hold, TaskStatus
 from tistream_dispatcher.delivery.delivery_trace import delivery_trace
 from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.sorter_link import SorterLink
-from tistream_dispatcher.delivery.window import Routed, Window, batch_for
+from tistream_dispatcher.delivery.window import FileWindow, Routed, batch_for
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Delivery:
         tenant: TenantKey,
         sorters: SorterClient,
         receivers: Receivers,
-        window: Window,
+        window: FileWindow,
         clock: Clock,
         resync: Resync,
     ) -> None:

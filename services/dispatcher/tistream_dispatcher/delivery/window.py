@@ -44,7 +44,7 @@ class WindowLimits:
     batch_bytes: int
 
 
-class Window:
+class FileWindow:
     """The files between the slowest task and the newest file read."""
 
     def __init__(self, limits: WindowLimits) -> None:

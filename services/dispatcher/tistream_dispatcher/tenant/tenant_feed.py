@@ -1,6 +1,6 @@
 """One tenant: reads this dispatcher's stores of it and feeds the tenant's tasks, in one thread.
 
-    announcements, LIST -> StoreFeed (chain order) -> Router -> Window -> POST /v1/files -> Receivers
+    announcements, LIST -> StoreFeed (chain order) -> Router -> FileWindow -> POST /v1/files -> Receivers
 
 Nothing is kept on disk. After a restart, or when a store comes from another dispatcher, reading continues at the tasks'
 own positions. A failure of one store or one sorter does not affect the others.
@@ -25,7 +25,7 @@ from tistream.wire.sorter import Hold
 from tistream_dispatcher.delivery.delivery import Delivery, Resync
 from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
-from tistream_dispatcher.delivery.window import Window, WindowLimits
+from tistream_dispatcher.delivery.window import FileWindow, WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.announced import Announced
 from tistream_dispatcher.stores.change_source import route
@@ -75,7 +75,7 @@ class TenantFeed:
         self._objects = objects
         self._clock = clock
         self._metrics = metrics
-        self._window = Window(limits)
+        self._window = FileWindow(limits)
         self._receivers = Receivers()
         self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync)
         self._pace = Pace(polling, clock.monotonic_ms())

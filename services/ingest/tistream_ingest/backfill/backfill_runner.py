@@ -28,7 +28,7 @@ from tistream.wire.bulk.backfills import REASON_MAX, BackfillRow, EndBackfill
 from tistream_ingest.backfill.asked_tables import asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
-from tistream_ingest.backfill.next_step import Ended, ended, first_missing, missing_units, overdue, too_old
+from tistream_ingest.backfill.next_step import BackfillEnd, ended, first_missing, missing_units, overdue, too_old
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.sqlread.chunk_reading import SqlWork
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
@@ -94,7 +94,7 @@ class BackfillRunner:
         try:
             return self._one(row)
         except (InvalidRequest, CorruptObject) as error:
-            self._end(row, Ended(str(error)))
+            self._end(row, BackfillEnd(str(error)))
             return False
 
     def _one(self, row: BackfillRow) -> bool:
@@ -116,7 +116,7 @@ class BackfillRunner:
         refused = self._refused(row)
         found = ended(plan, there, refused, self.cover(_tenant(row)) if len(there) == len(plan.spans) else ())
         if found is not None and found.reason is None and row.source.kind == "sql":
-            found = Ended(self.sql.refused(row, plan))
+            found = BackfillEnd(self.sql.refused(row, plan))
         if found is not None:
             self._end(row, found)
         return worked
@@ -211,7 +211,7 @@ class BackfillRunner:
                 found[number] = refused_chunk.decode(info.key, self.objects.get(info.key))
         return found
 
-    def _end(self, row: BackfillRow, found: Ended) -> None:
+    def _end(self, row: BackfillRow, found: BackfillEnd) -> None:
         reason = None if found.reason is None else found.reason[:REASON_MAX]
         end = EndBackfill(state=found.state, reason=reason)
         log.info("backfill ended", extra={**_fields(row), "state": end.state, "reason": reason})

@@ -12,7 +12,7 @@ from tistream_ingest.backfill.chunk_units import Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class BackfillEnd:
     """The end of a backfill. If `reason` is None it is finished: every chunk is a base. Otherwise it has failed, or is
     `cancelled`, for this reason."""
 
@@ -37,7 +37,7 @@ def first_missing(there: Collection[int]) -> int:
     return next(number for number in range(len(there) + 1) if number not in there)
 
 
-def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], cover: Cover) -> Ended | None:
+def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], cover: Cover) -> BackfillEnd | None:
     """Whether a backfill has ended; None while chunks are written or taken.
 
     `refused`: the reasons of chunks that are never taken. `cover`: of the tenant's bases. A refused chunk ends the
@@ -52,16 +52,16 @@ def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], c
             return None
     if refused:
         number, reason = min(refused.items())
-        return Ended(f"{len(refused)} of {len(plan.spans)} chunks were refused; the first is {number}: {reason}")
-    return Ended()
+        return BackfillEnd(f"{len(refused)} of {len(plan.spans)} chunks were refused; the first is {number}: {reason}")
+    return BackfillEnd()
 
 
-def overdue(created_ms: int, now_ms: int, wait_ms: int) -> Ended | None:
+def overdue(created_ms: int, now_ms: int, wait_ms: int) -> BackfillEnd | None:
     """The end of a backfill whose plan has not been pushed within `wait_ms` of its order; None before. Until its plan
     is known, retention deletes nothing of the tenant (docs/adr/0030)."""
     if now_ms - created_ms < wait_ms:
         return None
-    return Ended(
+    return BackfillEnd(
         f"no plan was pushed within {wait_ms} ms (TISTREAM_INGEST__PLAN_WAIT_MS), and retention waits for it: order "
         "the backfill again when its program runs",
         cancelled=True,

@@ -60,7 +60,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SealedTask:
     """A sealed task, whose seal is reported to the meta server. `task`: its last state, if this process sealed it."""
 
     identity: TaskIdentity
@@ -125,18 +125,18 @@ class Claims:
         with self._lock:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
-    def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
-        """Try to claim a task. Returns (Held, True) if this process has it; (Ended, True) if it is sealed; (None, True)
+    def open(self, identity: TaskIdentity) -> tuple[Held | SealedTask | None, bool]:
+        """Try to claim a task. Returns (Held, True) if this process has it; (SealedTask, True) if it is sealed; (None, True)
         if a newer epoch holds it; (None, False) if the result is not known and the caller has to try again."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())
         try:
-            held: Held | Ended | None = self._claimed(identity, nonce)
+            held: Held | SealedTask | None = self._claimed(identity, nonce)
         except Sealed as error:
             children = str([task_id for task_id, _ in error.children])
             log.info("task is sealed", extra={"task_id": identity.task_id, "children": children})
-            held = Ended(identity, error.children)
+            held = SealedTask(identity, error.children)
         except Fenced as error:
             log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
             self._metrics.fenced.inc()

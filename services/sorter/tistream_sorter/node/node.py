@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.meta import SealOrder, TaskReport
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.claims import Claims, Ended, Held
+from tistream_sorter.node.claims import Claims, Held, SealedTask
 from tistream_sorter.node.collector import Collector
 from tistream_sorter.node.reports import reports
 from tistream_sorter.node.tick_jobs import Runner, TickJobs
@@ -61,7 +61,7 @@ class SorterNode:
         self._upkeep = Upkeep(objects, runner, limits, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
-        self._sealed: dict[int, Ended] = {}  # sealed tasks that are still routed here
+        self._sealed: dict[int, SealedTask] = {}  # sealed tasks that are still routed here
         self._lock = new_lock()
         self._turn = 0
         self._pool = new_executor("commit", COMMIT_THREADS)
@@ -113,7 +113,7 @@ class SorterNode:
         complete = True
         for identity, (opened, final) in zip(new, self._pool.map(self._claims.open, new), strict=True):
             complete &= final
-            if isinstance(opened, Ended):
+            if isinstance(opened, SealedTask):
                 with self._lock:
                     self._sealed[identity.task_id] = opened
                 self.tell()
@@ -315,7 +315,7 @@ class SorterNode:
         log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})
         with self._lock:
             if self._drop(held):
-                self._sealed[held.task.task_id] = Ended(state.identity, manifest.children, held.task)
+                self._sealed[held.task.task_id] = SealedTask(state.identity, manifest.children, held.task)
 
     def _raise_floor(self, held: Held, number: int) -> None:
         try:

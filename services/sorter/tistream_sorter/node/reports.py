@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tistream.wire.meta import ChildTask, TaskReport
-from tistream_sorter.node.claims import Ended
+from tistream_sorter.node.claims import SealedTask
 from tistream_sorter.task.task import Task
 
 
 def reports(
     held: Iterable[Task],
-    ended: Iterable[Ended],
+    ended: Iterable[SealedTask],
     prepared: Iterable[int],
     now_ms: int,
     fenced: Iterable[tuple[int, int, int]] = (),
@@ -39,7 +39,7 @@ def _working(task: Task, now_ms: int) -> TaskReport:
     )
 
 
-def _ended(ended: Ended) -> TaskReport:
+def _ended(ended: SealedTask) -> TaskReport:
     children = [
         ChildTask(task_id=task_id, start_key=span.start.hex(), end_key=span.end.hex())
         for task_id, span in ended.children

@@ -16,7 +16,7 @@ from tistream.read.events import Ddls, Events
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import End
+from tistream_api.encode.end import PageEnd
 from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import undecodable
@@ -114,13 +114,13 @@ class NetPage:
         phase = one.block * _BLOCK + step
         return PointPosition(self.at.low_ts, self.at.high_ts, phase, one.table_id, key)
 
-    def _end(self, at: PointPosition, *, more: bool) -> End:
+    def _end(self, at: PointPosition, *, more: bool) -> PageEnd:
         cursor = point_cursor.encode(self.kind, self.scope, at)
         if self.kind is Kind.DIFF:
-            return End(cursor if more else None, None, (at.low_ts, at.high_ts))
+            return PageEnd(cursor if more else None, None, (at.low_ts, at.high_ts))
         if more:
-            return End(cursor, None)
-        return End(cursors.encode(self.scope, Position(at.high_ts)), at.high_ts)
+            return PageEnd(cursor, None)
+        return PageEnd(cursors.encode(self.scope, Position(at.high_ts)), at.high_ts)
 
     def _counted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         for piece in pieces:

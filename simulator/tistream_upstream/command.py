@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tistream.storage.object_store import ObjectStore
     from tistream_upstream.cluster import Cluster
     from tistream_upstream.config import ClusterConfig
-    from tistream_upstream.driver import Outcome
+    from tistream_upstream.driver import RunOutcome
     from tistream_upstream.platform_api import PlatformApi
     from tistream_upstream.progress import RunProgress
 
@@ -224,7 +224,7 @@ def _drive(
     promises: BinaryIO | None,
     clock: Clock,
     stopping: Callable[[], bool],
-) -> Outcome:
+) -> RunOutcome:
     """Run the cluster, with progress on stdout."""
     from tistream_upstream.driver import Driver, say_on_stderr  # noqa: PLC0415
     from tistream_verify.fingerprint import TruthRun  # noqa: PLC0415
@@ -237,7 +237,7 @@ def _drive(
     return driver.run(stopping, _shown, _SHOW_MS)
 
 
-def _report(cluster: Cluster, outcome: Outcome) -> None:
+def _report(cluster: Cluster, outcome: RunOutcome) -> None:
     """Print a summary of the run. Raises CliError if coverage or pushes are missing."""
     from tistream_cli.errors import CliError  # noqa: PLC0415
 

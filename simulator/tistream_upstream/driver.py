@@ -30,7 +30,7 @@ _PROMISE_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended.
 
     `shed_ms`: time without new transactions; `unanswered`: requests for coverage without an answer; `unput`: bytes that
@@ -76,7 +76,7 @@ class Driver:
         self._shown_ms = 0
         self._shown_rows = 0
 
-    def run(self, stopping: Callable[[], bool], show: Callable[[RunProgress], None], show_ms: int) -> Outcome:
+    def run(self, stopping: Callable[[], bool], show: Callable[[RunProgress], None], show_ms: int) -> RunOutcome:
         """Put schema_snap, push until `stopping()`, and end in order. The tenant must exist if there is a platform.
 
         `stopping` is called between steps, `show` every `show_ms` milliseconds.
@@ -176,7 +176,7 @@ class Driver:
             platform=self._talker is not None,
         )
 
-    def _end(self, uploader: Uploader, offset_ms: int) -> Outcome:
+    def _end(self, uploader: Uploader, offset_ms: int) -> RunOutcome:
         """End open transactions, push the last watermarks, and write the last truth line."""
         cluster = self._cluster
         cluster.stop()
@@ -192,7 +192,7 @@ class Driver:
             if uploader.idle:
                 break
             concurrency.sleep(0.05)
-        return Outcome(end_ts, self._shed_ms, unanswered, 0 if uploader.idle else max(1, uploader.waiting_bytes))
+        return RunOutcome(end_ts, self._shed_ms, unanswered, 0 if uploader.idle else max(1, uploader.waiting_bytes))
 
 
 def say_on_stderr(text: str) -> None:

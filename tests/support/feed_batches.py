@@ -18,7 +18,7 @@ from tistream.read.scan import Scan
 from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import by_unique_index, kinds, split
-from tistream_changefeed.rows.window import Window, raw_changes
+from tistream_changefeed.rows.window import EventWindow, raw_changes
 
 OPS = ("delete", "update", "insert")
 
@@ -43,20 +43,20 @@ def raw_events(name: str) -> tuple[Events, ...]:
 
 
 @functools.cache
-def raw_windows(name: str = "everything", *, numbered: bool = False) -> tuple[Window, ...]:
+def raw_windows(name: str = "everything", *, numbered: bool = False) -> tuple[EventWindow, ...]:
     """All changes of a golden set as they were committed, window by window. `numbered`: ENUM and SET are numbers."""
     world = _world(name)
     scan = Scan(
         world.source, Scope(world.tenant), Position(world.snapshot_ts), world.end_ts, world.budget, numbered=numbered
     )
-    out: list[Window] = []
+    out: list[EventWindow] = []
     for found in scan.batches():
         assert found.barrier is None, found.barrier
         out.append(raw_changes(found.events))
     return tuple(out)
 
 
-def rendered_window(op: int | None, moving: Moving | None) -> Window:
+def rendered_window(op: int | None, moving: Moving | None) -> EventWindow:
     """The changes of `everything` whose events are deletes or puts (plan.OP_DELETE, OP_PUT; None: both), as a
     transaction is read that is too large to be held."""
     world = _world("everything")
@@ -67,7 +67,7 @@ def rendered_window(op: int | None, moving: Moving | None) -> Window:
 
 
 @functools.cache
-def golden_windows(name: str = "everything", *, numbered: bool = False) -> tuple[Window, ...]:
+def golden_windows(name: str = "everything", *, numbered: bool = False) -> tuple[EventWindow, ...]:
     """All events of a golden set, split and in order as a Kafka sink gets them, window by window."""
     return tuple(split(window, by_unique_index) for window in raw_windows(name, numbered=numbered))
 

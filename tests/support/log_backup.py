@@ -21,14 +21,14 @@ from tistream.decode.keys import table_ids
 from tistream.format.change_file import COMMITTED
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.read.cursor import Position
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs.local import LocalRunner
-from tistream_ingest.jobs.work import Pool
+from tistream_ingest.jobs.work import PoolShards
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
@@ -89,16 +89,16 @@ class SorterPool:
     def reached_ts(self) -> int:
         return self._simulation.progress_ts
 
-    def current(self) -> Pool:
+    def current(self) -> PoolShards:
         tasks = sorted(self._simulation.tasks, key=lambda task: task.identity.span.start)
         shards = tuple(
-            Shard(
+            IndexShard(
                 task.identity.span,
                 tuple(segment for manifest in task.committed for segment in manifest.segments),
             )
             for task in tasks
         )
-        return Pool(shards, self._simulation.loaded.snapshot_ts)
+        return PoolShards(shards, self._simulation.loaded.snapshot_ts)
 
 
 @dataclass

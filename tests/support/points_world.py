@@ -28,7 +28,7 @@ from tistream.model.ts import MAX_TS, Window
 from tistream.pool import run_writer
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_rows
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.read.cursor import Position, Scope, decode
 from tistream.read.group_cache import GroupCache
 from tistream.read.scan import Budget
@@ -179,7 +179,7 @@ def point_world(name: str, tasks: int = 1, ticks: int = 20, *, indexed: bool = F
     world = golden_world(name, tasks=tasks, ticks=ticks)
     bounds = [b"", *task_cuts(committed(name)[0], tasks), b""]
     shards = [
-        Shard(KeySpan(low, high), tuple(index.segments))
+        IndexShard(KeySpan(low, high), tuple(index.segments))
         for (low, high), index in zip(pairwise(bounds), world.indexes, strict=True)
     ]
     if indexed:
@@ -188,14 +188,14 @@ def point_world(name: str, tasks: int = 1, ticks: int = 20, *, indexed: bool = F
     return over(world, shards)
 
 
-def over(world: World, shards: list[Shard]) -> PointWorld:
+def over(world: World, shards: list[IndexShard]) -> PointWorld:
     """Reads of these shards of a world."""
     cache = GroupCache(world.objects, 64 << 20)
     reads = PoolReads(CachedReader(world.objects, cache, FooterCache()), lambda: shards, lambda: None)
     return PointWorld(world, reads)
 
 
-def indexed_shard(world: World, shard: Shard, rng: random.Random) -> Shard:
+def indexed_shard(world: World, shard: IndexShard, rng: random.Random) -> IndexShard:
     """The shard with an index of runs: a base run at the beginning of the set's second tenth, three windows, and the
     segments above; what the runs hold is taken out of the segments' reach by indexed_ts."""
     rows = pa.concat_tables([read_rows(world.objects, one, Window(0, MAX_TS)) for one in shard.segments])
@@ -210,7 +210,7 @@ def indexed_shard(world: World, shard: Shard, rng: random.Random) -> Shard:
         some = frame.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
         runs += written(world, some, low, high, rng)
     live = tuple(one for one in shard.segments if one.commit_ts_max > cuts[-1])
-    return Shard(shard.span, live, tuple(runs), cuts[-1], cuts[0])
+    return IndexShard(shard.span, live, tuple(runs), cuts[-1], cuts[0])
 
 
 def written(world: World, rows: pl.DataFrame, low: int | None, high: int, rng: random.Random) -> list[RunRef]:

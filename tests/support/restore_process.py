@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from random import Random
 
 from support.restore_runs import ACME, Process, RestoreRuns
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.restores import RestoreReport, RestoreWork
@@ -36,7 +36,7 @@ class Order:
     pool: str
     history: History
     end_ts: int
-    shards: list[Shard]
+    shards: list[IndexShard]
     allowed: Allowed
     chunk_rows: int
 

@@ -19,7 +19,7 @@ from tistream.model.base_cover import Base, Cover, laid_over
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
 from tistream.read.group_cache import GroupCache
@@ -76,7 +76,7 @@ class SnapshotWorld:
             threading.RLock(), lambda: self.history, lambda: indexes, GroupCache(objects, 64 << 20), lambda: None
         )
         shards = [
-            Shard(span, live, begins_ts=0, basis=runs, cover=cover)
+            IndexShard(span, live, begins_ts=0, basis=runs, cover=cover)
             for span, live, runs, cover in zip(self.spans, segments, self.runs, self.covers, strict=True)
         ]
         cache = GroupCache(objects, 64 << 20)

@@ -15,7 +15,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs.local import LocalRunner
-from tistream_ingest.jobs.work import Pool
+from tistream_ingest.jobs.work import PoolShards
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.source import Identity, SourceRunner
@@ -80,8 +80,8 @@ class World:
     def reached_ts(self) -> int:
         return self.reached
 
-    def current(self) -> Pool:
-        return Pool((), S)
+    def current(self) -> PoolShards:
+        return PoolShards((), S)
 
     def found(self) -> list[tuple[Any, ...]]:
         """What was released: key, commit_ts, op, value, old_value."""

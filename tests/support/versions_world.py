@@ -17,7 +17,7 @@ from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import KeySpan
 from tistream.pool import run_writer
 from tistream.pool.versions import plan
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.pool.writer import write_segment
 from tistream.storage.backends.memory import MemoryObjectStore
 
@@ -46,7 +46,7 @@ class VersionsWorld:
 
     objects: MemoryObjectStore = field(default_factory=MemoryObjectStore)
     rows: list[Row] = field(default_factory=list)
-    shards: list[Shard] = field(default_factory=list)
+    shards: list[IndexShard] = field(default_factory=list)
     base_ts: int = 0  # at and below it, older versions and deletes may be gone
     _names: int = 0
 
@@ -71,7 +71,7 @@ class VersionsWorld:
         self.objects.put(key, body)
         return ref
 
-    def shard(self, span: KeySpan, rng: random.Random, *, indexed: bool) -> Shard:
+    def shard(self, span: KeySpan, rng: random.Random, *, indexed: bool) -> IndexShard:
         """A shard of the rows with keys in `span`: runs of random windows up to a random ts, and segments above it.
         Without `indexed` there are no runs."""
         mine = [row for row in self.rows if row["key"] in span]
@@ -100,7 +100,7 @@ class VersionsWorld:
             some = [row for row in mine if low < row["commit_ts"] <= high]
             if some and high > indexed_ts:
                 segments.append(self.segment(some))
-        return Shard(span, tuple(segments), tuple(runs), indexed_ts)
+        return IndexShard(span, tuple(segments), tuple(runs), indexed_ts)
 
     def _run(self, rows: Sequence[Row], low: int | None, high: int, rng: random.Random) -> list[RunRef]:
         """One run, cut into objects between random keys."""

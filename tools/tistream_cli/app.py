@@ -110,10 +110,12 @@ def up(
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
     with importing():
-        from tistream_cli.platform.up import ConnectOption, Counts, run_up
+        from tistream_cli.platform.up import ConnectOption, ProcessCounts, run_up
 
     agents = (0 if connect is None else 1) if agents is None else agents
-    counts = Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis, changefeed=changefeeds, agent=agents)
+    counts = ProcessCounts(
+        meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis, changefeed=changefeeds, agent=agents
+    )
     upstream = None if connect is None else ConnectOption(connect, cluster, tenant)
     run_up(data_dir, port, ranges, counts, auth=auth, connect=upstream)
 

@@ -12,9 +12,9 @@ from tistream.storage import layout
 from tistream.storage.change_reader import open_change_file
 from tistream.storage.open import open_existing, open_objects
 from tistream_ingest.jobs.run import SparkRunner
-from tistream_ingest.jobs.work import Pool
+from tistream_ingest.jobs.work import PoolShards
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, Source
+from tistream_ingest.source.source import Identity, SourceRunner
 
 
 class EmptyPool:
@@ -24,9 +24,9 @@ class EmptyPool:
         """Nothing has to be waited for."""
         return START_TS
 
-    def current(self) -> Pool:
+    def current(self) -> PoolShards:
         """No versions."""
-        return Pool((), START_TS)
+        return PoolShards((), START_TS)
 
 
 class LogReleases:
@@ -46,7 +46,7 @@ class LogReleases:
         def announce(_tenant: TenantKey, _store_id: int, ts: int) -> None:
             announced.append(ts)
 
-        source = Source(identity, bucket, self._objects, EmptyPool(), self._runner, SystemClock(), announce)
+        source = SourceRunner(identity, bucket, self._objects, EmptyPool(), self._runner, SystemClock(), announce)
         while source.step():
             pass
         files = (open_change_file(self._objects, layout.change_file(tenant, 0, ts)) for ts in announced)

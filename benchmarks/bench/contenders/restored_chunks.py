@@ -11,7 +11,7 @@ from bench.inputs.mixed_rows import TABLE_ID, table_info
 from tistream.decode import warm
 from tistream.format.run import RunRef
 from tistream.model.span import WHOLE
-from tistream.pool.versions.plan import Shard, records_of
+from tistream.pool.versions.plan import IndexShard, records_of
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import parse_table
 from tistream.storage.open import open_objects
@@ -29,7 +29,7 @@ class RestoredChunks:
     def __init__(self, root: str, runs: Sequence[RunRef], ts: int, folder: str) -> None:
         warm()
         self._objects, self._folder, self._numbers = open_objects(root), Path(folder), itertools.count(1)
-        self._shards = (Shard(WHOLE, (), tuple(runs), ts, ts),)
+        self._shards = (IndexShard(WHOLE, (), tuple(runs), ts, ts),)
         self._ts = ts
 
     def __call__(self) -> int:

@@ -12,7 +12,7 @@ from tistream.format.run import RunRef
 from tistream.model.span import WHOLE
 from tistream.pool.footers import FooterCache
 from tistream.pool.segment_index import SegmentIndex
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.read.cursor import Scope
 from tistream.read.group_cache import GroupCache
 from tistream.read.row_events import Barrier
@@ -38,7 +38,7 @@ class VersionPool:
         self.store, self.end_ts = MeasuredObjectStore(objects), end_ts
         self._cache = GroupCache(self.store, CACHE_BYTES)
         self.source = TenantSource(threading.RLock(), lambda: history, lambda: [SegmentIndex()], self._cache, _gone)
-        self._shards = [Shard(WHOLE, (), tuple(runs), end_ts, base_ts)]
+        self._shards = [IndexShard(WHOLE, (), tuple(runs), end_ts, base_ts)]
 
     def reads(self) -> PoolReads:
         """Reads that know no footer yet."""

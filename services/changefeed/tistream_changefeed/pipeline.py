@@ -28,7 +28,7 @@ from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
-from tistream_changefeed.rows.window import Window, raw_changes, taken
+from tistream_changefeed.rows.window import EventWindow, raw_changes, taken
 from tistream_changefeed.schema_messages import SchemaMessages
 from tistream_changefeed.table_errors.rules import BY_HAND, ErrorRules
 from tistream_changefeed.table_errors.table_failed import TableFailed, naming
@@ -113,13 +113,13 @@ class FeedPipeline:
             return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims, tuple(letters))
         return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims, tuple(letters))
 
-    def _filtered(self, window: Window) -> Window:
+    def _filtered(self, window: EventWindow) -> EventWindow:
         """The events of a window that are sent."""
         rows: list[RowBatch] = []
         for batch in window.rows:
             with naming(batch):
-                rows += self.filter.window(Window((batch,), ())).rows
-        return Window(tuple(rows), ())
+                rows += self.filter.window(EventWindow((batch,), ())).rows
+        return EventWindow(tuple(rows), ())
 
     def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[Letter]]:
         """The messages of a batch, and the letters of its events that are left out: those that a person has named and,

@@ -31,7 +31,7 @@ from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.stores.pacing import PollSettings
 from tistream_dispatcher.stores.read_ahead import PROCESS_BYTES, ByteBudget
 from tistream_dispatcher.tenant.collection import FileCollector
-from tistream_dispatcher.tenant.driver import Driver
+from tistream_dispatcher.tenant.driver import TenantDriver
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 BEAT_MS = 1_000
@@ -46,7 +46,7 @@ def list_stores(
     tenant_id: Annotated[str | None, Query()] = None,
 ) -> StoreList:
     """The status of every store: its chains, and what it waits for."""
-    driver: Driver = request.app.state.driver
+    driver: TenantDriver = request.app.state.driver
     return driver.stores(cluster_id, tenant_id)
 
 
@@ -86,7 +86,7 @@ def build_app(
             tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms, room
         )
 
-    driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
+    driver = TenantDriver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
     collector = FileCollector(driver.consumed, counted, clock, collect, metrics)
     instance = new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)

@@ -16,7 +16,7 @@ from tistream.errors import TiStreamError
 from tistream.model.base_cover import Cover
 from tistream.model.ids import TenantKey
 from tistream.pool.base_covers import cover_of
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.service.http.app import new_app
 from tistream.service.http.peers import Peers
@@ -52,8 +52,8 @@ from tistream_ingest.restore.restoring import Restoring
 from tistream_ingest.restore.tenants import TenantReads
 from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.driver import Driver
-from tistream_ingest.source.pool import Routed, RoutedPool
+from tistream_ingest.source.driver import SourceDriver
+from tistream_ingest.source.pool import RoutedPool, RouteTask
 from tistream_ingest.source.source import WAIT_MS, Identity, ReleaseRunner, SourceRunner
 from tistream_ingest.source.worker import SourceWorker
 from tistream_ingest.sqlread.dsn_files import DsnFiles
@@ -74,7 +74,7 @@ def list_sources(
     tenant_id: Annotated[str | None, Query()] = None,
 ) -> SourceStatuses:
     """The status of every source that this process runs."""
-    driver: Driver = request.app.state.driver
+    driver: SourceDriver = request.app.state.driver
     return SourceStatuses(node_id=request.app.state.node_id, sources=driver.statuses(cluster_id, tenant_id))
 
 
@@ -112,7 +112,7 @@ def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> T
     """Create the reader of tenants that restores use: the schema's history, and the pool with the ts that it
     reaches."""
 
-    def pool_now(_: TenantKey) -> tuple[int, Sequence[Shard]]:
+    def pool_now(_: TenantKey) -> tuple[int, Sequence[IndexShard]]:
         return pool.reached_ts(), pool.current().shards
 
     return TenantReads(_histories(http, registry), pool_now)
@@ -153,7 +153,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
         return SourceWorker(row, source, clock, settings.poll_ms, WAIT_MS, metrics.releases.inc)
 
     def cover(tenant: TenantKey) -> Cover:
-        return cover_of(counted, tenant, [Routed.of(task) for task in driver.route(tenant).tasks])
+        return cover_of(counted, tenant, [RouteTask.of(task) for task in driver.route(tenant).tasks])
 
     allowed = Allowed(prefixes(settings.restore_urls), settings.restore_dsn_dir)
 
@@ -164,7 +164,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
         return Restoring(work, counted, reads, outside.runner, allowed, report, partial(meter.served, tenant, 0))
 
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
-    driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
+    driver = SourceDriver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     shared = RoutedBackfills(settings.url, meta, driver.peers)
     by_sql = SqlBackfills(_histories(http, driver.registry), DsnFiles(settings.backfill_dsn_dir).server)
     backfills = BackfillRunner(

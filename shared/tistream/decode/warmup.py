@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_lines import Group, LineColumn, LineWriter
 from tistream.decode.json_text import render_objects
 from tistream.decode.kernels.render_kernel import Form
 from tistream.decode.row_compare import same_rows
@@ -45,5 +45,5 @@ def warm_kernels() -> None:
 
 def warm_message_kernel() -> None:
     """Compile `render_rich`, or load it from the cache."""
-    number = Part("", Form.GO_DOUBLE, pa.array([0.5], pa.float64()))
+    number = LineColumn("", Form.GO_DOUBLE, pa.array([0.5], pa.float64()))
     LineWriter(1, [Group("", [number])], "").lines()

@@ -22,7 +22,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
 from tistream.pool.segment_index import SegmentIndex
-from tistream.pool.versions.plan import Shard, shards_of
+from tistream.pool.versions.plan import IndexShard, shards_of
 from tistream.read.group_cache import GroupCache
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource, not_kept
@@ -77,7 +77,7 @@ class TenantView:
         self._covers: dict[int, list[Cover]] = {}  # by task of the route: the logs that its rows were last read from
         self._shared = SharedSegments()
         self._segments = SegmentIndex()
-        self._shards: list[Shard] = []
+        self._shards: list[IndexShard] = []
         self._progress: dict[int, int] = {}
         self._resolved_ts = self._flushed_ts = self._retained_ts = self._backfilled_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
@@ -150,7 +150,7 @@ class TenantView:
             told = f"no answer from {', '.join(peers)}" if peers else "it is being read"
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[IndexShard]:
         """The versions of every key up to resolved_ts, in key order, as the last refresh found them."""
         with self._lock:
             return self._shards

@@ -22,7 +22,7 @@ REGION_ID, REGION_VERSION = 1, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReleaseFile:
     """One change file: the changes with low < commit_ts <= high of the span.
 
     ts: of the file. index: the log index of its rows and its watermark. watermark: whether the file closes the window
@@ -52,7 +52,7 @@ class Release:
     high: int
     prev_ts: int
     base_ts: int | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ReleaseFile, ...]
     metas: tuple[str, ...]
     keep_index: bool
 
@@ -116,12 +116,12 @@ def decode(key: str, data: bytes) -> Release:
     return release
 
 
-def _piece(found: Any) -> Piece:
+def _piece(found: Any) -> ReleaseFile:
     start, end = bytes.fromhex(found["start_key"]), bytes.fromhex(found["end_key"])
     if end and start >= end:
         raise ValueError("a piece has an empty span")
     ts, low, high, index = (_number(found[name]) for name in ("ts", "low", "high", "index"))
-    return Piece(ts, low, high, index, bool(found["watermark"]), KeySpan(start, end))
+    return ReleaseFile(ts, low, high, index, bool(found["watermark"]), KeySpan(start, end))
 
 
 def _number(found: Any) -> int:

@@ -30,7 +30,7 @@ class RoutedTask(Protocol):
     def parents(self) -> Sequence[int]: ...
 
 
-class Promise(Protocol):
+class ManifestProgress(Protocol):
     """What a sorter reports of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
 
     @property
@@ -102,7 +102,7 @@ class Lineage:
         return log
 
 
-def reached(covers: Iterable[Cover], promises: Mapping[int, Promise]) -> int:
+def reached(covers: Iterable[Cover], promises: Mapping[int, ManifestProgress]) -> int:
     """The ts up to which the manifests that were read hold every row of these covers.
 
     `promises` by task id must have been fetched before the manifests were read. A promise counts only if every manifest
@@ -111,7 +111,7 @@ def reached(covers: Iterable[Cover], promises: Mapping[int, Promise]) -> int:
     return min(_reached(cover.log, promises.get(cover.log.task_id)) for cover in covers)
 
 
-def _reached(log: TaskLog, promise: Promise | None) -> int:
+def _reached(log: TaskLog, promise: ManifestProgress | None) -> int:
     if promise is not None and promise.manifest <= log.number:
         return max(log.flushed_ts, promise.progress_ts)
     return log.flushed_ts

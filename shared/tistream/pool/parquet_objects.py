@@ -35,14 +35,14 @@ class NamedObject(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedObject:
     """An object's footer, and the bytes read to get it as (offset, bytes)."""
 
     footer: ParquetFooter
     held: tuple[tuple[int, bytes], ...] = ()
 
 
-def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None) -> Opened:
+def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None) -> OpenedObject:
     """Read the object's footer. The checksum is verified if the bytes read are the whole object.
 
     Raises:
@@ -51,7 +51,7 @@ def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache |
     """
     cached = footers.get(named.key) if footers else None
     if cached is not None:
-        return Opened(cached)
+        return OpenedObject(cached)
     length = named.size if named.size <= WHOLE_BYTES else TAIL_BYTES
     while True:
         tail, size = objects.get_tail(named.key, length)
@@ -65,13 +65,13 @@ def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache |
         length = footer.length
     if footers:
         footers.put(named.key, footer)
-    return Opened(footer, ((size - len(tail), tail),))
+    return OpenedObject(footer, ((size - len(tail), tail),))
 
 
 def read_groups(
     objects: ObjectStore,
     named: NamedObject,
-    opened: Opened,
+    opened: OpenedObject,
     indexes: Sequence[int],
     columns: Collection[str] | None,
     schema: pa.Schema,

@@ -12,7 +12,7 @@ from tistream.errors import CorruptObject
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
-from tistream.pool.parquet_objects import Opened, open_object, read_groups
+from tistream.pool.parquet_objects import OpenedObject, open_object, read_groups
 from tistream.storage.object_store import ObjectStore
 
 
@@ -81,7 +81,7 @@ def read_row_groups(
     return read_opened_groups(objects, segment, open_segment(objects, segment, footers), indexes, columns)
 
 
-def open_segment(objects: ObjectStore, segment: SegmentRef, footers: FooterCache | None = None) -> Opened:
+def open_segment(objects: ObjectStore, segment: SegmentRef, footers: FooterCache | None = None) -> OpenedObject:
     """Read a segment's footer. Raises as read_rows."""
     opened = open_object(objects, segment, footers)
     rows = [group.rows for group in opened.footer.groups]
@@ -93,7 +93,7 @@ def open_segment(objects: ObjectStore, segment: SegmentRef, footers: FooterCache
 def read_opened_groups(
     objects: ObjectStore,
     segment: SegmentRef,
-    opened: Opened,
+    opened: OpenedObject,
     indexes: Sequence[int],
     columns: Sequence[str] | set[str] | None = None,
 ) -> pa.Table:

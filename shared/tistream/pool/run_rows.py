@@ -12,7 +12,7 @@ from tistream.errors import CorruptObject
 from tistream.format.parquet_footer import Chunk, Group
 from tistream.format.run import SCHEMA, RunRef
 from tistream.pool.footers import FooterCache
-from tistream.pool.parquet_objects import Opened, open_object, read_groups
+from tistream.pool.parquet_objects import OpenedObject, open_object, read_groups
 from tistream.storage.object_store import ObjectStore
 
 
@@ -28,7 +28,7 @@ class GroupBounds:
     commit_ts_max: int
 
 
-def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None) -> Opened:
+def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None) -> OpenedObject:
     """Read the footer of a run object.
 
     Raises:
@@ -42,14 +42,18 @@ def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = No
     return opened
 
 
-def group_bounds(run: RunRef, opened: Opened) -> list[GroupBounds]:
+def group_bounds(run: RunRef, opened: OpenedObject) -> list[GroupBounds]:
     """The bounds of each row group, in file order. A group without statistics of its keys, because one is too long, has
     the bounds of the object."""
     return [_bounds(run, group) for group in opened.footer.groups]
 
 
 def read_run_groups(
-    objects: ObjectStore, run: RunRef, opened: Opened, indexes: Sequence[int], columns: Collection[str] | None = None
+    objects: ObjectStore,
+    run: RunRef,
+    opened: OpenedObject,
+    indexes: Sequence[int],
+    columns: Collection[str] | None = None,
 ) -> pa.Table:
     """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as open_run."""
     return read_groups(objects, run, opened, indexes, columns, SCHEMA)

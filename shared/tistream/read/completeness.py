@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from tistream.model.base_cover import Cover, Hole, base_ts_of, clipped, holes
 from tistream.model.span import KeySpan
-from tistream.pool.versions.plan import Shard, records_of
+from tistream.pool.versions.plan import IndexShard, records_of
 from tistream.read.source import TenantSource
 
 
-def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: Iterable[int]) -> int | Hole:
+def complete_from(source: TenantSource, shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> int | Hole:
     """The ts from which on every row of these physical ids can be read; 0: from where the pool begins.
 
     An id that is older than the pool needs bases that tile its record keys: the highest base_ts counts. Without them
@@ -34,7 +34,7 @@ def complete_from(source: TenantSource, shards: Sequence[Shard], physical_ids: I
     return highest
 
 
-def known_parts(shards: Sequence[Shard], physical_ids: Iterable[int]) -> tuple[int, int]:
+def known_parts(shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> tuple[int, int]:
     """The progress of the backfills of these physical ids: the number of spans whose rows are known, and of the spans
     between them whose rows are not."""
     known = missing = 0
@@ -46,7 +46,7 @@ def known_parts(shards: Sequence[Shard], physical_ids: Iterable[int]) -> tuple[i
     return known, missing
 
 
-def _overlapping(shards: Sequence[Shard], span: KeySpan) -> list[Shard]:
+def _overlapping(shards: Sequence[IndexShard], span: KeySpan) -> list[IndexShard]:
     first = max(0, bisect_right(shards, span.start, key=lambda shard: shard.span.start) - 1)
     out = []
     for shard in shards[first:]:

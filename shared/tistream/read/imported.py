@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tistream.errors import InvalidRequest
 from tistream.model.base_cover import Cover, clipped, holes
 from tistream.model.ts import MAX_TS, Window
-from tistream.pool.versions.plan import Shard, records_of
+from tistream.pool.versions.plan import IndexShard, records_of
 from tistream.read.cursor import Scope
 from tistream.read.source import TenantSource
 from tistream.schema.imports import Import, problem
@@ -22,33 +22,33 @@ class TableImported(InvalidRequest):
     http_status = 422
 
 
-def check_pull(source: TenantSource, shards: Sequence[Shard], scope: Scope, low: int, end_ts: int | None) -> None:
+def check_pull(source: TenantSource, shards: Sequence[IndexShard], scope: Scope, low: int, end_ts: int | None) -> None:
     """Raises TableImported if changes of the scope in (low, end_ts] would lack imported rows."""
     high = MAX_TS if end_ts is None else end_ts
     for one, found in source.imports_of(scope, Window(low, high)).items():
         _check(source, shards, one, found, low, high)
 
 
-def check_rows(source: TenantSource, shards: Sequence[Shard], version: TableVersion, ts: int) -> None:
+def check_rows(source: TenantSource, shards: Sequence[IndexShard], version: TableVersion, ts: int) -> None:
     """Raises TableImported if the rows of a table as of `ts` would lack imported ones."""
     for one, found in source.imports(version.head.physical_ids).items():
         _check(source, shards, one, found, ts, ts)
 
 
-def held(source: TenantSource, shards: Sequence[Shard], physical_ids: Sequence[int], ts: int) -> str | None:
+def held(source: TenantSource, shards: Sequence[IndexShard], physical_ids: Sequence[int], ts: int) -> str | None:
     """Why a table with these physical ids is not served at `ts`; None if it is."""
     reasons = (problem(found, _read_as_of(shards, one), ts, ts) for one, found in source.imports(physical_ids).items())
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _check(source: TenantSource, shards: Sequence[Shard], one: int, found: Import, low: int, high: int) -> None:
+def _check(source: TenantSource, shards: Sequence[IndexShard], one: int, found: Import, low: int, high: int) -> None:
     reason = problem(found, _read_as_of(shards, one), low, high)
     if reason is not None:
         name = source.name_now(one)
         raise TableImported(f"table {name}: {reason}", {"table": name})
 
 
-def _read_as_of(shards: Sequence[Shard], physical_id: int) -> int | None:
+def _read_as_of(shards: Sequence[IndexShard], physical_id: int) -> int | None:
     """The lowest base_ts of the bases that tile the rows of an id; None if some were in no backfill."""
     span = records_of(physical_id).span
     cover: Cover = tuple(base for shard in shards if shard.span.overlaps(span) for base in shard.cover)

@@ -18,7 +18,7 @@ from tistream.model.ts import Window
 from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import NOTHING, Events
-from tistream.read.plan import GroupRef, Piece, Run
+from tistream.read.plan import GroupRef, PlanPiece, Run
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Barrier, Moving, Rendered, Shapes, render
@@ -101,7 +101,7 @@ class OversizedCommit:
                 first, last = keys[low].as_py(), keys[high - 1].as_py()
                 yield Run(number, low, start_ts, logical_id, physical_id, high - low, first, last)
 
-    def _held(self, pieces: list[Piece]) -> Iterator[Piece]:
+    def _held(self, pieces: list[PlanPiece]) -> Iterator[PlanPiece]:
         """Pieces that fit into the budget, without those that lie before the start. Keys are read when their piece is
         next, so that the keys of all pieces are never held together."""
         for piece in pieces:
@@ -111,7 +111,7 @@ class OversizedCommit:
                 if not (self._inside and part.over_before(self._start)):
                     yield part
 
-    def _cuts_of(self, piece: Piece) -> list[bytes]:
+    def _cuts_of(self, piece: PlanPiece) -> list[bytes]:
         """The keys at which a piece is cut; cached, because deletes and puts of a piece have the same cuts."""
         name = (*piece.runs[0].transaction, piece.key_low)
         if name not in self._cuts:
@@ -119,7 +119,7 @@ class OversizedCommit:
             self._cuts[name] = plan.key_cuts(pl.concat(keys).sort(), self._budget)
         return self._cuts[name]
 
-    def _check(self, pieces: list[Piece]) -> Barrier | None:
+    def _check(self, pieces: list[PlanPiece]) -> Barrier | None:
         whole = [piece for piece in pieces if piece.op != plan.OP_DELETE]
         # Both sides of every row are decoded once, over the whole key range of the piece
         for piece in self._held(whole):
@@ -128,15 +128,15 @@ class OversizedCommit:
                 return found
         return None
 
-    def _rendered(self, piece: Piece, op: int | None) -> Rendered:
+    def _rendered(self, piece: PlanPiece, op: int | None) -> Rendered:
         if isinstance(self._scope, RawScope):
             return render_raw(self._read(piece), self._scope, op)
         return render(self._read(piece), self._shapes(piece), op, numbered=self._numbered, moving=self._moving)
 
-    def _read(self, piece: Piece) -> pa.Table:
+    def _read(self, piece: PlanPiece) -> pa.Table:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))
 
-    def _tables(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
+    def _tables(self, piece: PlanPiece, columns: list[str]) -> Iterator[pa.Table]:
         """These columns of the piece's rows, one row group after the other, so that the row groups that the piece
         reaches into are never held together. Where only some keys of a row group are wanted, these rows are copied."""
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
@@ -151,7 +151,7 @@ class OversizedCommit:
                     table = table.filter(mask)
                 yield table
 
-    def _shapes(self, piece: Piece) -> Shapes:
+    def _shapes(self, piece: PlanPiece) -> Shapes:
         ids = sorted({run.physical_id for run in piece.runs})
         return self._source.shapes(self._scope, ids, self._window)
 

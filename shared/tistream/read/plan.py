@@ -98,7 +98,7 @@ def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: 
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PlanCut:
     """The end of a chunk. With `crowded`, `high` is a single commit_ts with too many rows to be held at once."""
 
     high: int
@@ -106,20 +106,20 @@ class Cut:
     crowded: bool
 
 
-def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> Cut:
+def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> PlanCut:
     """The end of a chunk of at most `budget` rows; `commit_ts` are those of its candidates, in any order.
 
     A first commit_ts with more rows is a chunk of its own up to `budget_max` rows, and crowded above.
     """
     if len(commit_ts) <= budget:
-        return Cut(high, len(commit_ts), crowded=False)
+        return PlanCut(high, len(commit_ts), crowded=False)
     ascending = bool((commit_ts[1:] >= commit_ts[:-1]).all())  # of one row group they nearly always are
     beyond = int(commit_ts[budget] if ascending else np.partition(commit_ts, budget)[budget])
     fit = int(np.count_nonzero(commit_ts < beyond))
     if fit:
-        return Cut(beyond - 1, fit, crowded=False)
+        return PlanCut(beyond - 1, fit, crowded=False)
     rows = int(np.count_nonzero(commit_ts == beyond))
-    return Cut(beyond, rows, crowded=rows > budget_max)
+    return PlanCut(beyond, rows, crowded=rows > budget_max)
 
 
 def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> int:
@@ -147,7 +147,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlanPiece:
     """Rows to be held at once. Every event of a piece comes before every event of the next.
 
     `op` None means both; the keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
@@ -163,7 +163,7 @@ class Piece:
         """An upper bound of its rows: all rows of its runs, although `op` and the keys may exclude some."""
         return sum(run.rows for run in self.runs)
 
-    def cut_at(self, keys: Sequence[bytes]) -> list[Piece]:
+    def cut_at(self, keys: Sequence[bytes]) -> list[PlanPiece]:
         """Cut the piece at `keys`, which ascend and lie strictly between its bounds. Return the parts in order."""
         bounds = [self.key_low, *keys, self.key_high]
         return [
@@ -191,19 +191,19 @@ def strips(begin: int, end: int, budget: int) -> range:
     return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 
-def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:
+def pieces(runs: Iterable[Run], budget: int) -> list[PlanPiece]:
     """Cut a crowded commit_ts. Transactions and tables that fit the budget together make one piece.
 
     A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is held: see `key_cuts`.
     """
     ordered = sorted(runs, key=lambda run: (run.start_ts, run.table_id, run.first_key))
-    out: list[Piece] = []
+    out: list[PlanPiece] = []
     together: list[Run] = []
     for _, grouped in itertools.groupby(ordered, key=lambda run: run.transaction):
         same = list(grouped)
         rows = sum(run.rows for run in same)
         if together and rows + sum(run.rows for run in together) > budget:
-            out.append(Piece(tuple(together)))
+            out.append(PlanPiece(tuple(together)))
             together = []
         if rows > budget:
             for op in (OP_DELETE, OP_PUT):
@@ -211,11 +211,11 @@ def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:
         else:
             together.extend(same)
     if together:
-        out.append(Piece(tuple(together)))
+        out.append(PlanPiece(tuple(together)))
     return out
 
 
-def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
+def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[PlanPiece]:
     """Pieces of one transaction and table in key order, cut where a run begins.
 
     Row groups of one segment follow each other. Segments of one shard, or of several ticks, overlap: a run belongs to
@@ -229,13 +229,13 @@ def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
         least = budget // 4 if reached <= budget // 2 else WIDE * budget
         full = fresh >= least and fresh + reached + run.rows > budget
         if held and full and run.first_key > max(key_low, held[0].first_key):
-            yield Piece(tuple(held), op, key_low, run.first_key)
+            yield PlanPiece(tuple(held), op, key_low, run.first_key)
             key_low = run.first_key
             held = [one for one in held if one.last_key >= key_low]
             fresh, reached = 0, sum(one.rows for one in held)
         held.append(run)
         fresh += run.rows
-    yield Piece(tuple(held), op, key_low, None)
+    yield PlanPiece(tuple(held), op, key_low, None)
 
 
 def key_cuts(ascending: pl.Series, budget: int) -> list[bytes]:

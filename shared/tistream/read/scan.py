@@ -20,7 +20,7 @@ from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
 from tistream.read.oversized_commit import GroupRows, OversizedCommit
-from tistream.read.plan import Cut, GroupRef
+from tistream.read.plan import GroupRef, PlanCut
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Moving, render
@@ -75,7 +75,7 @@ class _Taken:
     """A chunk that was read: its cut, its rows by row group, the same rows in memory (only some of them if the cut is
     crowded), and the highest number of rows that may be held at once."""
 
-    cut: Cut
+    cut: PlanCut
     parts: list[GroupRows]
     tables: list[pa.Table]
     most: int

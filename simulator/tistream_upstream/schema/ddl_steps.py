@@ -33,7 +33,7 @@ _Put = tuple[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DdlStep:
     """One step. `puts` is called with its start_ts; `enact` changes the catalog once it is committed. `done`: the job
     ends with this step. `undone`: the step cancels what the job did."""
 
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DdlPlan:
     """A DDL job with its steps."""
 
     action: int
@@ -57,7 +57,7 @@ class Plan:
     schema_name: str
     table_name: str
     query: str
-    steps: tuple[Step, ...]
+    steps: tuple[DdlStep, ...]
     table: Table | None = None  # steps wait for its open transactions
     diff: Json = field(default_factory=dict)
     ids: tuple[int, ...] = ()
@@ -73,7 +73,7 @@ def database_key(database_id: int) -> bytes:
     return encode_key(b"DBs", b"DB:%d" % database_id)
 
 
-def create_schema(catalog: Catalog) -> Plan:
+def create_schema(catalog: Catalog) -> DdlPlan:
     """CREATE DATABASE."""
     database = Database(catalog.new_id(), catalog.new_name("db"))
     info = table_info.database_info(database.id, database.name)
@@ -83,13 +83,13 @@ def create_schema(catalog: Catalog) -> Plan:
     def enact() -> None:
         catalog.databases[database.id] = database
 
-    step = Step(
+    step = DdlStep(
         PUBLIC, True, lambda _: [(database_key(database.id), dump(info))], (), event, enact, info=lambda _: info
     )
-    return Plan(CREATE_SCHEMA, database.id, 0, database.name, "", query, (step,), ids=(database.id,))
+    return DdlPlan(CREATE_SCHEMA, database.id, 0, database.name, "", query, (step,), ids=(database.id,))
 
 
-def create_table(catalog: Catalog, database: Database, handle: str, columns: int, *, indexed: bool) -> Plan:
+def create_table(catalog: Catalog, database: Database, handle: str, columns: int, *, indexed: bool) -> DdlPlan:
     """CREATE TABLE."""
     table = catalog.make_table(database.id, catalog.new_name("t"), handle, columns, indexed=indexed)
     parts = [f"`{c.name}` {c.kind.sql}{' NOT NULL' if c.not_null else ''}" for c in table.layout.columns]
@@ -104,7 +104,7 @@ def create_table(catalog: Catalog, database: Database, handle: str, columns: int
     def enact() -> None:
         catalog.tables[table.id] = table
 
-    step = Step(
+    step = DdlStep(
         PUBLIC,
         True,
         lambda ts: [(table_key(database.id, table.id), dump(stored(ts)))],
@@ -113,10 +113,10 @@ def create_table(catalog: Catalog, database: Database, handle: str, columns: int
         enact,
         info=lambda _: table.info(),
     )
-    return Plan(CREATE_TABLE, database.id, table.id, database.name, table.name, query, (step,))
+    return DdlPlan(CREATE_TABLE, database.id, table.id, database.name, table.name, query, (step,))
 
 
-def add_column(catalog: Catalog, table: Table) -> Plan:
+def add_column(catalog: Catalog, table: Table) -> DdlPlan:
     """ALTER TABLE … ADD COLUMN, with a default or NULL: delete-only, write-only, write-reorg, public."""
     database = catalog.databases[table.database_id]
     rng = catalog.rng
@@ -136,10 +136,10 @@ def add_column(catalog: Catalog, table: Table) -> Plan:
         for state in (DELETE_ONLY, WRITE_ONLY, WRITE_REORG, PUBLIC)
     ]
     steps = _alter(table, database, layouts, _event(database, table.name, query, ADD_COLUMN), visible_at=3)
-    return Plan(ADD_COLUMN, database.id, table.id, database.name, table.name, query, steps, table)
+    return DdlPlan(ADD_COLUMN, database.id, table.id, database.name, table.name, query, steps, table)
 
 
-def drop_column(catalog: Catalog, table: Table, column: Column) -> Plan:
+def drop_column(catalog: Catalog, table: Table, column: Column) -> DdlPlan:
     """ALTER TABLE … DROP COLUMN: the column is hidden at the first step, and is the last column from then on."""
     database = catalog.databases[table.database_id]
     query = f"ALTER TABLE `{database.name}`.`{table.name}` DROP COLUMN `{column.name}`"
@@ -151,10 +151,10 @@ def drop_column(catalog: Catalog, table: Table, column: Column) -> Plan:
     ]
     layouts.append(Layout(table.id, table.handle, kept, old.pools, old.index))
     steps = _alter(table, database, layouts, _event(database, table.name, query, DROP_COLUMN), visible_at=0)
-    return Plan(DROP_COLUMN, database.id, table.id, database.name, table.name, query, steps, table)
+    return DdlPlan(DROP_COLUMN, database.id, table.id, database.name, table.name, query, steps, table)
 
 
-def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelled: bool = False) -> Plan:
+def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelled: bool = False) -> DdlPlan:
     """RENAME TABLE, perhaps into another database: visible at the first of two steps. If it is cancelled between them,
     the second step restores the name."""
     before, name = catalog.databases[table.database_id], catalog.new_name("r")
@@ -180,14 +180,14 @@ def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelle
     shown = DdlText(database.name, name, query, RENAME, names)
     taken_back = DdlText(before.name, own, query, RENAME, names[::-1], undone=True)
     shape, own_shape = (TableShape(table.id, *of, layout) for of in names[::-1])
-    first = Step(PUBLIC, False, move(database, name, before), (shape,), shown, enact)
-    back = Step(PUBLIC, True, move(before, own, database), (own_shape,), taken_back, undo, undone=True)
-    last = back if cancelled else Step(PUBLIC, True, lambda _: [], info=lambda _: table.info())
+    first = DdlStep(PUBLIC, False, move(database, name, before), (shape,), shown, enact)
+    back = DdlStep(PUBLIC, True, move(before, own, database), (own_shape,), taken_back, undo, undone=True)
+    last = back if cancelled else DdlStep(PUBLIC, True, lambda _: [], info=lambda _: table.info())
     diff = {"old_schema_id": before.id}
-    return Plan(RENAME, database.id, table.id, before.name, own, query, (first, last), table, diff)
+    return DdlPlan(RENAME, database.id, table.id, before.name, own, query, (first, last), table, diff)
 
 
-def truncate_table(catalog: Catalog, table: Table) -> Plan:
+def truncate_table(catalog: Catalog, table: Table) -> DdlPlan:
     """TRUNCATE TABLE: the name moves to a new, empty table id."""
     database = catalog.databases[table.database_id]
     query = f"TRUNCATE TABLE `{database.name}`.`{table.name}`"
@@ -204,7 +204,7 @@ def truncate_table(catalog: Catalog, table: Table) -> Plan:
         del catalog.tables[table.id]
         catalog.tables[new_id] = fresh
 
-    step = Step(
+    step = DdlStep(
         PUBLIC,
         True,
         lambda _: [
@@ -220,12 +220,12 @@ def truncate_table(catalog: Catalog, table: Table) -> Plan:
         info=lambda _: fresh.info(),
     )
     diff = {"table_id": new_id, "old_table_id": table.id}
-    return Plan(
+    return DdlPlan(
         TRUNCATE, database.id, table.id, database.name, table.name, query, (step,), table, diff, (table.id, new_id)
     )
 
 
-def drop_table(catalog: Catalog, table: Table) -> Plan:
+def drop_table(catalog: Catalog, table: Table) -> DdlPlan:
     """DROP TABLE: hidden at the first step, removed at the third."""
     database = catalog.databases[table.database_id]
     query = f"DROP TABLE `{database.name}`.`{table.name}`"
@@ -245,16 +245,16 @@ def drop_table(catalog: Catalog, table: Table) -> Plan:
     event = _event(database, table.name, query, DROP_TABLE)
     hidden = (TableShape(table.id, database.name, table.name, None),)
     steps = (
-        Step(WRITE_ONLY, False, puts(WRITE_ONLY), hidden, event, enact),
-        Step(DELETE_ONLY, False, puts(DELETE_ONLY)),
-        Step(NONE, True, puts(NONE), info=lambda _: table.info()),
+        DdlStep(WRITE_ONLY, False, puts(WRITE_ONLY), hidden, event, enact),
+        DdlStep(DELETE_ONLY, False, puts(DELETE_ONLY)),
+        DdlStep(NONE, True, puts(NONE), info=lambda _: table.info()),
     )
-    return Plan(DROP_TABLE, database.id, table.id, database.name, table.name, query, steps, table)
+    return DdlPlan(DROP_TABLE, database.id, table.id, database.name, table.name, query, steps, table)
 
 
 def _alter(
     table: Table, database: Database, layouts: Sequence[Layout], event: DdlText, *, visible_at: int
-) -> tuple[Step, ...]:
+) -> tuple[DdlStep, ...]:
     """One step per layout; the job ends with the last, and readers see the change at step `visible_at`."""
     steps = []
     for at, layout in enumerate(layouts):
@@ -273,7 +273,7 @@ def _alter(
         shape = TableShape(table.id, database.name, table.name, layout)
         shown = event if at == visible_at else None
         info = (lambda _: table.info()) if last else None
-        steps.append(Step(state, last, puts, (shape,), shown, enact, info))
+        steps.append(DdlStep(state, last, puts, (shape,), shown, enact, info))
     return tuple(steps)
 
 

@@ -16,7 +16,7 @@ from tistream.schema.tidb.meta_key import encode_key
 from tistream_upstream.config import ClusterConfig
 from tistream_upstream.schema import codec, ddl_steps, system_tables
 from tistream_upstream.schema.catalog import STAMP, Catalog, Table, dump
-from tistream_upstream.schema.ddl_steps import Plan, Step
+from tistream_upstream.schema.ddl_steps import DdlPlan, DdlStep
 from tistream_upstream.schema.schema_change import SchemaChange
 from tistream_upstream.schema.table_info import schema_diff
 from tistream_upstream.tikv.kv import Kv, Mutation, Txn
@@ -59,7 +59,7 @@ class Ddl:
                 self.submit(plan)
         self._world.after(_TICK_MS, self._tick)
 
-    def choose(self) -> Plan | None:
+    def choose(self) -> DdlPlan | None:
         """A random job that is possible with the present catalog; None if the chosen kind is not."""
         catalog, rng, config = self._catalog, self._rng, self._config
         tables = catalog.usable()
@@ -75,7 +75,7 @@ class Ddl:
             )
         return self._alter(what, rng.choice(tables))
 
-    def _alter(self, what: str, table: Table) -> Plan | None:
+    def _alter(self, what: str, table: Table) -> DdlPlan | None:
         catalog, rng = self._catalog, self._rng
         indexed = table.layout.index.column_id if table.layout.index else None
         spare = [c for c in table.layout.columns if not c.primary and c.name != STAMP and c.id != indexed]
@@ -96,7 +96,7 @@ class Ddl:
 
     # -- a job ----------------------------------------------------------------------------------------------------
 
-    def submit(self, plan: Plan) -> None:
+    def submit(self, plan: DdlPlan) -> None:
         """Queue a job, and start it."""
         self.busy = True
         self.jobs += 1
@@ -146,7 +146,7 @@ class Ddl:
 
         self._commit(puts, change, then, step.enact)
 
-    def _after(self, number: int, step: Step) -> None:
+    def _after(self, number: int, step: DdlStep) -> None:
         if not step.done:
             self._version_for(number + 1)
             return
@@ -185,7 +185,7 @@ class Ddl:
         self._session.run(txn, lambda: self._world.after(self._rng.randint(1, 10), then))
 
 
-def _ended(step: Step, state: int) -> int:
+def _ended(step: DdlStep, state: int) -> int:
     """The state of a job that ends with `step`: a cancelled job stays rolled back, in the history too."""
     return _ROLLED_BACK if step.undone else state
 
@@ -196,7 +196,7 @@ NONE_STATE = 0
 class _Job:
     """The JSON of the running job."""
 
-    def __init__(self, plan: Plan, job_id: int, start_ts: int, ids: Sequence[int]) -> None:
+    def __init__(self, plan: DdlPlan, job_id: int, start_ts: int, ids: Sequence[int]) -> None:
         self.plan = plan
         self.id = job_id
         self.ids = ids

@@ -96,12 +96,14 @@ def children_with_a_gap(original: Function) -> Function:
 
     def broken(order: Any, identity: Any) -> Any:
         from tistream.errors import InvalidRequest
-        from tistream_sorter.task.seal_orders import Order, _span
+        from tistream_sorter.task.seal_orders import FittingOrder, _span
 
         try:
             return original(order, identity)
         except InvalidRequest:
-            return Order(tuple((child.task_id, _span(child)) for child in order.children), order.stop_at, order.final)
+            return FittingOrder(
+                tuple((child.task_id, _span(child)) for child in order.children), order.stop_at, order.final
+            )
 
     return broken
 

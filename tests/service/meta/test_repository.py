@@ -15,7 +15,7 @@ from tistream_meta.database.engine import open_engine
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import FOR_EVER, Encryption, Retention
-from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.migrations import NewerDatabase, files, migrate
 
@@ -226,10 +226,10 @@ def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
     start("sorter-1", "sorter", "http://a")
     epochs, versions = [], []
     for action in (
-        lambda: repository.take([Command(1, Step.HAND_OVER, "sorter-1")]),
+        lambda: repository.take([Command(1, PhaseEvent.HAND_OVER, "sorter-1")]),
         lambda: start("sorter-1", "sorter", "http://b"),
         lambda: start("api-1", "api", "http://c"),
-        lambda: repository.take([Command(1, Step.HAND_OVER, "sorter-2")]),
+        lambda: repository.take([Command(1, PhaseEvent.HAND_OVER, "sorter-2")]),
         lambda: start("sorter-1", "sorter", "http://b"),
     ):
         action()
@@ -247,11 +247,11 @@ def test_who_prepares_is_noted_until_it_takes_over_or_is_given_up(engine):
     repository.activate(ACME, 42, (WHOLE,))
     seen = []
     for step, node in (
-        (Step.HAND_OVER, "a"),
-        (Step.PREPARE, "b"),
-        (Step.ABANDON, None),
-        (Step.PREPARE, "c"),
-        (Step.HAND_OVER, "c"),
+        (PhaseEvent.HAND_OVER, "a"),
+        (PhaseEvent.PREPARE, "b"),
+        (PhaseEvent.ABANDON, None),
+        (PhaseEvent.PREPARE, "c"),
+        (PhaseEvent.HAND_OVER, "c"),
     ):
         repository.take([Command(1, step, node)])
         (task,) = repository.plan().tasks

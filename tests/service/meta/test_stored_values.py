@@ -14,8 +14,8 @@ from tistream.wire.bulk.restores import MySqlPlace, NewRestore, RestoreName, Res
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Seal, Store
-from tistream_meta.decide.split_merge import CarryOn, Order, halves
-from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.split_merge import CarryOn, TaskOrder, halves
+from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.restores.book import RestoreBook
 from tistream_meta.routes.restore_routes import info_of
@@ -48,7 +48,7 @@ def test_names_that_differ_in_case_alone_are_different_everywhere(owner: Reposit
     owner.set_problem(keys[0], "too late")
     for number, node in enumerate(("sorter-1", "Sorter-1", "SORTER-1"), 1):
         owner.register(node, "sorter", f"http://{number}", Start(f"i{number}", owner.new_start()))
-    owner.take([Command(1, Step.HAND_OVER, "Sorter-1", "test")])
+    owner.take([Command(1, PhaseEvent.HAND_OVER, "Sorter-1", "test")])
     owner.drain("SORTER-1", True)
     plan = owner.plan()
     assert {node.node_id: (node.url, node.draining) for node in plan.nodes} == {
@@ -75,7 +75,7 @@ def test_the_longest_names_and_the_largest_numbers_are_kept(owner: Repository) -
     owner.give([Store(key, MAX_TS, LONGEST)])
     start = Start(LONGEST, (1 << 62) - 1)
     owner.register(LONGEST, "dispatcher", "http://" + "x" * 248, start)
-    owner.take([Command(1, Step.HAND_OVER, LONGEST, "test")])
+    owner.take([Command(1, PhaseEvent.HAND_OVER, LONGEST, "test")])
     owner.raise_epochs({1: MAX_TS - 1})
     plan = owner.plan()
     assert plan.tenants[0].snapshot_ts == MAX_TS
@@ -94,7 +94,7 @@ def test_keys_are_kept_byte_for_byte(owner: Repository, key: bytes) -> None:
     cut = halves(low, key + b"\x00")
     assert cut is not None
     children = tuple(Child(11 + at, span) for at, span in enumerate(cut))
-    order = Order((1,), Seal(children, MAX_TS, final=False), "test")
+    order = TaskOrder((1,), Seal(children, MAX_TS, final=False), "test")
     assert owner.order([order]).tasks[0].seal == order.seal
     assert (owner.plan().tasks[0].span, owner.plan().tasks[0].seal) == (low, order.seal)
     owner.carry_on([CarryOn(ACME, (1,), children)])
@@ -120,7 +120,7 @@ def test_thousands_of_tasks_are_written_and_read_at_once(owner: Repository) -> N
     change = owner.activate(ACME, 42, spans)
     assert change is not None
     assert len(change.tasks) == 3_000
-    owner.take([Command(task.task_id, Step.HAND_OVER, "sorter-1", "test") for task in change.tasks])
+    owner.take([Command(task.task_id, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in change.tasks])
     assert {(task.sorter_node, task.task_epoch) for task in owner.plan().tasks} == {("sorter-1", 1)}
 
 

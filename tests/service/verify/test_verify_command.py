@@ -16,7 +16,7 @@ from support.platform import COMMAND
 from support.waiting import in_time
 from tistream.clock import SystemClock
 from tistream.model.ts import physical_ms
-from tistream_cli.verify.verify import Outcome, Verification, VerifyOptions
+from tistream_cli.verify.verify import Verification, VerifyOptions, VerifyOutcome
 
 
 class ThenClock(SystemClock):
@@ -26,7 +26,7 @@ class ThenClock(SystemClock):
         return physical_ms(SNAPSHOT_TS)
 
 
-def _verified(tmp_path: Path, lie: str, seconds: float, **more: object) -> Outcome:
+def _verified(tmp_path: Path, lie: str, seconds: float, **more: object) -> VerifyOutcome:
     lawful = LawfulEvents(7, transactions=100)
     truth = tmp_path / "truth"
     truth.write_bytes(b"".join(line.encode() for line in lawful.lines))
@@ -38,12 +38,12 @@ def _verified(tmp_path: Path, lie: str, seconds: float, **more: object) -> Outco
 @pytest.mark.parametrize("lie", ["", "busy"])
 def test_a_sound_api_is_clean_even_if_it_is_busy(tmp_path: Path, lie: str) -> None:
 
-    def sound(seconds: float) -> Outcome:
+    def sound(seconds: float) -> VerifyOutcome:
         outcome = _verified(tmp_path, lie, seconds, finish_s=20 * seconds)
         assert [one for one in outcome.violations if not one.startswith("unfinished")] == []
         return outcome
 
-    def seen(outcome: Outcome) -> bool:
+    def seen(outcome: VerifyOutcome) -> bool:
         report = outcome.report
         return outcome.clean and report["other_pulls"]["stretches_read_again"] > 2 and report["stream"]["answers"] > 2
 
@@ -64,7 +64,7 @@ def test_a_sound_api_is_clean_even_if_it_is_busy(tmp_path: Path, lie: str) -> No
     ],
 )
 def test_a_lie_is_found(tmp_path: Path, lie: str, rule: str) -> None:
-    def judged(seconds: float) -> Outcome:
+    def judged(seconds: float) -> VerifyOutcome:
         return _verified(tmp_path, lie, seconds)
 
     outcome = in_time(judged, lambda outcome: rule in outcome.report["violations"], 1.5)
@@ -109,7 +109,7 @@ def test_truth_that_is_not_reached_is_no_success(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("lie", "clean"), [("", True), ("refuses all", False)])
 def test_what_was_never_told_anything_is_no_success(tmp_path: Path, lie: str, clean: bool) -> None:
 
-    def judged(seconds: float) -> Outcome:
+    def judged(seconds: float) -> VerifyOutcome:
         return _verified(tmp_path, lie, seconds, truth=None)
 
     outcome = in_time(judged, lambda outcome: outcome.clean is clean, 1.5)

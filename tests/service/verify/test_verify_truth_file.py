@@ -20,7 +20,7 @@ from support.platform import COMMAND, free_port
 from support.waiting import PATIENCE_S, in_time
 from tistream.clock import SystemClock
 from tistream_cli.verify.truth import TruthRefused
-from tistream_cli.verify.verify import Outcome, Verification, VerifyOptions
+from tistream_cli.verify.verify import Verification, VerifyOptions, VerifyOutcome
 from tistream_verify.fingerprint import TruthLine, TruthRun
 
 NO_VERDICT = 3  # docs/verify.md; 1 is a violation
@@ -40,7 +40,7 @@ def write(path: Path, run: TruthRun | None, lines: list[TruthLine] | None = None
     return path
 
 
-def verified(url: str, truth: Path, **more: object) -> Outcome:
+def verified(url: str, truth: Path, **more: object) -> VerifyOutcome:
     """What is compared at the end is waited for: a run that has nothing to wait for does not."""
     options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=2 * PATIENCE_S)
     return Verification(replace(options, **more), SystemClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_the_truth_of_an_earlier_run_is_not_waited_for(url: str, tmp_path: Path)
 def test_a_truth_that_is_written_anew_is_refused(url: str, tmp_path: Path) -> None:
     truth = tmp_path / "truth"
 
-    def rewritten(seconds: float) -> Outcome:
+    def rewritten(seconds: float) -> VerifyOutcome:
         later = threading.Timer(seconds, lambda: write(truth, OWN, LAWFUL.lines[:1]))
         write(truth, OWN)
         later.start()

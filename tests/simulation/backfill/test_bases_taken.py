@@ -22,7 +22,7 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool import lineage
 from tistream.pool.task_log import TaskLog
-from tistream.pool.versions.plan import Shard, TableRange, shards_of
+from tistream.pool.versions.plan import IndexShard, TableRange, shards_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.schema.tidb.meta_change import record_span
@@ -97,7 +97,7 @@ class BackfillWorld:
                 return
         raise AssertionError("bases are taken without end")
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[IndexShard]:
         """The tenant's pool as readers see it."""
         out = []
         for task_id, span in enumerate(self.world.spans, 1):

@@ -18,7 +18,7 @@ import pytest
 from support.effort import cases
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.decide.liveness import NodeState
-from tistream_meta.decide.task_phases import Phase, Placement, Step
+from tistream_meta.decide.task_phases import Phase, PhaseEvent, Placement
 from tistream_meta.decide.task_policy import schedule
 
 NODES = ("a", "b", "c")
@@ -131,7 +131,7 @@ def decided(world: World) -> World:
     sealed = sorted(task for task in world.told_seals if not rows[task].sealed)
     if sealed:  # first of all, and with the children in the same transaction
         for task in sealed:
-            after = _placement(world, task).after(Step.SEALED)
+            after = _placement(world, task).after(PhaseEvent.SEALED)
             rows[task] = replace(rows[task], sealed=after.sealed, following=after.next_node)
             for child, row in enumerate(rows):
                 rows[child] = replace(row, exists=True) if row.parent == task else row

@@ -36,8 +36,7 @@ from tistream_ingest.app import ProcessEnvironment as IngestOutside
 from tistream_ingest.app import build_app as build_ingest
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.jobs.local import LocalRunner
-from tistream_ingest.jobs.work import Failed, Job, Surveyed, Written
-from tistream_ingest.jobs.work import Shard as LogShard
+from tistream_ingest.jobs.work import Failed, ReleaseJob, ReleaseShard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.settings import IngestSettings
 from tistream_meta.app import build_app as build_meta
@@ -228,10 +227,10 @@ class SimIngestRunner:
         self._logs = logs
         self._inner = LocalRunner(lambda _url: logs, objects, slots=self.slots)
 
-    def survey(self, log_url: str, shards: Sequence[LogShard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
         return self._job(lambda: self._inner.survey(log_url, shards, limits))
 
-    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
         return self._job(lambda: self._inner.run(log_url, job))
 
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], T], things: Sequence[Any]) -> list[T]:

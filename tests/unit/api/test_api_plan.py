@@ -14,7 +14,7 @@ from tistream.read.plan import (
     OP_DELETE,
     OP_PUT,
     GroupRef,
-    Piece,
+    PlanPiece,
     Run,
     coarse_cut,
     exact_cut,
@@ -88,7 +88,7 @@ def crowds(draw: st.DrawFn) -> list[tuple[Run, list[bytes]]]:
     return out
 
 
-def keys_in(piece: Piece, keys_of: dict[int, list[bytes]]) -> pl.Series:
+def keys_in(piece: PlanPiece, keys_of: dict[int, list[bytes]]) -> pl.Series:
     """The keys of its rows, ascending."""
     every = [key for run in piece.runs for key in keys_of[id(run)]]
     inside = [key for key in every if key >= piece.key_low and (piece.key_high is None or key < piece.key_high)]

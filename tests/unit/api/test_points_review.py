@@ -14,7 +14,7 @@ from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, drop, table, table_info
 from tistream.errors import Gone, InvalidRequest, Undecodable, UnknownName
 from tistream.model.span import WHOLE
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.schema.records import Record
 from tistream_api.points.named_table import NotComplete, check_complete
 
@@ -39,7 +39,7 @@ WITH_B = table(40, 1, shape(100, "t", ["a", column(3, "b", origin_default="7")])
 def points(records: Iterable[Record], rows: Sequence[dict[str, Any]], **how: Any) -> PointWorld:
     world = review_world(records, rows)
     segments = tuple(one for index in world.indexes for one in index.segments)
-    return over(world, [Shard(WHOLE, segments, **how)])
+    return over(world, [IndexShard(WHOLE, segments, **how)])
 
 
 def check(one: PointWorld, name: str, ts: int) -> None:

@@ -18,7 +18,7 @@ from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
-from tistream.pool.versions.plan import Shard, TableRange
+from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.schema.tidb.meta_change import record_span
@@ -74,7 +74,7 @@ class BaseWorld:
 
     def state(self, table_ids: Sequence[int], ts: int) -> pl.DataFrame:
         """The rows of tables at `ts` by the base runs and the log."""
-        shard = Shard(KeySpan(b"", b""), self.segments, basis=tuple(self.runs))
+        shard = IndexShard(KeySpan(b"", b""), self.segments, basis=tuple(self.runs))
         wanted = [TableRange(one, record_span(one)) for one in table_ids]
         tables = list(read_range([shard], StoreReader(self.objects), Window(0, ts), wanted))
         frame = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame(schema={"key": pl.Binary})

@@ -7,7 +7,7 @@ import pytest
 
 from support.golden import ROOT
 from tistream_cli.errors import CliError
-from tistream_cli.platform.demo_report import Seen, excerpt, lags_ms, percentile
+from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.recorded import load_recorded
 
 
@@ -33,7 +33,7 @@ def test_percentile_is_the_nearest_rank(percent: int, value: int) -> None:
 
 
 def test_seen_counts_images_and_marks() -> None:
-    seen = Seen()
+    seen = PulledEvents()
     events: list[dict[str, Any]] = [
         _row(1, {"id": "1"}),
         _row(2, {"id": "2"}, {"id": "1"}),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tistream_cli.platform.up import SERVICES, ConnectOption, Counts
+from tistream_cli.platform.up import SERVICES, ConnectOption, ProcessCounts
 
 
 def test_one_of_each_bears_the_services_name() -> None:
-    assert Counts(agent=1).children() == {service: service for service in SERVICES}
+    assert ProcessCounts(agent=1).children() == {service: service for service in SERVICES}
 
 
 def test_without_a_cluster_to_connect_no_agent_runs() -> None:
-    assert "agent" not in Counts().children()
+    assert "agent" not in ProcessCounts().children()
 
 
 def test_a_cluster_is_connected_by_the_command_that_a_user_would_call() -> None:
@@ -22,7 +22,7 @@ def test_a_cluster_is_connected_by_the_command_that_a_user_would_call() -> None:
 
 
 def test_the_others_bear_a_number_too() -> None:
-    children = Counts(meta=2, dispatcher=3, api=2).children()
+    children = ProcessCounts(meta=2, dispatcher=3, api=2).children()
     assert [name for name, service in children.items() if service == "dispatcher"] == [
         "dispatcher",
         "dispatcher-2",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tistream.wire.meta import StoreRoute, TenantRoute
-from tistream_dispatcher.stores.load import FIRST_MS, SPAN_MS, Load
+from tistream_dispatcher.stores.load import FIRST_MS, SPAN_MS, StoreLoad
 from tistream_dispatcher.tenant.share import Share
 
 STORES = [
@@ -41,7 +41,7 @@ def test_where_the_meta_server_gives_no_stores_out_all_are_its_own() -> None:
 
 
 def test_load_is_bytes_a_second_and_fades() -> None:
-    load = Load.begun(5_000)
+    load = StoreLoad.begun(5_000)
     assert load.per_second(5_000 + FIRST_MS - 1) is None
     for second in range(120):
         load = load.added(5_000 + second * 1_000, 700)
@@ -53,7 +53,7 @@ def test_load_is_bytes_a_second_and_fades() -> None:
 
 
 def test_a_young_stores_load_is_not_taken_for_little() -> None:
-    load = Load.begun(0)
+    load = StoreLoad.begun(0)
     for second in range(12):
         load = load.added(second * 1_000, 700)
     rate = load.per_second(12_000)

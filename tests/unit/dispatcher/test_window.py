@@ -14,13 +14,13 @@ from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream.wire.sorter import Chain
 from tistream_dispatcher.delivery.receivers import FilePlace, Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
-from tistream_dispatcher.delivery.window import FileWindow, Routed, WindowLimits, batch_for
+from tistream_dispatcher.delivery.window import FileWindow, RoutedFile, WindowLimits, batch_for
 
 ROUTER = Router([TaskSpan(1, KeySpan(b"", b"m")), TaskSpan(2, KeySpan(b"m", b""))])
 TASKS = [1, 2]
 
 
-def routed(ts: int, prev_ts: int, *, chain_ts: int = 10, store_id: int = 1) -> Routed:
+def routed(ts: int, prev_ts: int, *, chain_ts: int = 10, store_id: int = 1) -> RoutedFile:
     group = RowGroupRef(0, 4, 100, 1, 0, b"a", b"b")
     rows = pa.Table.from_pylist(
         [
@@ -40,10 +40,10 @@ def routed(ts: int, prev_ts: int, *, chain_ts: int = 10, store_id: int = 1) -> R
     )
     groups = ROUTER.row_groups([group])
     ref = FileRef("7", "acme", store_id, ts, prev_ts, chain_ts, f"k{ts}", 9, 8, 7, (group,), groups)
-    return Routed(ref, ROUTER.watermarks(rows))
+    return RoutedFile(ref, ROUTER.watermarks(rows))
 
 
-def window(*files: Routed, **limits: int) -> FileWindow:
+def window(*files: RoutedFile, **limits: int) -> FileWindow:
     made = FileWindow(
         WindowLimits(
             **{"window_files": 99, "window_bytes": 1 << 30, "batch_files": 99, "batch_bytes": 1 << 30, **limits}
@@ -62,7 +62,7 @@ def receivers(*at: int | None) -> Receivers:
     return made
 
 
-def stamps(files: tuple[Routed, ...]) -> list[int]:
+def stamps(files: tuple[RoutedFile, ...]) -> list[int]:
     return [file.ref.ts for file in files]
 
 

@@ -14,7 +14,7 @@ from support.log_bytes import row_key
 from tistream.errors import CorruptObject
 from tistream.logbackup.metadata import Slice
 from tistream.logbackup.prefix import CHECKPOINTS
-from tistream.logbackup.release import Piece, Release, decode, encode
+from tistream.logbackup.release import Release, ReleaseFile, decode, encode
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window, from_physical_ms
@@ -94,7 +94,16 @@ def test_a_window_is_cut_at_commits_so_that_files_keep_to_their_size() -> None:
 
 
 RELEASE = Release(
-    3, "log-1", "/log", 100, 200, 90, 100, (Piece(150, 100, 150, 4), Piece(200, 150, 200, 5)), ("a.meta",), True
+    3,
+    "log-1",
+    "/log",
+    100,
+    200,
+    90,
+    100,
+    (ReleaseFile(150, 100, 150, 4), ReleaseFile(200, 150, 200, 5)),
+    ("a.meta",),
+    True,
 )
 
 
@@ -105,10 +114,10 @@ RELEASE = Release(
         replace(RELEASE, low=200),
         replace(RELEASE, high=201),
         replace(RELEASE, prev_ts=150),
-        replace(RELEASE, pieces=(Piece(150, 100, 150, 4), Piece(200, 160, 200, 5))),
-        replace(RELEASE, pieces=(Piece(150, 100, 150, 4), Piece(201, 150, 200, 5))),
-        replace(RELEASE, pieces=(Piece(150, 100, 200, 4, False), Piece(150, 100, 200, 4))),
-        replace(RELEASE, pieces=(Piece(150, 100, 200, 4, False),)),
+        replace(RELEASE, pieces=(ReleaseFile(150, 100, 150, 4), ReleaseFile(200, 160, 200, 5))),
+        replace(RELEASE, pieces=(ReleaseFile(150, 100, 150, 4), ReleaseFile(201, 150, 200, 5))),
+        replace(RELEASE, pieces=(ReleaseFile(150, 100, 200, 4, False), ReleaseFile(150, 100, 200, 4))),
+        replace(RELEASE, pieces=(ReleaseFile(150, 100, 200, 4, False),)),
         replace(RELEASE, low=-1),
     ],
 )

@@ -11,8 +11,8 @@ from tistream.model.span import KeySpan
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Change, Child, Seal
-from tistream_meta.decide.split_merge import CarryOn, Order, halves
-from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.split_merge import CarryOn, TaskOrder, halves
+from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.owner.catalog import OwnerCopy
 
@@ -57,7 +57,7 @@ class Owner:
         if not self.book.tasks:
             return None
         chosen = self.rng.sample(sorted(self.book.tasks), min(3, len(self.book.tasks)))
-        step = self.rng.choice([Step.PREPARE, Step.HAND_OVER, Step.ABANDON])
+        step = self.rng.choice([PhaseEvent.PREPARE, PhaseEvent.HAND_OVER, PhaseEvent.ABANDON])
         return self.repository.take([Command(task, step, self.rng.choice(SORTERS)) for task in chosen])
 
     def split(self) -> Change | None:
@@ -70,9 +70,9 @@ class Owner:
         if spans is None:
             return None
         children = tuple(Child(first + at, span) for at, span in enumerate(spans))
-        self.book.take(self.repository.order([Order((task.task_id,), Seal(children), "test")]))
+        self.book.take(self.repository.order([TaskOrder((task.task_id,), Seal(children), "test")]))
         if self.rng.random() < 0.4:
-            return self.repository.order([Order((task.task_id,), None, "test")])
+            return self.repository.order([TaskOrder((task.task_id,), None, "test")])
         return self.repository.carry_on([CarryOn(task.tenant, (task.task_id,), children)])
 
     def merge(self) -> Change | None:

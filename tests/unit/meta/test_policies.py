@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from tistream_meta.decide.liveness import Liveness, NodeState, node_state
-from tistream_meta.decide.task_phases import TRANSITIONS, Phase, Placement, Step, WrongStep
+from tistream_meta.decide.task_phases import TRANSITIONS, Phase, PhaseEvent, Placement, WrongStep
 from tistream_meta.decide.task_policy import Command, MoveLimits, expected_loads, schedule, urgent
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
@@ -85,7 +85,7 @@ def test_a_task_whose_sorter_works_is_never_handed_over_before_the_next_one_is_p
     known = {task.task_id: task for task in tasks}
     for command in schedule(tasks, nodes, {}):
         task = known[command.task_id]
-        if command.step is Step.HAND_OVER and nodes.get(task.sorter_node or "", LOST) is not LOST:
+        if command.step is PhaseEvent.HAND_OVER and nodes.get(task.sorter_node or "", LOST) is not LOST:
             assert task.prepared
             assert command.node == task.next_node
         if command.node is not None:
@@ -106,7 +106,7 @@ def test_a_node_that_is_drained_ends_without_a_task_some_at_a_time() -> None:
     tasks = [Placement(number, "a", 1, held=True) for number in range(30)]
     nodes = {"a": DRAINING, "b": ALIVE, "c": ALIVE}
     first = schedule(tasks, nodes, {}, MoveLimits(moves_max=5))
-    assert [command.step for command in first] == [Step.PREPARE] * 5
+    assert [command.step for command in first] == [PhaseEvent.PREPARE] * 5
     assert schedule(taken(tasks, first), nodes, {}, MoveLimits(moves_max=5)) == [], "they are under way"
     after, _ = settled(tasks, nodes)
     assert sorted(Counter(task.sorter_node for task in after).items()) == [("b", 15), ("c", 15)]
@@ -134,9 +134,9 @@ def test_balance_ends(loads: list[float], rng: random.Random) -> None:
 
 def test_a_move_is_given_up_when_the_next_sorter_goes_and_hurried_when_the_first_does() -> None:
     moving = Placement(1, "a", 3, next_node="b", held=True)
-    assert [command.step for command in schedule([moving], {"a": ALIVE, "b": SUSPECT}, {})] == [Step.ABANDON]
+    assert [command.step for command in schedule([moving], {"a": ALIVE, "b": SUSPECT}, {})] == [PhaseEvent.ABANDON]
     (hurried,) = schedule([moving], {"a": LOST, "b": ALIVE}, {})
-    assert (hurried.step, hurried.node) == (Step.HAND_OVER, "b")
+    assert (hurried.step, hurried.node) == (PhaseEvent.HAND_OVER, "b")
     assert moving.after(hurried.step, hurried.node) == Placement(1, "b", 4)
 
 
@@ -149,13 +149,13 @@ def test_every_step_leads_where_the_table_says() -> None:
             Placement(1, "a", 1, next_node="b", held=held),
             Placement(1, "a", 1, held=held, sealed=True),
         ):
-            for step in Step:
+            for step in PhaseEvent:
                 if step not in TRANSITIONS[task.phase]:
                     with pytest.raises(WrongStep):
                         task.after(step, "c")
                     continue
                 after = task.after(step, "c").phase
-                if (task.phase, step) == (Phase.PREPARING, Step.ABANDON) and held:
+                if (task.phase, step) == (Phase.PREPARING, PhaseEvent.ABANDON) and held:
                     assert after is Phase.RUNNING
                 else:
                     assert after is TRANSITIONS[task.phase][step]

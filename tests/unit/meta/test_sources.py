@@ -16,7 +16,7 @@ from support.backup_files import Backup
 from support.log_bytes import PUT, Log, Part, record, row_key
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.format.br import messages
-from tistream.logbackup.release import Piece, Release, encode
+from tistream.logbackup.release import Release, ReleaseFile, encode
 from tistream.model.ids import TenantKey
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
@@ -363,7 +363,7 @@ def test_a_tenant_to_which_stores_push_is_refused(sources: Sources) -> None:
 
 def released(sources: Sources, high: int) -> None:
     """An earlier source has released up to `high`."""
-    piece = Piece(high, SNAPSHOT_TS, high, 1)
+    piece = ReleaseFile(high, SNAPSHOT_TS, high, 1)
     made = Release(1, "log-1", URL, SNAPSHOT_TS, high, 0, SNAPSHOT_TS, (piece,), (), False)
     sources.objects.put_new(layout.log_release(KEY, 1), encode(made))
 

@@ -16,9 +16,9 @@ from tistream_meta.decide.model import Child, Seal, Task
 from tistream_meta.decide.split_merge import (
     MARGIN_TS,
     CarryOn,
-    Order,
     Rules,
     SorterReport,
+    TaskOrder,
     carried_on,
     halves,
     own_stop,
@@ -154,13 +154,13 @@ def test_an_order_that_hangs_hinders_no_other_for_ever() -> None:
 def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_have_sealed() -> None:
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
     age = {1: 5_001, 2: 5_001}
-    assert under_way(both, {1: WORKS, 2: WORKS}, age, RULES) == [Order((1, 2), None, "they did not come to rest")]
+    assert under_way(both, {1: WORKS, 2: WORKS}, age, RULES) == [TaskOrder((1, 2), None, "they did not come to rest")]
     sealed = SorterReport(sealed=MERGED.children)
     (order,) = under_way(both, {1: sealed, 2: WORKS}, age, RULES)
     assert order.seal == replace(MERGED, final=True), "the database has forgotten that it gave leave"
     final = [replace(one, seal=replace(MERGED, final=True)) for one in both]
     assert under_way(final, {1: WORKS, 2: WORKS}, age, RULES) == []
-    assert under_way(both[:1], {1: WORKS}, {}, RULES) == [Order((1,), None, "its neighbour has gone")]
+    assert under_way(both[:1], {1: WORKS}, {}, RULES) == [TaskOrder((1,), None, "its neighbour has gone")]
 
 
 def test_children_take_their_places_once_all_that_they_cover_is_sealed() -> None:

@@ -20,7 +20,7 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions import lookup, plan, scan, tail
 from tistream.pool.versions.lookup import newest_at, versions_of
-from tistream.pool.versions.plan import Shard, TableRange, records_of
+from tistream.pool.versions.plan import IndexShard, TableRange, records_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 
@@ -146,7 +146,7 @@ def test_a_point_read_fetches_one_row_group_of_a_run() -> None:
             asked.append(list(indexes))
             return super().open_run(run, indexes)
 
-    shards = [Shard(WHOLE, (), (run,), 1 << 60)]
+    shards = [IndexShard(WHOLE, (), (run,), 1 << 60)]
     key = sorted(newest)[len(newest) // 2]
     places = pa.Table.from_pylist([{"table_id": 100, "key": key}], lookup.PLACES)
     (got,) = newest_at(shards, Counting(world.objects), places, 1 << 61).to_pylist()
@@ -166,7 +166,7 @@ def test_a_damaged_run_is_named() -> None:
     body = bytearray(world.objects.get(run.key))
     body[20] ^= 0xFF
     world.objects.put(run.key, bytes(body))
-    world.shards = [Shard(WHOLE, (), (run,), 1 << 60)]
+    world.shards = [IndexShard(WHOLE, (), (run,), 1 << 60)]
     with pytest.raises(CorruptObject, match=run.key):
         read(world, Window(0, 1 << 61), [records_of(100)])
 

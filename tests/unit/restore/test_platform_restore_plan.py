@@ -12,7 +12,7 @@ from tistream.errors import CorruptObject
 from tistream.format.run import SCHEMA, RunRef
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool import run_writer
-from tistream.pool.versions.plan import Shard, TableRange, record_prefix, records_of
+from tistream.pool.versions.plan import IndexShard, TableRange, record_prefix, records_of
 from tistream_ingest.restore import restore_plan
 from tistream_ingest.restore.restore_plan import Chunk, PlannedTable
 
@@ -43,7 +43,7 @@ def test_a_table_without_rows_has_no_chunk() -> None:
 def test_parts_tile_the_records_of_every_id_over_shards_and_runs() -> None:
     middle = keys(1, 50)[0]
     runs = tuple(_run(at, key) for at, key in enumerate(keys(200)[::10]))
-    shards = [Shard(KeySpan(b"", middle), (), runs), Shard(KeySpan(middle, b""), (), runs)]
+    shards = [IndexShard(KeySpan(b"", middle), (), runs), IndexShard(KeySpan(middle, b""), (), runs)]
     parts = restore_plan.parts_of(shards, [9, 7])
     for one in (7, 9):
         mine = [part.span for part in parts if part.table_id == one]
@@ -83,4 +83,4 @@ def test_failures_in_a_row_are_waited_for_longer_and_longer_until_they_are_too_m
     pauses = [restore_plan.pause_s(one) for one in range(1, restore_plan.FAILURES_MAX + 1)]
     assert pauses[:3] == [1.0, 2.0, 4.0]
     assert pauses[-1] is None
-    assert restore_plan.shards_for([Shard(WHOLE, ())], records_of(7)) == (Shard(WHOLE, ()),)
+    assert restore_plan.shards_for([IndexShard(WHOLE, ())], records_of(7)) == (IndexShard(WHOLE, ()),)

@@ -17,7 +17,7 @@ from tistream.model.tidb_key import KeyKind, key_parts
 from tistream_sorter.match.bank import Bank
 from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, READY_SCHEMA, ROLLBACK, UNMATCHED_SCHEMA
 from tistream_sorter.match.contracts import SCANS_SCHEMA as SCANS
-from tistream_sorter.match.exact import Resolved, resolve
+from tistream_sorter.match.exact import ExactMatch, resolve
 from tistream_sorter.match.order import segment_order
 from tistream_sorter.match.packed import stable_order
 from tistream_sorter.match.pairs import CLASS_BITS, _hashes, settle
@@ -64,7 +64,7 @@ def settled(found: pl.DataFrame) -> list[tuple[Any, ...]]:
     return sorted(found.select("row", "part", "start_ts", "key", "commit_ts").rows())
 
 
-def by_joins(bank: Bank, rows: np.ndarray[Any, Any], history: pa.Table) -> Resolved:
+def by_joins(bank: Bank, rows: np.ndarray[Any, Any], history: pa.Table) -> ExactMatch:
     facts, matched = bank.facts(rows[rows < bank.pending]), bank.matched(rows[rows >= bank.pending])
     return resolve(facts, matched, HIGH, history, SCANS.empty_table(), {})
 

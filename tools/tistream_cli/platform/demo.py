@@ -18,7 +18,7 @@ from tistream_cli.client import ApiClient, changes_path, tenant_path
 from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo_platform import empty_data_dir, notification, platform_of
-from tistream_cli.platform.demo_report import Seen, excerpt, lags_ms, percentile
+from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.recorded import Recorded, load_recorded
 
 _CATCH_UP_SECONDS = 120
@@ -57,10 +57,10 @@ def run_demo(options: DemoOptions) -> None:
     check(recorded, seen)
 
 
-def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[Seen, dict[str, int]]:
+def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[PulledEvents, dict[str, int]]:
     """Push every file at its recorded time while a consumer follows. Return (what the consumer received, arrival time
     of each file by key in monotonic ms)."""
-    seen = Seen()
+    seen = PulledEvents()
     consumer = threading.Thread(target=follow, args=(url, recorded, seen, clock, recorded.snapshot_ts), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
     consumer.start()
@@ -84,7 +84,7 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
     return seen, arrived
 
 
-def follow(url: str, recorded: Recorded, seen: Seen, clock: Clock, start_ts: int) -> None:
+def follow(url: str, recorded: Recorded, seen: PulledEvents, clock: Clock, start_ts: int) -> None:
     """Follow the tenant from `start_ts` until everything is resolved, and record the arrival time of each line in
     `seen`."""
     tenant, client = recorded.tenant, ApiClient(url)
@@ -105,7 +105,7 @@ def follow(url: str, recorded: Recorded, seen: Seen, clock: Clock, start_ts: int
     seen.failure = f"the consumer timed out: {seen.trouble or 'the end was not reached'}"
 
 
-def _print_report(console: Console, recorded: Recorded, seen: Seen, arrived: dict[str, int]) -> None:
+def _print_report(console: Console, recorded: Recorded, seen: PulledEvents, arrived: dict[str, int]) -> None:
     console.print("\nan excerpt of the consumer's events:\n")
     for line in excerpt(seen.events, _EXCERPT_DDLS):
         console.print(line, markup=False)
@@ -119,7 +119,7 @@ def _print_report(console: Console, recorded: Recorded, seen: Seen, arrived: dic
     )
 
 
-def check(recorded: Recorded, seen: Seen) -> None:
+def check(recorded: Recorded, seen: PulledEvents) -> None:
     """Raise CliError if the numbers of rows differ from the results of TiDB's own SELECTs."""
     expected = (recorded.rows_removed, recorded.rows_added)
     if (seen.removed, seen.added) != expected:

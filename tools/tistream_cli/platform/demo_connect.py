@@ -27,7 +27,7 @@ from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo import check, follow
 from tistream_cli.platform.demo_platform import empty_data_dir, platform_of
-from tistream_cli.platform.demo_report import Seen, excerpt, lags_ms, percentile
+from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
 
@@ -86,9 +86,9 @@ def _connect(console: Console, where: Sequence[str]) -> None:
         raise CliError(f"connect ended with status {done.returncode}")
 
 
-def _received(url: str, recorded: Recorded, clock: Clock) -> Seen:
+def _received(url: str, recorded: Recorded, clock: Clock) -> PulledEvents:
     """What a consumer that follows the tenant has received once all is resolved."""
-    seen = Seen()
+    seen = PulledEvents()
     follow(url, recorded, seen, clock, _snapshot_ts(ApiClient(url), recorded))
     if seen.failure is not None:
         raise CliError(seen.failure)
@@ -123,7 +123,7 @@ def _now_ms(pd: str, cluster_id: int) -> int:
         raise CliError(f"PD at {pd} gives no timestamp: {error}") from error
 
 
-def _report(console: Console, seen: Seen, ahead_ms: int) -> None:
+def _report(console: Console, seen: PulledEvents, ahead_ms: int) -> None:
     """`ahead_ms`: PD's time minus the monotonic time."""
     console.print("\nan excerpt of the consumer's events:\n")
     for line in excerpt(seen.events, _EXCERPT_DDLS):

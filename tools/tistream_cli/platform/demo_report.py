@@ -16,7 +16,7 @@ _LOOK_AHEAD = 500
 
 
 @dataclass(slots=True)
-class Seen:
+class PulledEvents:
     """Everything that a following pull has returned. `resolved` is (resolved_ts, monotonic ms of its arrival)."""
 
     events: list[dict[str, Any]] = field(default_factory=list)

@@ -44,7 +44,7 @@ SERVICES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ProcessCounts:
     """The number of processes of each service that can run more than once."""
 
     meta: int = 1
@@ -96,7 +96,7 @@ def run_up(
     data_dir: Path,
     port: int,
     ranges: int | None,
-    counts: Counts,
+    counts: ProcessCounts,
     *,
     auth: bool = False,
     connect: ConnectOption | None = None,

@@ -65,7 +65,7 @@ class VerifyEnd:
 
 
 @dataclass(slots=True)
-class Outcome:
+class VerifyOutcome:
     """The result of a run."""
 
     report: dict[str, Any]
@@ -131,7 +131,7 @@ class Verification:
         self._lags = Delays()
         self._broken: list[str] = []
 
-    def run(self, say: Callable[[str], None]) -> Outcome:
+    def run(self, say: Callable[[str], None]) -> VerifyOutcome:
         """Run until the end that the options define. `say` is called with progress lines."""
         options = self._options
         if options.truth is not None:
@@ -284,7 +284,7 @@ class Verification:
         stream: StreamReader,
         pagers: list[PageReader],
         end: VerifyEnd,
-    ) -> Outcome:
+    ) -> VerifyOutcome:
         validators, delays = watched.validators, watched.delays
         violations = [str(violation) for violation in validators.violations]
         violations += [str(violation) for pager in pagers for violation in pager.found.kept]
@@ -317,7 +317,7 @@ class Verification:
             "event_delay_ms": _quantiles(delays),
             "resolved_lag_ms": _quantiles(self._lags),
         }
-        return Outcome(report, violations, end.inconclusive)
+        return VerifyOutcome(report, violations, end.inconclusive)
 
 
 def _other_time(watched: Watched) -> str | None:

@@ -15,8 +15,8 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.lookup import newest_at, versions_of
-from tistream.pool.versions.plan import Shard, TableRange
-from tistream.pool.versions.reader import Opened, Reader, RunGroups, StoreReader
+from tistream.pool.versions.plan import IndexShard, TableRange
+from tistream.pool.versions.reader import OpenedGroups, Reader, RunGroups, StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.read.group_cache import GroupCache
 from tistream.read.plan import GroupRef
@@ -38,11 +38,11 @@ class CachedReader:
         """Implement Reader.groups: list the row groups of a run."""
         return self._store.groups(run)
 
-    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
         """Implement Reader.open_run: fetch row groups of a run, to be decoded later."""
         return self._store.open_run(run, indexes)
 
-    def open_segment(self, segment: SegmentRef, index: int) -> Opened:
+    def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
         """Implement Reader.open_segment: fetch a row group of a segment, to be decoded later."""
         return _CachedGroup(self._cache, GroupRef(segment, index))
 
@@ -53,7 +53,7 @@ class _CachedGroup:
     group: GroupRef
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """Implement Opened.read: decode these columns of run.SCHEMA, in this order."""
+        """Implement OpenedGroups.read: decode these columns of run.SCHEMA, in this order."""
         return self.cache.rows(self.group).select(list(names))
 
 
@@ -63,7 +63,7 @@ class PoolReads:
     may have deleted the versions being read."""
 
     reader: Reader
-    shards: Callable[[], list[Shard]]
+    shards: Callable[[], list[IndexShard]]
     replan: Callable[[], None]
 
     def scan(

@@ -30,7 +30,7 @@ INTERRUPTED_MS = 500  # pause of a stream whose input cannot be read
 IDLE_MS = 1_000  # interval of `resolved` events in a stream without other events
 
 
-class TenantProgress(Protocol):
+class PullableProgress(Protocol):
     """What a pull needs to know of a tenant's progress."""
 
     def resolved_ts(self) -> int:
@@ -58,7 +58,7 @@ class Pull:
     scope: Scope
     params: PullParams
     start: Position
-    progress: TenantProgress
+    progress: PullableProgress
     scan: ScanFrom
     clock: Clock
     # Called with events, the rows among them, and bytes that are about to be sent.

@@ -12,7 +12,7 @@ from tistream.concurrency import sleep
 from tistream.read.row_events import Barrier
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
-from tistream_api.pull.answer import TenantProgress
+from tistream_api.pull.answer import PullableProgress
 
 LOOK_MS = 500  # interval of the checks: how soon an expired or revoked token is noticed
 
@@ -22,17 +22,17 @@ class GuardedProgress:
     """Progress of a tenant for one caller. The pull must end once `still` returns False, because the caller may no
     longer read."""
 
-    progress: TenantProgress
+    progress: PullableProgress
     still: Callable[[], bool]
     clock: Clock
     waited_ms: int = 0  # total time spent waiting for new events
 
     def resolved_ts(self) -> int:
-        """Implement TenantProgress.resolved_ts: everything at or below it can be read now."""
+        """Implement PullableProgress.resolved_ts: everything at or below it can be read now."""
         return self.progress.resolved_ts()
 
     def met(self, barrier: Barrier) -> None:
-        """Implement TenantProgress.met: record a row that cannot be decoded and blocks a pull."""
+        """Implement PullableProgress.met: record a row that cannot be decoded and blocks a pull."""
         self.progress.met(barrier)
 
     def stopping(self) -> bool:
@@ -40,8 +40,8 @@ class GuardedProgress:
         return self.progress.stopping() or not self.still()
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """Implement TenantProgress.wait_above: wait until resolved_ts > `ts`, the time has passed, or the service stops.
-        Waits in steps of LOOK_MS, and checks the caller between them."""
+        """Implement PullableProgress.wait_above: wait until resolved_ts > `ts`, `timeout_ms` have passed, or the
+        service stops. Waits in steps of LOOK_MS, and checks the caller between them."""
         began_ms = self.clock.monotonic_ms()
         try:
             return self._wait_above(ts, began_ms + timeout_ms)

@@ -16,7 +16,7 @@ from tistream.wire.sorter import FilesReceipt, Hold, TaskStatus
 from tistream_dispatcher.delivery.delivery_trace import delivery_trace
 from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.sorter_link import SorterLink
-from tistream_dispatcher.delivery.window import FileWindow, Routed, batch_for
+from tistream_dispatcher.delivery.window import FileWindow, RoutedFile, batch_for
 
 log = logging.getLogger(__name__)
 
@@ -125,14 +125,14 @@ class Delivery:
                 link.worked()  # it answers, and lacks no file
         return moved
 
-    def _post(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
+    def _post(self, link: SorterLink, files: tuple[RoutedFile, ...], tasks: list[int]) -> bool:
         with delivery_trace(self._tenant, files, len(tasks)) as span:
             got = self._posted(link, files, tasks)
             if link.problem is not None:
                 span.fail("sorter")
             return got
 
-    def _posted(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
+    def _posted(self, link: SorterLink, files: tuple[RoutedFile, ...], tasks: list[int]) -> bool:
         body = encode(batch_for(self._version, files, tasks, self._receivers.flushed_by_all(self._served)))
         lacked = [(file, task) for file in files for task in tasks if self._receivers.lacks(task, file.place)]
         try:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from tistream import trace
 from tistream.model.ids import TenantKey
 from tistream.trace import Attributes, Span
-from tistream_dispatcher.delivery.window import Routed
+from tistream_dispatcher.delivery.window import RoutedFile
 
 FILES_MAX = 32  # files whose arrival times are recorded
 
 
 @contextmanager
-def delivery_trace(tenant: TenantKey, files: Sequence[Routed], tasks: int) -> Iterator[Span]:
+def delivery_trace(tenant: TenantKey, files: Sequence[RoutedFile], tasks: int) -> Iterator[Span]:
     """A span from the arrival of the oldest file to the sorter's receipt. A batch that is sent again has
     another span.
     """

@@ -34,7 +34,7 @@ def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[Cha
 
 
 @dataclass(frozen=True, slots=True)
-class Durable:
+class DurableState:
     """What a task's newest manifest needs of source files, as reported by its sorter."""
 
     flushed_ts: int
@@ -48,7 +48,7 @@ class Receivers:
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
-    durable: dict[int, Durable] = field(default_factory=dict)
+    durable: dict[int, DurableState] = field(default_factory=dict)
     newest_ts: int = 0  # of all files that any task has ever reported, whichever dispatcher sent them
 
     def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
@@ -64,7 +64,7 @@ class Receivers:
         self.flushed[task_id] = status.flushed_ts
         if status.task_epoch == epoch and status.pointed is not None:
             positions = positions_of(status.durable)
-            self.durable[task_id] = Durable(status.flushed_ts, positions, status.pointed)
+            self.durable[task_id] = DurableState(status.flushed_ts, positions, status.pointed)
         else:
             self.durable.pop(task_id, None)
 

@@ -18,7 +18,7 @@ from tistream_dispatcher.delivery.receivers import FilePlace, Receivers
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutedFile:
     """One file for every task of its tenant: `watermarks` is file_batch.WATERMARKS without `file`."""
 
     ref: FileRef
@@ -49,7 +49,7 @@ class FileWindow:
 
     def __init__(self, limits: WindowLimits) -> None:
         self._limits = limits
-        self._files: list[Routed] = []
+        self._files: list[RoutedFile] = []
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class FileWindow:
     def full(self) -> bool:
         return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes
 
-    def add(self, file: Routed) -> None:
+    def add(self, file: RoutedFile) -> None:
         """Append the next file of its chain."""
         self._files.append(file)
         self._bytes += file.bytes
@@ -78,14 +78,14 @@ class FileWindow:
         tasks = list(receivers.received)
         self._keep([file for file in self._files if any(receivers.lacks(task, file.place) for task in tasks)])
 
-    def _keep(self, files: list[Routed]) -> None:
+    def _keep(self, files: list[RoutedFile]) -> None:
         self._files = files
         self._bytes = sum(file.bytes for file in files)
 
-    def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[Routed, ...]:
+    def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[RoutedFile, ...]:
         """The oldest files that some of `tasks` lack, within the limits of a batch; none of a `stalled` store."""
         wanted = list(tasks)
-        out: list[Routed] = []
+        out: list[RoutedFile] = []
         size = 0
         for file in self._files:
             if file.ref.store_id in stalled or not any(receivers.lacks(task, file.place) for task in wanted):
@@ -115,7 +115,7 @@ class FileWindow:
 
 
 def batch_for(
-    route_version: int, files: Sequence[Routed], tasks: Sequence[int], flushed_ts: int | None = None
+    route_version: int, files: Sequence[RoutedFile], tasks: Sequence[int], flushed_ts: int | None = None
 ) -> FileBatch:
     """The batch for one sorter: the parts of the files that concern its tasks. Every task is named for every file,
     because its position advances also without rows. `flushed_ts`: see FileBatch.

@@ -11,7 +11,7 @@ from tistream.storage.change_reader import TAIL_BYTES, open_change_file, read_wa
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream_dispatcher.delivery.router import Router
-from tistream_dispatcher.delivery.window import Routed
+from tistream_dispatcher.delivery.window import RoutedFile
 from tistream_dispatcher.stores.chain import SeenFile
 
 GROUP_BYTES = 512  # of one row group's reference in memory
@@ -75,7 +75,7 @@ def _references(file: ChangeFile) -> tuple[RowGroupRef, ...]:
     )
 
 
-def route(file: ReadFile, chain_ts: int, router: Router) -> Routed:
+def route(file: ReadFile, chain_ts: int, router: Router) -> RoutedFile:
     """The file for every task of its tenant."""
     ref = FileRef(
         cluster_id=file.cluster_id,
@@ -91,4 +91,4 @@ def route(file: ReadFile, chain_ts: int, router: Router) -> Routed:
         groups=file.groups,
         row_groups=router.row_groups(file.groups),
     )
-    return Routed(ref, router.watermarks(file.watermarks))
+    return RoutedFile(ref, router.watermarks(file.watermarks))

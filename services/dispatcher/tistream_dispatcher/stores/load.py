@@ -10,7 +10,7 @@ FIRST_MS = 10_000  # before, the load is not known
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class StoreLoad:
     """The load of a store as an exponentially weighted mean of bytes per second. Times are monotonic milliseconds."""
 
     since_ms: int
@@ -18,13 +18,13 @@ class Load:
     amount: float = 0.0  # bytes, decayed to their weight at `at_ms`
 
     @classmethod
-    def begun(cls, now_ms: int) -> Load:
+    def begun(cls, now_ms: int) -> StoreLoad:
         """A new load that starts now at zero."""
         return cls(now_ms, now_ms)
 
-    def added(self, now_ms: int, size: int) -> Load:
+    def added(self, now_ms: int, size: int) -> StoreLoad:
         """The load after `size` bytes were processed now."""
-        return Load(self.since_ms, now_ms, self._faded(now_ms) + size)
+        return StoreLoad(self.since_ms, now_ms, self._faded(now_ms) + size)
 
     def per_second(self, now_ms: int) -> float | None:
         """Bytes per second; None in the first FIRST_MS."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 WAIT_MS = 10_000  # long polls
 
 
-class Driver:
+class TenantDriver:
     """Starts and stops the tenants' loops. `follow_routes` and `follow_announcements` are loop bodies."""
 
     def __init__(

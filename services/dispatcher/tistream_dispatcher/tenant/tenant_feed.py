@@ -29,7 +29,7 @@ from tistream_dispatcher.delivery.window import FileWindow, WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.announced import Announced
 from tistream_dispatcher.stores.change_source import route
-from tistream_dispatcher.stores.load import Load
+from tistream_dispatcher.stores.load import StoreLoad
 from tistream_dispatcher.stores.pacing import Pace, PollSettings
 from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed, unread
@@ -82,7 +82,7 @@ class TenantFeed:
         self._share = Share()
         self._discovery = Discovery(tenant, objects, tell)
         self._stores: dict[int, StoreFeed] = {}
-        self._loads: dict[int, Load] = {}
+        self._loads: dict[int, StoreLoad] = {}
         self._store_problems: dict[tuple[int, str], str] = {}  # (store, attempted action) -> why it failed
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
@@ -95,7 +95,7 @@ class TenantFeed:
         self._stirred_ms = 0
         self._newest_ts = 0  # of all stores' files, as reported by the sorters
         self._status: tuple[StoreStatus, ...] = ()
-        self._told_loads: dict[int, Load] = {}
+        self._told_loads: dict[int, StoreLoad] = {}
         self._holds: tuple[Hold, ...] = ()
 
     # -- other threads -------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ class TenantFeed:
             positions = self._receivers.common(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
             self._stores[store_id] = feed
-            self._loads[store_id] = Load.begun(self._clock.monotonic_ms())
+            self._loads[store_id] = StoreLoad.begun(self._clock.monotonic_ms())
             self._pace.hurry()
             log.info("store is read", extra={"tenant": str(self.tenant), "store": store_id})
 

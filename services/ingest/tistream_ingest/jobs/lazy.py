@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tistream.concurrency import new_lock
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
+from tistream_ingest.jobs.work import Failed, ReleaseJob, ReleaseShard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ class LazyRunner:
         """The number of shards that run at the same time."""
         return self._begun().slots
 
-    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
         """Start Spark if needed, and survey each shard, as SparkRunner.survey does."""
         return self._begun().survey(log_url, shards, limits)
 
-    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
         """Start Spark if needed, and execute a release, as SparkRunner.run does."""
         return self._begun().run(log_url, job)
 

@@ -10,7 +10,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import shard_io
 from tistream_ingest.jobs.old_values import OldValues, PoolValues
-from tistream_ingest.jobs.work import Failed, Job, Pool, Shard, Surveyed, Written
+from tistream_ingest.jobs.work import Failed, PoolShards, ReleaseJob, ReleaseShard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
 
 
@@ -21,10 +21,10 @@ class LocalRunner:
 
     open_log: Callable[[str], ObjectStore]
     objects: ObjectStore
-    old_values: Callable[[ObjectStore, Pool], OldValues] = PoolValues
+    old_values: Callable[[ObjectStore, PoolShards], OldValues] = PoolValues
     slots: int = 1
 
-    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
         """Survey the sizes of each shard in turn."""
         log = self.open_log(log_url)
         return [
@@ -36,7 +36,7 @@ class LocalRunner:
         """Run `work` for each item, as SparkRunner.each does."""
         return [work(self.objects, one) for one in things]
 
-    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
         """Execute a release. Returns the files of all pieces, or the failures."""
         log, old = self.open_log(log_url), self.old_values(self.objects, job.pool)
         prepared = []

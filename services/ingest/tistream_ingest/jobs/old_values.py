@@ -13,7 +13,7 @@ from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES, newest_at, versions_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.storage.object_store import ObjectStore
-from tistream_ingest.jobs.work import Pool
+from tistream_ingest.jobs.work import PoolShards
 
 
 class OldValues(Protocol):
@@ -30,7 +30,7 @@ class OldValues(Protocol):
 class PoolValues:
     """OldValues over the runs and segments of a pool."""
 
-    def __init__(self, objects: ObjectStore, pool: Pool) -> None:
+    def __init__(self, objects: ObjectStore, pool: PoolShards) -> None:
         self._shards = pool.shards
         self._reader = StoreReader(objects)
 

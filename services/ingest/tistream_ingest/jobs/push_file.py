@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.format.change_file import COMMITTED, SCHEMA, WATERMARK
-from tistream.logbackup.release import REGION_ID, REGION_VERSION, STORE_ID, Piece, Release
+from tistream.logbackup.release import REGION_ID, REGION_VERSION, STORE_ID, Release, ReleaseFile
 from tistream.model.ids import TenantKey
 from tistream.push.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream_ingest.jobs.joining import in_order
@@ -34,7 +34,7 @@ def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> 
     return write_change_file(identity, _groups(_changes(in_order(rows), piece)), watermarks, _DICTIONARY)
 
 
-def _changes(rows: pa.Table, piece: Piece) -> pa.Table:
+def _changes(rows: pa.Table, piece: ReleaseFile) -> pa.Table:
     count = rows.num_rows
     columns: dict[str, Any] = {
         **{name: rows[name] for name in ("key", "value", "old_value", "start_ts", "commit_ts", "txn_source")},
@@ -47,7 +47,7 @@ def _changes(rows: pa.Table, piece: Piece) -> pa.Table:
     return _table(columns, count)
 
 
-def _watermark(piece: Piece, base_ts: int | None) -> pa.Table:
+def _watermark(piece: ReleaseFile, base_ts: int | None) -> pa.Table:
     return _table(
         {
             "type": pa.array([WATERMARK], pa.int32()),

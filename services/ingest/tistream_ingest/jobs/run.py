@@ -21,7 +21,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream_ingest.jobs import shard_io
 from tistream_ingest.jobs.old_values import PoolValues
-from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
+from tistream_ingest.jobs.work import Failed, ReleaseJob, ReleaseShard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
 
 Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and its rows (or a pickled Failed)
@@ -54,32 +54,32 @@ class SparkRunner:
         """The number of shards that run at the same time."""
         return int(self._context.defaultParallelism)
 
-    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
         """Survey each shard, in the order of `shards`."""
         count = len(shards)
 
         def surveyed(works: Iterable[bytes]) -> Iterator[tuple[int, Surveyed]]:
             log = _objects(log_url)
             for work in works:
-                one: Shard = pickle.loads(work)
+                one: ReleaseShard = pickle.loads(work)
                 yield one.number, shard_io.guarded(lambda one=one: shard_io.survey(log, one, limits, count))  # type: ignore[misc]
 
         works = self._context.parallelize([pickle.dumps(shard) for shard in shards], max(1, count))
         found = dict(self._context.runJob(works, surveyed))
         return [found[shard.number] for shard in shards]
 
-    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
         """Execute a release as one Spark job. Returns the files of all pieces, or the failures."""
         url, keys = self._url, self._keys.told({job.tenant})
         shards, pieces = len(job.shards), len(job.release.pieces)
         shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
 
         def prepared(works: Iterable[bytes]) -> Iterator[Part]:
-            rest: Job = pickle.loads(shared.value)
+            rest: ReleaseJob = pickle.loads(shared.value)
             old = PoolValues(_told(url, keys), rest.pool)
             log = _objects(log_url)
             for work in works:
-                one: Shard = pickle.loads(work)
+                one: ReleaseShard = pickle.loads(work)
                 found = shard_io.guarded(lambda one=one: shard_io.prepare(log, rest, one, old))  # type: ignore[misc]
                 if isinstance(found, Failed):
                     yield pieces, (one.number, pickle.dumps(found))
@@ -89,7 +89,7 @@ class SparkRunner:
                     yield number, (one.number, of_piece.get(number, b""))
 
         def written(number: int, parts: Iterable[Part]) -> Iterator[Written | Failed]:
-            rest: Job = pickle.loads(shared.value)
+            rest: ReleaseJob = pickle.loads(shared.value)
             held = [part for _, part in parts]
             if number == pieces:
                 yield from (pickle.loads(failed) for _, failed in held)

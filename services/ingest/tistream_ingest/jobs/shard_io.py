@@ -22,7 +22,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import joining, push_file
 from tistream_ingest.jobs.old_values import OldValues
 from tistream_ingest.jobs.reading import read
-from tistream_ingest.jobs.work import Failed, Job, Prepared, Shard, Written
+from tistream_ingest.jobs.work import Failed, Prepared, ReleaseJob, ReleaseShard, Written
 from tistream_ingest.plan.cuts import BINS, Bin, Limits, Survey
 
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ def guarded(work: Callable[[], Result]) -> Result | Failed:
         return Failed("unavailable", str(error))
 
 
-def survey(log: ObjectStore, shard: Shard, limits: Limits, shards: int) -> Survey:
+def survey(log: ObjectStore, shard: ReleaseShard, limits: Limits, shards: int) -> Survey:
     """Measure how the shard's changes are distributed over time. The size of a value in `default` is taken as the mean
     of its slice."""
     stored = sum(one.entries for one in shard.values)
@@ -83,7 +83,7 @@ def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> l
     return out
 
 
-def prepare(log: ObjectStore, job: Job, shard: Shard, old: OldValues) -> list[Prepared]:
+def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValues) -> list[Prepared]:
     """The shard's rows for each piece of the release that has any.
 
     Raises:
@@ -105,7 +105,7 @@ def prepare(log: ObjectStore, job: Job, shard: Shard, old: OldValues) -> list[Pr
     return [(number, _packed(part)) for number, part in enumerate(_parts(job, rows)) if part.num_rows]
 
 
-def _values(log: ObjectStore, shard: Shard, changes: pa.Table) -> pa.Table:
+def _values(log: ObjectStore, shard: ReleaseShard, changes: pa.Table) -> pa.Table:
     """Read the entries of `default` at the start_ts of the changes whose values are there."""
     starts = joining.long_starts(changes)
     if not len(starts):
@@ -116,7 +116,7 @@ def _values(log: ObjectStore, shard: Shard, changes: pa.Table) -> pa.Table:
     )
 
 
-def _check_late(log: ObjectStore, shard: Shard, job: Job, old: OldValues) -> None:
+def _check_late(log: ObjectStore, shard: ReleaseShard, job: ReleaseJob, old: OldValues) -> None:
     """Check commits of windows that were released before: they must be repeats of rows in the pool. A log that adds a
     new one breaks the promise of its checkpoint."""
     if not shard.late or shard.window.low <= job.pool.floor_ts:
@@ -138,7 +138,7 @@ def _check_late(log: ObjectStore, shard: Shard, job: Job, old: OldValues) -> Non
         )
 
 
-def _parts(job: Job, rows: pa.Table) -> list[pa.Table]:
+def _parts(job: ReleaseJob, rows: pa.Table) -> list[pa.Table]:
     out = []
     for piece in job.release.pieces:
         inside = pc.and_(pc.greater(rows["commit_ts"], piece.low), pc.less_equal(rows["commit_ts"], piece.high))
@@ -154,7 +154,7 @@ def _packed(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def write(target: ObjectStore, job: Job, number: int, parts: Iterable[bytes]) -> Written:
+def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[bytes]) -> Written:
     """Write the change file of a piece, unless it exists because another process has executed the same release."""
     rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     body = push_file.encode(job.tenant, job.release, number, rows)

@@ -9,22 +9,22 @@ from tistream.logbackup.release import Release
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
-from tistream.pool.versions.plan import Shard as PoolShard
+from tistream.pool.versions.plan import IndexShard
 from tistream_ingest.plan.cuts import Survey
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolShards:
     """The tenant's committed rows, from which old values are read: the runs and segments of its tasks, in key order.
     floor_ts: versions at or below it may be missing (snapshot_ts, retention)."""
 
-    shards: tuple[PoolShard, ...]
+    shards: tuple[IndexShard, ...]
     floor_ts: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """The changes of a window with keys in `span`. writes, values, late: as in plan.taking.Taking."""
+class ReleaseShard:
+    """The changes of a window with keys in `span`. writes, values, late: as in plan.taking.ReleaseInput."""
 
     number: int
     span: KeySpan
@@ -41,13 +41,13 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ReleaseJob:
     """One release to execute."""
 
     tenant: TenantKey
     release: Release
-    shards: tuple[Shard, ...]
-    pool: Pool
+    shards: tuple[ReleaseShard, ...]
+    pool: PoolShards
 
 
 @dataclass(frozen=True, slots=True)

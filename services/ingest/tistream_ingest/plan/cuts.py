@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tistream.logbackup.release import Piece
+from tistream.logbackup.release import ReleaseFile
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
 
@@ -43,36 +43,36 @@ class Survey:
     bins: tuple[Bin, ...]
 
 
-def whole(window: Window, index: int) -> tuple[Piece, ...]:
+def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
     """The window as one piece, without a cut."""
-    return (Piece(window.high, window.low, window.high, index),)
+    return (ReleaseFile(window.high, window.low, window.high, index),)
 
 
-def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[Piece, ...]:
+def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[ReleaseFile, ...]:
     """Cut the window into pieces. `index` is the log index of the first piece; each watermark takes one index."""
     rows: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for one in (one for survey in surveys for one in survey.bins):
         rows[one.last] = rows.get(one.last, 0) + one.rows
         sizes[one.last] = sizes.get(one.last, 0) + one.bytes
-    out: list[Piece] = []
+    out: list[ReleaseFile] = []
     low = at = window.low
     held_rows = held_bytes = 0
     for ts in sorted(rows):
         full = held_rows + rows[ts] > limits.rows or held_bytes + sizes[ts] > limits.bytes
         if full and at > low:
-            out.append(Piece(at, low, at, index + len({one.high for one in out})))
+            out.append(ReleaseFile(at, low, at, index + len({one.high for one in out})))
             low, held_rows, held_bytes = at, 0, 0
         held_rows, held_bytes, at = held_rows + rows[ts], held_bytes + sizes[ts], ts
         if held_rows > limits.rows or held_bytes > limits.bytes:
             out += _by_keys(Window(low, ts), index + len({one.high for one in out}), surveys, limits)
             low, held_rows, held_bytes = ts, 0, 0
     if low < window.high:
-        out.append(Piece(window.high, low, window.high, index + len({one.high for one in out})))
+        out.append(ReleaseFile(window.high, low, window.high, index + len({one.high for one in out})))
     return tuple(out)
 
 
-def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> list[Piece]:
+def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> list[ReleaseFile]:
     """Cut a commit_ts that is larger than one file into several pieces, between shards, which are in key order."""
     starts: list[bytes] = [b""]
     rows = size = 0
@@ -85,11 +85,11 @@ def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limi
         rows, size = rows + more_rows, size + more_bytes
     starts = starts[: window.high - window.low]  # each file has a ts of its own in the window
     if len(starts) == 1:
-        return [Piece(window.high, window.low, window.high, index, span=WHOLE)]
+        return [ReleaseFile(window.high, window.low, window.high, index, span=WHOLE)]
     out = []
     for number, start in enumerate(starts):
         last = number == len(starts) - 1
         span = KeySpan(start, b"" if last else starts[number + 1])
         ts = window.high if last else window.low + 1 + number
-        out.append(Piece(ts, window.low, window.high, index, last, span))
+        out.append(ReleaseFile(ts, window.low, window.high, index, last, span))
     return out

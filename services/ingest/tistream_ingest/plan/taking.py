@@ -18,7 +18,7 @@ class NeedsOlder:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class ReleaseInput:
     """The input of a release.
 
     writes: slices with commits of the window. values: slices of `default` that may hold values of those commits. late:
@@ -44,7 +44,7 @@ class Taking:
         return sum(one.plain for one in (*self.writes, *self.values))
 
 
-def take(catalog: Catalog, low: int, high: int) -> Taking | NeedsOlder:
+def take(catalog: Catalog, low: int, high: int) -> ReleaseInput | NeedsOlder:
     """Select the slices for the changes with low < commit_ts <= high. A value lies at the start_ts of its commit in the
     log, perhaps hours before the commit: the smallest start_ts of the window's `write` slices says how far back values
     may be. A slice that does not state it (0) may need any value."""
@@ -71,6 +71,6 @@ def take(catalog: Catalog, low: int, high: int) -> Taking | NeedsOlder:
         if one.cf == DEFAULT and one.table_id in tables and one.min_ts <= high and one.max_ts >= begin:
             values.append(one)
             metas.add(name)
-    return Taking(
+    return ReleaseInput(
         Window(low, high), tuple(writes), tuple(values), tuple(late), tuple(sorted(metas)), frozenset(compared)
     )

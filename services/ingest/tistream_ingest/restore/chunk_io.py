@@ -16,7 +16,7 @@ from tistream.errors import NotFoundYet, RetryableError, TiStreamError, Undecoda
 from tistream.model.ids import TenantKey
 from tistream.model.ts import Window
 from tistream.pool.versions.merge import key_array
-from tistream.pool.versions.plan import Shard, TableRange
+from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.restore.fingerprint import Fingerprint, of_rows
@@ -39,7 +39,7 @@ class ReadWork:
 
     tenant: TenantKey
     ts: int
-    shards: tuple[Shard, ...]
+    shards: tuple[IndexShard, ...]
     wanted: TableRange
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from tistream.errors import CorruptObject
 from tistream.model.span import KeySpan
-from tistream.pool.versions.plan import Shard, TableRange, records_of
+from tistream.pool.versions.plan import IndexShard, TableRange, records_of
 from tistream.wire.bulk.restores import RestoreTable
 
 CHUNK_BYTES = 32 << 20  # of stored values; TiDB refuses transactions above some 100 MB by default
@@ -48,7 +48,7 @@ class PlannedTable:
         return sum(one.rows for one in self.chunks)
 
 
-def parts_of(shards: Sequence[Shard], physical_ids: Iterable[int]) -> list[TableRange]:
+def parts_of(shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> list[TableRange]:
     """Cut the record keys of physical ids into ranges that can be read at the same time. A range begins where a shard
     begins, or an object of its runs."""
     found: list[TableRange] = []
@@ -72,7 +72,7 @@ def _cut(wanted: TableRange, firsts: Sequence[bytes]) -> Iterator[TableRange]:
         yield TableRange(wanted.table_id, KeySpan(start, end))
 
 
-def shards_for(shards: Iterable[Shard], wanted: TableRange) -> tuple[Shard, ...]:
+def shards_for(shards: Iterable[IndexShard], wanted: TableRange) -> tuple[IndexShard, ...]:
     """The shards that a read of the range needs."""
     return tuple(shard for shard in shards if shard.span.overlaps(wanted.span))
 

@@ -22,7 +22,7 @@ from tistream.errors import (
     Unavailable,
 )
 from tistream.model.ids import TenantKey
-from tistream.pool.versions.plan import Shard, records_of
+from tistream.pool.versions.plan import IndexShard, records_of
 from tistream.restore.fingerprint import Fingerprint
 from tistream.restore.linked_info import linked_info
 from tistream.schema.tidb.create_table import Dialect, UnsupportedTable, table_statements
@@ -57,7 +57,7 @@ class Tenants(Protocol):
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
         """The tables with these names at the ts, in the order of `names`. Raises UnknownName, Gone, Unavailable."""
 
-    def shards(self, tenant: TenantKey, ts: int) -> Sequence[Shard]:
+    def shards(self, tenant: TenantKey, ts: int) -> Sequence[IndexShard]:
         """The shards of the tenant's pool, in key order; they have every row committed up to `ts`. Raises
         Unavailable."""
 
@@ -227,7 +227,7 @@ class Restoring:
             log.info("another process has planned the restore", extra={"restore": restore_id})
         return restore_plan.decode(key, restore_id, self.objects.get(key))
 
-    def _shards(self, ts: int, ids: Iterable[int]) -> Sequence[Shard]:
+    def _shards(self, ts: int, ids: Iterable[int]) -> Sequence[IndexShard]:
         """The shards of the pool. Raises Gone if it no longer has the state at `ts`."""
         shards = self.tenants.shards(self.tenant, ts)
         spans = [records_of(one).span for one in ids]

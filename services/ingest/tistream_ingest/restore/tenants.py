@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tistream.errors import Unavailable, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.pool.versions.plan import Shard
+from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.schema.visible import fold
 from tistream.targets.restored_table import Name
@@ -20,7 +20,7 @@ class TenantReads:
     pool has every row, and its shards."""
 
     history: Callable[[TenantKey], History]
-    pool: Callable[[TenantKey], tuple[int, Sequence[Shard]]]
+    pool: Callable[[TenantKey], tuple[int, Sequence[IndexShard]]]
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
         """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`."""
@@ -40,7 +40,7 @@ class TenantReads:
             tables.append(TableThen(name, version.stored.info(), tuple(version.head.physical_ids)))
         return tables
 
-    def shards(self, tenant: TenantKey, ts: int) -> Sequence[Shard]:
+    def shards(self, tenant: TenantKey, ts: int) -> Sequence[IndexShard]:
         """Implement Tenants.shards: the tenant's pool now, in key order, which has every row committed up to `ts`."""
         reached_ts, shards = self.pool(tenant)
         if reached_ts < ts:

@@ -25,7 +25,7 @@ ROUTES_WAIT_MS = 10_000
 STATES: tuple[State, ...] = get_args(State)
 
 
-class Driver:
+class SourceDriver:
     """Starts and stops the loops of sources. `follow_routes` and `follow_sources` are loop bodies."""
 
     def __init__(

@@ -14,11 +14,11 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import TaskStatus
-from tistream_ingest.jobs.work import Pool
+from tistream_ingest.jobs.work import PoolShards
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RouteTask:
     """A task of a route, in the form that Lineage follows."""
 
     task_id: int
@@ -26,7 +26,7 @@ class Routed:
     parents: Sequence[int]
 
     @classmethod
-    def of(cls, task: TaskRoute) -> Routed:
+    def of(cls, task: TaskRoute) -> RouteTask:
         span = KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key))
         return cls(task.task_id, span, task.parents)
 
@@ -40,7 +40,7 @@ class RoutedPool:
     ) -> None:
         self._tenant, self._sorters, self._route = tenant, sorters, route
         self._lineage = Lineage(objects, tenant)
-        self._pool = Pool((), 0)
+        self._pool = PoolShards((), 0)
 
     def reached_ts(self) -> int:
         """The ts up to which every committed row is in the pool. Raises Unavailable if a task cannot be read."""
@@ -49,17 +49,19 @@ class RoutedPool:
             raise Unavailable(f"tenant {self._tenant} has no tasks yet: {route.problem or 'its schema was not read'}")
         statuses = self._statuses(route)
         covers = [
-            self._lineage.covers(Routed.of(task), statuses[task.task_id].manifest if task.task_id in statuses else None)
+            self._lineage.covers(
+                RouteTask.of(task), statuses[task.task_id].manifest if task.task_id in statuses else None
+            )
             for task in route.tasks
         ]
         self._lineage.forget_others()
         states = (cover.log.view.state for found in covers for cover in found)
         retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
         shards = shards_of(cover for found in covers for cover in found)
-        self._pool = Pool(tuple(shards), max(route.snapshot_ts, retained_ts))
+        self._pool = PoolShards(tuple(shards), max(route.snapshot_ts, retained_ts))
         return min(reached(found, statuses) for found in covers)
 
-    def current(self) -> Pool:
+    def current(self) -> PoolShards:
         """The pool as of the last call of reached_ts."""
         return self._pool
 

@@ -13,19 +13,19 @@ from typing import Protocol
 from tistream.clock import Clock
 from tistream.errors import NotFoundYet, SourceRefused
 from tistream.logbackup import meta_name, prefix
-from tistream.logbackup.release import STORE_ID, Piece, Release
+from tistream.logbackup.release import STORE_ID, Release, ReleaseFile
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream.storage.open import open_existing
 from tistream.storage.release_log import ReleaseLog
-from tistream_ingest.jobs.work import Failed, Job, Pool, Shard, Surveyed, Written
+from tistream_ingest.jobs.work import Failed, PoolShards, ReleaseJob, ReleaseShard, Surveyed, Written
 from tistream_ingest.plan import cuts, spans
 from tistream_ingest.plan.catalog import Catalog
 from tistream_ingest.plan.cuts import Limits, Survey
 from tistream_ingest.plan.rules import SourceRules, may_matter, uploaded_lately
-from tistream_ingest.plan.taking import NeedsOlder, Taking, take
+from tistream_ingest.plan.taking import NeedsOlder, ReleaseInput, take
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 
@@ -38,8 +38,8 @@ class ReleaseRunner(Protocol):
 
     @property
     def slots(self) -> int: ...
-    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> Sequence[Surveyed]: ...
-    def run(self, log_url: str, job: Job) -> Sequence[Written | Failed]: ...
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> Sequence[Surveyed]: ...
+    def run(self, log_url: str, job: ReleaseJob) -> Sequence[Written | Failed]: ...
 
 
 class TenantPool(Protocol):
@@ -48,7 +48,7 @@ class TenantPool(Protocol):
     def reached_ts(self) -> int:
         """The ts up to which every committed row is in the pool. Raises Unavailable."""
 
-    def current(self) -> Pool:
+    def current(self) -> PoolShards:
         """The runs and segments as of the last call of reached_ts."""
 
 
@@ -65,7 +65,7 @@ class Identity:
 
 
 @dataclass(slots=True)
-class Seen:
+class LogFacts:
     """The facts about a source that its status shows. newest_flush: the newest flush_ts by store."""
 
     checkpoint_ts: int = 0
@@ -90,10 +90,10 @@ class SourceRunner:
     announce: Callable[[TenantKey, int, int], None]
     rules: SourceRules = field(default_factory=SourceRules)
     open_log: Callable[[str], ObjectStore] = open_existing
-    seen: Seen = field(default_factory=Seen)
+    seen: LogFacts = field(default_factory=LogFacts)
     rows_wait: str | None = None  # why the rows from before the log, which have the first old values, are not there yet
     _last: Release | None = None
-    _open: tuple[Release, Taking | None] | None = None
+    _open: tuple[Release, ReleaseInput | None] | None = None
     _catalog: Catalog | None = None
     _loaded: bool = False  # whether the metadata was listed since this process began
 
@@ -245,7 +245,7 @@ class SourceRunner:
                 "full backup, and add a tenant that begins with it"
             )
 
-    def _pieces(self, taking: Taking, index: int) -> tuple[Piece, ...]:
+    def _pieces(self, taking: ReleaseInput, index: int) -> tuple[ReleaseFile, ...]:
         limits = self.rules.limits
         if taking.rows_max <= limits.rows and taking.bytes_max <= limits.bytes:
             return cuts.whole(taking.window, index)
@@ -260,15 +260,15 @@ class SourceRunner:
 
     # --- executing -------------------------------------------------------------------------------------------------
 
-    def _execute(self, release: Release, taking: Taking | None) -> None:
+    def _execute(self, release: Release, taking: ReleaseInput | None) -> None:
         assert self._catalog is not None
         if taking is None:
             taking = self._taking_of(release)
-        pool = Pool((), self.identity.snapshot_ts)
+        pool = PoolShards((), self.identity.snapshot_ts)
         if taking.writes or taking.late:
             pool = self._pool(release.low)
         shards = tuple(self._shards(taking))
-        results = self.runner.run(release.url, Job(self.identity.tenant, release, shards, pool))
+        results = self.runner.run(release.url, ReleaseJob(self.identity.tenant, release, shards, pool))
         for failed in results:
             if isinstance(failed, Failed):
                 self._failed(failed)
@@ -278,7 +278,7 @@ class SourceRunner:
         self.seen.released_ts, self.seen.waits_for = release.high, None
         self._catalog.released(release.high, self._horizon(release.high), taking.compared)
 
-    def _pool(self, ts: int) -> Pool:
+    def _pool(self, ts: int) -> PoolShards:
         """The pool, once it has all rows of earlier releases, because old values are read from it."""
         reached = self.pool.reached_ts()
         if reached < ts:
@@ -286,7 +286,7 @@ class SourceRunner:
             raise SourceHeld("sort", self.seen.waits_for)
         return self.pool.current()
 
-    def _taking_of(self, release: Release) -> Taking:
+    def _taking_of(self, release: Release) -> ReleaseInput:
         """The input of a release that another process decided, from the metadata that its record names."""
         catalog = Catalog(release.low, 0)
         # An earlier source of the tenant, with another log, may have decided it and not have executed it.
@@ -297,16 +297,16 @@ class SourceRunner:
             except NotFoundYet:
                 self._failed(Failed("missing", "is named by a release record", prefix.METAS + name))
         found = take(catalog, release.low, release.high)
-        assert isinstance(found, Taking)  # the catalog's horizon is 0
+        assert isinstance(found, ReleaseInput)  # the catalog's horizon is 0
         return found
 
-    def _shards(self, taking: Taking) -> list[Shard]:
+    def _shards(self, taking: ReleaseInput) -> list[ReleaseShard]:
         everything = (*taking.writes, *taking.values, *taking.late)
         each = self.rules.shard_bytes(sum(one.plain for one in everything), self.runner.slots)
         cut = spans.spans(everything, each)
         parts = (spans.shared_out(found, cut) for found in (taking.writes, taking.values, taking.late))
         return [
-            Shard(number, span, taking.window, writes, values, late, self.identity.keep_index)
+            ReleaseShard(number, span, taking.window, writes, values, late, self.identity.keep_index)
             for number, (span, writes, values, late) in enumerate(zip(cut, *parts, strict=True))
         ]
 

@@ -36,7 +36,7 @@ from tistream_meta.database.transactions import CommitUnknown, Transactions, tra
 from tistream_meta.database.usage_book import UsageBook
 from tistream_meta.decide.incarnations import Standing, Start, standing
 from tistream_meta.decide.model import FOR_EVER, Change, Encryption, Node, Owner, Plan, Retention, Store, Task, Tenant
-from tistream_meta.decide.split_merge import CarryOn, Order
+from tistream_meta.decide.split_merge import CarryOn, TaskOrder
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.migrations import migrate
 
@@ -267,7 +267,7 @@ class Repository:
         """Reserve `count` consecutive task ids that no task ever had; returns the first."""
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
-    def order(self, orders: Sequence[Order], *, asked: bool = False) -> Change:
+    def order(self, orders: Sequence[TaskOrder], *, asked: bool = False) -> Change:
         """Store or delete orders to seal tasks, in one transaction. `asked`: an operator requested it."""
 
         def body(connection: Connection) -> Change:

@@ -13,8 +13,8 @@ from tistream.model.span import KeySpan
 from tistream_meta.database import counter_rows, tables
 from tistream_meta.database.stored import parents_of, parents_text, seal_of, seal_text
 from tistream_meta.decide.model import Child, Task
-from tistream_meta.decide.split_merge import CarryOn, Order
-from tistream_meta.decide.task_phases import Step
+from tistream_meta.decide.split_merge import CarryOn, TaskOrder
+from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 
 _TASKS = tables.tasks
@@ -90,7 +90,7 @@ def _insert(connection: Connection, tasks: Iterable[Task]) -> None:
         connection.execute(insert(_TASKS), rows)
 
 
-def order(connection: Connection, one: Order) -> None:
+def order(connection: Connection, one: TaskOrder) -> None:
     """Store or delete the order to seal tasks."""
     connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
 
@@ -113,10 +113,10 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
     named: list[dict[str, Any]] = []
     for command in commands:
         values = {"of_task": command.task_id, "node": command.node}
-        if command.step is Step.HAND_OVER:
+        if command.step is PhaseEvent.HAND_OVER:
             held.append(values)
         else:
-            named.append(values | {"node": command.node if command.step is Step.PREPARE else None})
+            named.append(values | {"node": command.node if command.step is PhaseEvent.PREPARE else None})
     this_task = _TASKS.c.task_id == bindparam("of_task")
     if named:
         connection.execute(update(_TASKS).where(this_task).values(next_node=bindparam("node")), named)

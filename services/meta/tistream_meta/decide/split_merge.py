@@ -79,7 +79,7 @@ DEFAULT_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TaskOrder:
     """A new order for these tasks; `seal` None withdraws their order."""
 
     task_ids: tuple[int, ...]
@@ -123,7 +123,7 @@ def carried_on(tasks: Iterable[Task], told: Mapping[int, SorterReport]) -> list[
     return out
 
 
-def forgotten(tasks: Sequence[Task], told: Mapping[int, SorterReport]) -> list[Order]:
+def forgotten(tasks: Sequence[Task], told: Mapping[int, SorterReport]) -> list[TaskOrder]:
     """Orders of merges that the database does not have although one part is sealed, for example after a restore. They
     are ordered again as final.
 
@@ -143,13 +143,15 @@ def forgotten(tasks: Sequence[Task], told: Mapping[int, SorterReport]) -> list[O
         if known or len(stops) != 1 or None in stops or _around([one.span for one in parents]) != children[0].span:
             continue
         seal = Seal(children, stops.pop(), final=True)
-        out.append(Order(tuple(one.task_id for one in parents), seal, "one of them is sealed, and the order forgotten"))
+        out.append(
+            TaskOrder(tuple(one.task_id for one in parents), seal, "one of them is sealed, and the order forgotten")
+        )
     return out
 
 
 def under_way(
     tasks: Iterable[Task], told: Mapping[int, SorterReport], age_ms: Mapping[int, int], rules: Rules
-) -> list[Order]:
+) -> list[TaskOrder]:
     """The next step of each ordered merge: another stop, the permission to seal, or a withdrawal.
 
     `age_ms`: task id -> how long this owner has known the task's order.
@@ -166,16 +168,16 @@ def under_way(
         if seal.final:
             continue  # one of them may be sealed, so the merge cannot be withdrawn
         if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the permission
-            out.append(Order(ids, replace(seal, final=True), "one of them is sealed"))
+            out.append(TaskOrder(ids, replace(seal, final=True), "one of them is sealed"))
         elif _around([task.span for task in parents]) != seal.children[0].span:
-            out.append(Order(ids, None, "its neighbour has gone"))
+            out.append(TaskOrder(ids, None, "its neighbour has gone"))
         elif all(one.stop_at == seal.stop_at and one.progress_ts >= (seal.stop_at or 0) for one in heard):
-            out.append(Order(ids, replace(seal, final=True), "all rest at one ts"))
+            out.append(TaskOrder(ids, replace(seal, final=True), "all rest at one ts"))
         elif max(age_ms.get(task.task_id, 0) for task in parents) > rules.patience_ms:
-            out.append(Order(ids, None, "they did not come to rest"))
+            out.append(TaskOrder(ids, None, "they did not come to rest"))
         elif any(one.stop_at != seal.stop_at and one.progress_ts > (seal.stop_at or 0) for one in heard):
             stop_at = own_stop(_stop(heard), seal.children[0])
-            out.append(Order(ids, replace(seal, stop_at=stop_at), "one has gone past the stop"))
+            out.append(TaskOrder(ids, replace(seal, stop_at=stop_at), "one has gone past the stop"))
     return out
 
 

@@ -28,7 +28,7 @@ class Phase(Enum):
     REMOVING = "removing"  # ended by a seal: its children continue
 
 
-class Step(Enum):
+class PhaseEvent(Enum):
     """An event of a task: a decision of the owner, or a report of a sorter."""
 
     PREPARE = "prepare"  # the owner names the next sorter
@@ -38,26 +38,26 @@ class Step(Enum):
     SEALED = "sealed"  # its last manifest names its children
 
 
-TRANSITIONS: Mapping[Phase, Mapping[Step, Phase]] = MappingProxyType(
+TRANSITIONS: Mapping[Phase, Mapping[PhaseEvent, Phase]] = MappingProxyType(
     {
-        Phase.ABSENT: {Step.HAND_OVER: Phase.COMMITTING},
+        Phase.ABSENT: {PhaseEvent.HAND_OVER: Phase.COMMITTING},
         Phase.PREPARING: {
-            Step.ABANDON: Phase.COMMITTING,  # or running, if its sorter has reported so
-            Step.HAND_OVER: Phase.COMMITTING,
-            Step.HELD: Phase.PREPARING,
-            Step.SEALED: Phase.REMOVING,
+            PhaseEvent.ABANDON: Phase.COMMITTING,  # or running, if its sorter has reported so
+            PhaseEvent.HAND_OVER: Phase.COMMITTING,
+            PhaseEvent.HELD: Phase.PREPARING,
+            PhaseEvent.SEALED: Phase.REMOVING,
         },
         Phase.COMMITTING: {
-            Step.HELD: Phase.RUNNING,
-            Step.PREPARE: Phase.PREPARING,
-            Step.HAND_OVER: Phase.COMMITTING,
-            Step.SEALED: Phase.REMOVING,
+            PhaseEvent.HELD: Phase.RUNNING,
+            PhaseEvent.PREPARE: Phase.PREPARING,
+            PhaseEvent.HAND_OVER: Phase.COMMITTING,
+            PhaseEvent.SEALED: Phase.REMOVING,
         },
         Phase.RUNNING: {
-            Step.HELD: Phase.RUNNING,
-            Step.PREPARE: Phase.PREPARING,
-            Step.HAND_OVER: Phase.COMMITTING,
-            Step.SEALED: Phase.REMOVING,
+            PhaseEvent.HELD: Phase.RUNNING,
+            PhaseEvent.PREPARE: Phase.PREPARING,
+            PhaseEvent.HAND_OVER: Phase.COMMITTING,
+            PhaseEvent.SEALED: Phase.REMOVING,
         },
         Phase.REMOVING: {},
     }
@@ -94,23 +94,23 @@ class Placement:
             return Phase.ABSENT
         return Phase.RUNNING if self.held else Phase.COMMITTING
 
-    def after(self, step: Step, node: str | None = None) -> Placement:
+    def after(self, step: PhaseEvent, node: str | None = None) -> Placement:
         """The task's placement after a step; `node` is the sorter that the step names. Raises WrongStep."""
         if step not in TRANSITIONS[self.phase]:
             raise WrongStep(f"task {self.task_id} is {self.phase.value}: no {step.value}")
         match step:
-            case Step.PREPARE:
+            case PhaseEvent.PREPARE:
                 if node is None or node == self.sorter_node:
                     raise WrongStep(f"task {self.task_id} is with {node} already")
                 return replace(self, next_node=node, prepared=False)
-            case Step.ABANDON:
+            case PhaseEvent.ABANDON:
                 return replace(self, next_node=None, prepared=False)
-            case Step.HAND_OVER:
+            case PhaseEvent.HAND_OVER:
                 if node is None:
                     raise WrongStep(f"task {self.task_id} is handed over without a node")
                 epoch = self.task_epoch + 1
                 return replace(self, sorter_node=node, task_epoch=epoch, next_node=None, held=False, prepared=False)
-            case Step.HELD:
+            case PhaseEvent.HELD:
                 return replace(self, held=True)
-            case Step.SEALED:
+            case PhaseEvent.SEALED:
                 return replace(self, sealed=True, next_node=None, prepared=False)

@@ -16,7 +16,7 @@ from itertools import islice
 
 from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
 from tistream_meta.decide.liveness import NodeState, is_lost
-from tistream_meta.decide.task_phases import Phase, Placement, Step
+from tistream_meta.decide.task_phases import Phase, PhaseEvent, Placement
 
 MOVES_MAX = 8  # tasks under way to another sorter at a time
 
@@ -26,7 +26,7 @@ class Command:
     """One step to execute."""
 
     task_id: int
-    step: Step
+    step: PhaseEvent
     node: str | None = None
     why: str = ""
 
@@ -109,11 +109,11 @@ def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | Non
     if task.next_node is None or task.sealed:
         return None
     if nodes.get(task.next_node) is not NodeState.ALIVE:
-        return Command(task.task_id, Step.ABANDON, None, f"{task.next_node} is not alive")
+        return Command(task.task_id, PhaseEvent.ABANDON, None, f"{task.next_node} is not alive")
     if task.prepared:
-        return Command(task.task_id, Step.HAND_OVER, task.next_node, "prepared")
+        return Command(task.task_id, PhaseEvent.HAND_OVER, task.next_node, "prepared")
     if is_lost(task.sorter_node, nodes):
-        return Command(task.task_id, Step.HAND_OVER, task.next_node, f"{task.sorter_node} is lost")
+        return Command(task.task_id, PhaseEvent.HAND_OVER, task.next_node, f"{task.sorter_node} is lost")
     return None
 
 
@@ -128,7 +128,7 @@ def _basic(
     node = loads.least()
     loads.give(node, _load(task, load))
     why = "it has no sorter" if task.sorter_node is None else f"{task.sorter_node} is lost"
-    return Command(task.task_id, Step.HAND_OVER, node, why)
+    return Command(task.task_id, PhaseEvent.HAND_OVER, node, why)
 
 
 def _moves(
@@ -151,4 +151,4 @@ def _moves(
 
 
 def _prepare(move: Move[Placement]) -> Command:
-    return Command(move.item.task_id, Step.PREPARE, move.target, move.why)
+    return Command(move.item.task_id, PhaseEvent.PREPARE, move.target, move.why)

@@ -18,7 +18,7 @@ from tistream_meta.decide.balance import NodeLoads
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Child, Seal, Task
 from tistream_meta.decide.scheduling_rules import SchedulingRules
-from tistream_meta.decide.task_phases import Phase, Placement, Step, WrongStep
+from tistream_meta.decide.task_phases import Phase, PhaseEvent, Placement, WrongStep
 from tistream_meta.decide.task_policy import Command, alive, expected_loads, spread, urgent
 from tistream_meta.owner.catalog import OwnerCopy
 from tistream_meta.owner.reports import Reports
@@ -119,7 +119,7 @@ class Scheduler:
         if not commands:
             return
         change = self._repository.take(commands)
-        for step in Step:
+        for step in PhaseEvent:
             of_step = [command for command in commands if command.step is step]
             if of_step:
                 nodes = sorted({command.node for command in of_step if command.node})[:10]
@@ -137,10 +137,10 @@ class Scheduler:
         if states.get(node_id) is not NodeState.ALIVE or node_id not in book.of_role("sorter"):
             raise InvalidRequest(f"{node_id} is no sorter that is alive", {"parameter": "node_id"})
         try:
-            self._reports.placement(task).after(Step.PREPARE, node_id)
+            self._reports.placement(task).after(PhaseEvent.PREPARE, node_id)
         except WrongStep as error:
             raise InvalidRequest(str(error)) from error
-        return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")], asked=True)
+        return self._repository.take([Command(task_id, PhaseEvent.PREPARE, node_id, "asked for")], asked=True)
 
     def split(
         self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
@@ -240,13 +240,13 @@ class Scheduler:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
         return tasks, {task.task_id: self._reports.told(task, now_ms) for task in tasks}
 
-    def _order(self, wish: seals.Wish) -> seals.Order:
+    def _order(self, wish: seals.Wish) -> seals.TaskOrder:
         first = self._repository.new_task_ids(len(wish.spans))
         children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
         stop_at = None if wish.stop_at is None else seals.own_stop(wish.stop_at, children[0])
-        return seals.Order(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
+        return seals.TaskOrder(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
 
-    def _take_orders(self, orders: Sequence[seals.Order], *, asked: bool = False) -> Iterator[Change]:
+    def _take_orders(self, orders: Sequence[seals.TaskOrder], *, asked: bool = False) -> Iterator[Change]:
         if not orders:
             return
         change = self._repository.order(orders, asked=asked)

@@ -21,7 +21,7 @@ IDENTITY = ("start_ts", "key")
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ExactMatch:
     """The result of matching.
 
     settled: (row, part, start_ts, key, commit_ts) of changes whose outcome is known. waiting: entries that stay
@@ -40,7 +40,7 @@ def resolve(
     history: pa.Table,
     scans: pa.Table,
     counters: dict[str, int],
-) -> Resolved:
+) -> ExactMatch:
     """Match `entries` (columns of Bank.facts) and `ready`, rows that an earlier tick matched (row, part, start_ts, key,
     commit_ts). `high`: the watermark. Adds to `counters`.
 
@@ -72,7 +72,7 @@ def resolve(
     locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])
     locks = _living(locks, said, history, scans, counters)
     halves = (half.join(early, on=IDENTITY, how="semi").select(locks.columns) for half in (prewrites, commits))
-    return Resolved(settled, pl.concat([locks, *halves]), open_commits.select(locks.columns))
+    return ExactMatch(settled, pl.concat([locks, *halves]), open_commits.select(locks.columns))
 
 
 def _first(entries: pl.DataFrame) -> pl.DataFrame:

@@ -126,8 +126,9 @@ class Claims:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
     def open(self, identity: TaskIdentity) -> tuple[Held | SealedTask | None, bool]:
-        """Try to claim a task. Returns (Held, True) if this process has it; (SealedTask, True) if it is sealed; (None, True)
-        if a newer epoch holds it; (None, False) if the result is not known and the caller has to try again."""
+        """Try to claim a task. Returns (Held, True) if this process has it; (SealedTask, True) if it is sealed;
+        (None, True) if a newer epoch holds it; (None, False) if the result is not known: the caller has to try again.
+        """
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())

@@ -25,7 +25,7 @@ from tistream_sorter.state.task_state import TaskIdentity, TaskState
 from tistream_sorter.task.mailbox import Keep
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.tick import Plan
+from tistream_sorter.task.tick import TickPlan
 from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.gc_plan import dropped, manifests_below
 from tistream_sorter.watermark.slice_work import passed_over
@@ -169,7 +169,7 @@ class SorterNode:
         tick has ended. Return whether anything was committed, or another tick should follow at once."""
         with self._lock:
             held = list(self._held.values())
-        plans: list[tuple[Held, Plan]] = []
+        plans: list[tuple[Held, TickPlan]] = []
         commits: list[tuple[Held, Manifest, TaskState, int]] = []
         now_ms, unfinished = self._clock.monotonic_ms(), False
         self._turn += 1
@@ -188,10 +188,10 @@ class SorterNode:
                 continue
             due = self._due(one, now_ms)
             unfinished |= one.task.unfinished
-            if isinstance(due, Plan) and due.work > self._large_work:
+            if isinstance(due, TickPlan) and due.work > self._large_work:
                 one.beside = self._beside.submit(self._run_beside, one, due)
                 one.beside.add_done_callback(lambda _: self.wake())
-            elif isinstance(due, Plan):
+            elif isinstance(due, TickPlan):
                 plans.append((one, due))
             elif due is not None:
                 commits.append((one, *due, 0))
@@ -204,7 +204,7 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
         return any(done) or unfinished
 
-    def _due(self, one: Held, now_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
+    def _due(self, one: Held, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
         """Run one turn of a task. Returns its next step, if there is one; the step's trace begins."""
         with one.task.turn() as turn:
             try:
@@ -219,11 +219,11 @@ class SorterNode:
                 self._stop(one, error)
                 return None
         if due is not None and trace.on():
-            told = due if isinstance(due, Plan) else due[0]
+            told = due if isinstance(due, TickPlan) else due[0]
             one.trace = TickTrace.begun(one.task.state, told, began_ns)
         return due
 
-    def _run_beside(self, one: Held, due: Plan) -> list[tuple[Held, Manifest, TaskState, int]]:
+    def _run_beside(self, one: Held, due: TickPlan) -> list[tuple[Held, Manifest, TaskState, int]]:
         """Run a large tick in its own thread. The tick that finds it ended commits it, because a commit is short."""
         began = self._clock.monotonic_ms()
         try:

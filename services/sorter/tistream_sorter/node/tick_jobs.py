@@ -18,7 +18,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.claims import Held
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.tick import Plan, conclude, lookup_needed
+from tistream_sorter.task.tick import TickPlan, conclude, lookup_needed
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class TickJobs:
         self._one_by_one = False
 
     def run(
-        self, plans: list[tuple[Held, Plan]], *, beside: bool = False
+        self, plans: list[tuple[Held, TickPlan]], *, beside: bool = False
     ) -> list[tuple[Held, Manifest, TaskState, int]]:
         """Run the plans, and run those again that must look up repeated rows. Return what can be committed."""
         if not plans:
@@ -88,7 +88,7 @@ class TickJobs:
                 out.append(done)
         return out
 
-    def _job(self, plans: list[tuple[Held, Plan]], *, beside: bool) -> dict[int, list[ShardResult]]:
+    def _job(self, plans: list[tuple[Held, TickPlan]], *, beside: bool) -> dict[int, list[ShardResult]]:
         """Run one job. Returns its results by task. After a job that failed as a whole, each task runs alone, so that
         one cannot fail the others."""
         groups = [[entry] for entry in plans] if self._one_by_one else [plans]
@@ -122,7 +122,7 @@ class TickJobs:
             task.fail(told)
 
     def _concluded(
-        self, held: Held, done: Plan, results: list[ShardResult] | None
+        self, held: Held, done: TickPlan, results: list[ShardResult] | None
     ) -> tuple[Held, Manifest, TaskState, int] | None:
         if results is None:
             return None
@@ -147,7 +147,7 @@ class TickJobs:
 
 
 def _tell(
-    group: Sequence[tuple[Held, Plan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
+    group: Sequence[tuple[Held, TickPlan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
     """Add a finished job to the traces of its tasks."""
     for held, _ in group:

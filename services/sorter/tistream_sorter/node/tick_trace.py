@@ -13,7 +13,7 @@ from tistream.format.manifest import Manifest
 from tistream.trace import Context, Mark, Span
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.state.task_state import TaskState
-from tistream_sorter.task.tick import Plan, TaskFile
+from tistream_sorter.task.tick import TaskFile, TickPlan
 
 LINKS_MAX = 32
 FILES_MAX = 64  # files with a span up to their manifest
@@ -27,9 +27,9 @@ class TickTrace:
         self._span, self._task_id, self._files = span, task_id, files
 
     @classmethod
-    def begun(cls, state: TaskState, due: Plan | Manifest, began_ns: int) -> TickTrace:
+    def begun(cls, state: TaskState, due: TickPlan | Manifest, began_ns: int) -> TickTrace:
         """Begin the trace of a tick, or of a manifest without rows, whose work began at `began_ns`."""
-        files = [file for _, file in due.files] if isinstance(due, Plan) else []
+        files = [file for _, file in due.files] if isinstance(due, TickPlan) else []
         marked = [(file, file.mark) for file in files if file.mark is not None]
         contexts = list(dict.fromkeys(mark.context for _, mark in marked))
         kept = [context for context in contexts if context.sampled]
@@ -39,10 +39,10 @@ class TickTrace:
             "tistream.task": state.identity.task_id,
             "tistream.files": len(files),
         }
-        if isinstance(due, Plan):
+        if isinstance(due, TickPlan):
             said |= {"tistream.shards": len(due.shards), "tistream.work_bytes": due.work}
         span = trace.begin(
-            "tick" if isinstance(due, Plan) else "progress",
+            "tick" if isinstance(due, TickPlan) else "progress",
             parent=parent,
             links=[context for context in kept if context != parent][:LINKS_MAX],
             began_ns=began_ns,

@@ -23,7 +23,7 @@ from tistream_sorter.state.damage import Damages
 from tistream_sorter.state.positions import Positions, closed, outlived
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.inbox import Inbox
-from tistream_sorter.task.seal_orders import Order, may_stop, read_order
+from tistream_sorter.task.seal_orders import FittingOrder, may_stop, read_order
 from tistream_sorter.task.status import no_room
 from tistream_sorter.task.tick import TaskFile, emptied
 
@@ -112,7 +112,7 @@ class Mailbox:
         read_ts, backfilled_ts = (0 if unknown else MAX_TS for unknown in (read_by_registry, backfills))
         self._notes = Notes(None, read_ts, 0, backfilled_ts, frozenset(), [], [], [], [])
         self._sent: SealOrder | None = None  # the order as it was given
-        self._order: Order | None = None  # the same, if it can be obeyed
+        self._order: FittingOrder | None = None  # the same, if it can be obeyed
         self._in_turn = False
 
     # -- any thread ----------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Mailbox:
         with self._lock:
             self._in_turn = False
 
-    def order(self) -> Order | None:
+    def order(self) -> FittingOrder | None:
         """The owner's present order."""
         with self._lock:
             return self._order

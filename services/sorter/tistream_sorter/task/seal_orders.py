@@ -25,7 +25,7 @@ Children = tuple[tuple[int, KeySpan], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FittingOrder:
     """An order that fits the task. `children` are in key order; a split has no `stop_at`."""
 
     children: Children
@@ -45,7 +45,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SealStep:
     """The next manifest that an order asks for: its `stop_at`, the merge that it stops for, and its children if it is a
     seal."""
 
@@ -94,7 +94,7 @@ def other_parents(state: TaskState) -> list[int]:
     return [] if state.merge is None else [one for one in state.merge.parents if one != state.identity.task_id]
 
 
-def must_read(state: TaskState, order: Order | None) -> bool:
+def must_read(state: TaskState, order: FittingOrder | None) -> bool:
     """Whether the next step needs the other parents' logs: this task would lift or change its stop, or be sealed."""
     if state.merge is None or not other_parents(state):
         return False
@@ -102,7 +102,7 @@ def must_read(state: TaskState, order: Order | None) -> bool:
     return waits or _wanted(state, order) != (state.stop_at, state.merge)
 
 
-def read_order(order: SealOrder, identity: TaskIdentity) -> Order:
+def read_order(order: SealOrder, identity: TaskIdentity) -> FittingOrder:
     """Parse an order. Raises InvalidRequest if it does not fit the task: a key would have no child task, or two."""
     children = tuple(
         sorted(((child.task_id, _span(child)) for child in order.children), key=lambda child: child[1].start)
@@ -113,11 +113,11 @@ def read_order(order: SealOrder, identity: TaskIdentity) -> Order:
     if order.stop_at is not None:
         if len(spans) != 1 or spans[0].clip(identity.span) != identity.span:
             raise InvalidRequest(f"one child must hold all keys of the task in a merge; there are {spans}")
-        return Order(children, order.stop_at, order.final, tuple(order.parents))
+        return FittingOrder(children, order.stop_at, order.final, tuple(order.parents))
     whole = len(spans) > 1 and KeySpan(spans[0].start, spans[-1].end) == identity.span
     if not whole or any(left.end != right.start for left, right in pairwise(spans)):
         raise InvalidRequest(f"the children's spans {spans} do not make up the task's, {identity.span}")
-    return Order(children, None, order.final)
+    return FittingOrder(children, None, order.final)
 
 
 def _span(child: ChildTask) -> KeySpan:
@@ -130,7 +130,7 @@ def _span(child: ChildTask) -> KeySpan:
     return KeySpan(start, end)
 
 
-def next_step(state: TaskState, order: Order | None, heard: Others | None = None) -> Step | None:
+def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None = None) -> SealStep | None:
     """What the next manifest has to state for the order: another stop_at, or the seal. None: nothing. Only a holder
     with a current route may call this. order: None withdraws a stop.
 
@@ -141,33 +141,33 @@ def next_step(state: TaskState, order: Order | None, heard: Others | None = None
         return _ended(state) if heard is not None and heard.sealed else None
     stop_at, merge = _wanted(state, order)
     if (stop_at, merge) != (state.stop_at, state.merge):
-        return Step(stop_at, merge)
+        return SealStep(stop_at, merge)
     if order is None:
         return None
     if order.stop_at is None:
-        return None if _undivided(state, order) else Step(None, None, order.children)
+        return None if _undivided(state, order) else SealStep(None, None, order.children)
     arrived = order.final and state.stop_at == state.progress_ts and leads(state)
-    return Step(order.stop_at, state.merge, order.children) if arrived else None
+    return SealStep(order.stop_at, state.merge, order.children) if arrived else None
 
 
-def _ended(state: TaskState) -> Step | None:
+def _ended(state: TaskState) -> SealStep | None:
     """The seal of a task one of whose fellow parents is sealed in favour of their child. None until the task has
     reached the stop."""
     assert state.merge is not None
     ends = ((state.merge.child, state.merge.span),)
-    return Step(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
+    return SealStep(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
 
 
-def _wanted(state: TaskState, order: Order | None) -> tuple[int | None, Merging | None]:
+def _wanted(state: TaskState, order: FittingOrder | None) -> tuple[int | None, Merging | None]:
     return (order.stop_at, order.merge) if order is not None and may_stop(state, order) else (None, None)
 
 
-def may_stop(state: TaskState, order: Order) -> bool:
+def may_stop(state: TaskState, order: FittingOrder) -> bool:
     """Whether the order's stop_at is not below what the task has flushed or reported."""
     return order.stop_at is not None and order.stop_at >= state.progress_ts
 
 
-def _undivided(state: TaskState, order: Order) -> bool:
+def _undivided(state: TaskState, order: FittingOrder) -> bool:
     """Whether a pending part that is a segment already, and so cannot be divided, has rows of two children. It is
     flushed when the watermark passes it, and no new one is written across the cuts."""
     sealed = [part.span for part in state.pending if part.kind == SEALED]

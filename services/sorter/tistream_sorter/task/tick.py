@@ -1,7 +1,7 @@
 """The tick: a function from (last manifest, new file references) to the next manifest (design.md 4). Pure.
 
     take(state, files)  ->  the state with the files' watermarks applied
-    plan(state, taken, ...)  ->  Plan: the window, and the shards to run
+    plan(state, taken, ...)  ->  TickPlan: the window, and the shards to run
     conclude(plan, shard results)  ->  (the manifest to commit, the state after the commit)
 
 If the files have no entries and nothing can be flushed, no job is needed: the progress is kept in memory, and written
@@ -56,7 +56,7 @@ def emptied(file: TaskFile) -> TaskFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TickPlan:
     """A tick to run. after: the state after its manifest, without the results of the job. files: with their `seq`.
     work: estimated bytes to handle (shards.Cut).
     """
@@ -78,38 +78,38 @@ class FileRefused(Exception):
         self.reason = reason
 
 
-Taken = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
+Applied = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
-class Taking:
+class FileApplication:
     """Files that are being applied, in steps: the watermarks of one file may take seconds. If the history becomes too
     large, only the first files are taken."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)
 
-    def go_on(self, steps: int | None = None) -> Taken | None:
+    def go_on(self, steps: int | None = None) -> Applied | None:
         """Continue. Returns the result of `take`; None if it is not finished after about `steps` steps. Raises
         FileRefused."""
         while True:
             try:
                 done = next(self._going)
             except StopIteration as ended:
-                taken: Taken = ended.value
+                taken: Applied = ended.value
                 return taken
             if steps is not None and (steps := steps - done) <= 0:
                 return None
 
 
-def take(state: TaskState, files: Sequence[TaskFile]) -> Taken:
+def take(state: TaskState, files: Sequence[TaskFile]) -> Applied:
     """Apply the watermarks of files, in order. Returns (the state, the files taken with their `seq`). Raises
     FileRefused."""
-    taken = Taking(state, files).go_on()
+    taken = FileApplication(state, files).go_on()
     assert taken is not None
     return taken
 
 
-def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None, Taken]:
+def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None, Applied]:
     slices, history = state.slices.copy(), state.history.copy()
     positions, scans, seq = state.positions, list(state.scans), state.next_seq
     taken: list[tuple[int, TaskFile]] = []
@@ -182,12 +182,12 @@ def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bo
 
 def plan(
     state: TaskState,
-    taken: Taken,
+    taken: Applied,
     nonce: str,
     rules: CutRules,
     swept: frozenset[str] = frozenset(),
     bounds: Sequence[bytes] = (),
-) -> Plan:
+) -> TickPlan:
     """Plan one tick. `taken`: the result of take() for `state`. `nonce`: unique to this attempt. `swept`: keys of the
     large pending parts to scan for dead locks. `bounds`: no shard has keys on both sides of one."""
     after, files = taken
@@ -226,7 +226,7 @@ def plan(
             store=rules.store,
         )
         shards.append(shard)
-    return Plan(after, window, nonce, tuple(shards), files, pieces.work)
+    return TickPlan(after, window, nonce, tuple(shards), files, pieces.work)
 
 
 def _shard_file(seq: int, file: TaskFile, task_id: int) -> ShardFile:
@@ -241,7 +241,7 @@ def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[Pe
     )
 
 
-def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
+def lookup_needed(done: TickPlan, results: Sequence[ShardResult]) -> TickPlan | None:
     """The plan to run again with segments to look up, if shards found repeats at or below the window; else None.
 
     None also if a shard failed, because the repeats of that shard are not known.
@@ -260,7 +260,7 @@ def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
     return replace(done, shards=tuple(shards))
 
 
-def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskState]:
+def conclude(done: TickPlan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskState]:
     """Conclude a tick from the results of its shards. Returns the manifest that commits them, and the state after its
     commit.
 

@@ -16,8 +16,18 @@ from tistream_sorter.state.task_state import Retention, TaskState
 from tistream_sorter.task.inbox import groups_of
 from tistream_sorter.task.mailbox import Mailbox
 from tistream_sorter.task.restate import manifest_of
-from tistream_sorter.task.seal_orders import Order, Others, must_read, next_step, other_parents
-from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, needs_job, plan, rested, take
+from tistream_sorter.task.seal_orders import FittingOrder, Others, must_read, next_step, other_parents
+from tistream_sorter.task.tick import (
+    Applied,
+    FileApplication,
+    FileRefused,
+    TaskFile,
+    TickPlan,
+    needs_job,
+    plan,
+    rested,
+    take,
+)
 from tistream_sorter.upkeep.base_plan import with_bases
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
@@ -68,7 +78,7 @@ class Turn:
         self._sweeps = Sweeps()
         self._sweeping: frozenset[str] = frozenset()  # large parts that the present tick scans for dead locks
         self._readable = Readable(limits.collect.grace_ms)
-        self._taking: Taking | None = None  # in progress; `state` does not change until it has ended
+        self._taking: FileApplication | None = None  # in progress; `state` does not change until it has ended
 
     @property
     def rests(self) -> bool:
@@ -125,7 +135,7 @@ class Turn:
         self.state, useless = with_bases(state, notes.based)
         return [*vain, *useless]
 
-    def due(self, now_ms: int, wall_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
+    def due(self, now_ms: int, wall_ms: int, nonce: str) -> TickPlan | tuple[Manifest, TaskState] | None:
         """The next step: a tick to run, a manifest that only records progress, or nothing. `now_ms`: monotonic;
         `wall_ms`: wall clock.
 
@@ -153,14 +163,14 @@ class Turn:
         raised = replace(self.state, flushed_ts=self.state.progress_ts)
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
-    def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Taken] | None:
+    def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
         """Process the files of this tick. Returns them and the state after them. None if there is nothing to do, if the
         work is not finished after `take_steps`, or if a file was refused."""
         if (taking := self._taking) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:
                 return None
-            taking = Taking(self.state, files)
+            taking = FileApplication(self.state, files)
         self._taking = None
         try:
             taken = taking.go_on(self._limits.take_steps)
@@ -172,7 +182,9 @@ class Turn:
             return None
         return [file for _, file in taken[1]], taken
 
-    def _asked(self, order: Order | None, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
+    def _asked(
+        self, order: FittingOrder | None, nonce: str, wall_ms: int
+    ) -> TickPlan | tuple[Manifest, TaskState] | None:
         """The step that must come before any file: the first manifest of a child task, or the owner's order."""
         state = self.state
         if state.inherited:
@@ -210,7 +222,7 @@ class Turn:
         self.state = after
         self._mail.committed(after)
 
-    def refused(self, done: Plan, results: Sequence[ShardResult], now_ms: int) -> None:
+    def refused(self, done: TickPlan, results: Sequence[ShardResult], now_ms: int) -> None:
         """Drop damaged files, which shards have found, and the later files of their chains. The dispatcher sends them
         again."""
         reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}

@@ -22,7 +22,7 @@ FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work per key, as a fixed-point numb
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class KeyLoad:
     """An amount of work whose keys lie between two bounds, both inclusive."""
 
     low: bytes
@@ -30,7 +30,7 @@ class Load:
     weight: int
 
 
-def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
+def between(span: KeySpan, loads: Sequence[KeyLoad], count: int) -> list[bytes]:
     """Choose at most `count` - 1 cuts, each at the lowest key of a load; an empty list if such cuts are too uneven.
     Among the keys near an even cut, the one that cuts through the least work is taken, because loads with keys on both
     sides are read twice."""
@@ -50,7 +50,7 @@ def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
     return bounds if max(b - a for a, b in pairwise(below)) <= UNEVEN * total / count else []
 
 
-def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
+def evenly(span: KeySpan, loads: Sequence[KeyLoad], count: int) -> list[bytes]:
     """Choose cuts with equal work between them, on the assumption that a load is spread evenly between its bounds."""
     scale = _KeyScale(loads)
     bounds: list[bytes] = []
@@ -61,7 +61,7 @@ def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
     return bounds
 
 
-def halving(span: KeySpan, loads: Sequence[Load]) -> bytes | None:
+def halving(span: KeySpan, loads: Sequence[KeyLoad]) -> bytes | None:
     """A key strictly inside the span with about half of the work on each side; None if no such key exists, for example
     if one key has all the work."""
     total = sum(load.weight for load in loads)
@@ -81,7 +81,7 @@ class _Candidate:
     crossed: int
 
 
-def _candidates(span: KeySpan, loads: Sequence[Load], scale: _KeyScale) -> list[_Candidate]:
+def _candidates(span: KeySpan, loads: Sequence[KeyLoad], scale: _KeyScale) -> list[_Candidate]:
     """The possible cuts: the lowest keys of loads, in order."""
     by_low, by_high = sorted(loads, key=lambda load: load.low), sorted(loads, key=lambda load: load.high)
     lows, highs = [load.low for load in by_low], [load.high for load in by_high]
@@ -96,7 +96,7 @@ def _candidates(span: KeySpan, loads: Sequence[Load], scale: _KeyScale) -> list[
 class _KeyScale:
     """The cumulative work as a function of the key. It is linear between neighbouring bounds of loads."""
 
-    def __init__(self, loads: Sequence[Load]) -> None:
+    def __init__(self, loads: Sequence[KeyLoad]) -> None:
         steeper: dict[int, int] = {}
         for load in loads:
             low, end = _number(load.low), _number(load.high) + 1

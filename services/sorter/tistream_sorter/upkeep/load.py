@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
-from tistream_sorter.upkeep.key_scale import Load, halving
+from tistream_sorter.upkeep.key_scale import KeyLoad, halving
 
 MEAN_MS = 30_000  # time constant of the mean: bytes of that age count a third
 RECENT_MAX = 256  # row groups whose key bounds are kept
@@ -57,7 +57,7 @@ class LoadMeter:
         recent = self._recent
         thought_of, thought_ms, key = self._split
         if recent is not thought_of and (not thought_of or now_ms - thought_ms >= SPLIT_EVERY_MS):
-            loads = [Load(one.low, one.high, self._weight(one, now_ms)) for one in recent]
+            loads = [KeyLoad(one.low, one.high, self._weight(one, now_ms)) for one in recent]
             key = halving(self._span, loads) or b""
             self._split = recent, now_ms, key
         return key

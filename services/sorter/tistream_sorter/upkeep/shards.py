@@ -13,7 +13,7 @@ from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import ShardFile, StorageRules
-from tistream_sorter.upkeep.key_scale import KEY_BYTES, Load, between, evenly
+from tistream_sorter.upkeep.key_scale import KEY_BYTES, KeyLoad, between, evenly
 
 ROW_BYTES = 128  # estimated cost of a row besides its values, in memory and time
 IDENTITY_BYTES = 64  # cost of a settled row of which only key and start_ts are read
@@ -36,7 +36,7 @@ class CutRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ShardCut:
     """Neighbouring spans of about equal work. work: the work of all spans: bytes of row groups, ROW_BYTES per row, and
     bytes that may be read through pointers."""
 
@@ -46,7 +46,7 @@ class Cut:
 
 def cut(
     span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart], reads: ReadRules, rules: CutRules
-) -> Cut:
+) -> ShardCut:
     """Cut `span` into neighbouring spans of about equal work. The work covers all that may be read, because the memory
     of a shard depends on it.
 
@@ -61,10 +61,10 @@ def cut(
     work = sum(load.weight for load in loads)
     count = _count(read, work, rules)
     if count < 2 or any(group.key_min is None or group.key_max is None for group in groups):
-        return Cut((span,), work)
+        return ShardCut((span,), work)
     bounds = between(span, loads, count) or evenly(span, loads, count)
     edges = [span.start, *bounds, span.end]
-    return Cut(tuple(KeySpan(start, end) for start, end in itertools.pairwise(edges)), work)
+    return ShardCut(tuple(KeySpan(start, end) for start, end in itertools.pairwise(edges)), work)
 
 
 def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, ...]:
@@ -84,20 +84,20 @@ def _count(read: int, work: int, rules: CutRules) -> int:
     return max(fitting, min(rules.shards_max, -(-work // rules.shard_work_max)))
 
 
-def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) -> list[Load]:
+def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) -> list[KeyLoad]:
     """The load of each row group: its bytes, its rows, and bytes that may be read through pointers for its rows."""
     pointing = [part for part in pending if part.pointed_bytes]
     out = []
     for group in groups:
         brings = max((_row_bytes(part) for part in pointing if _may_touch(group, part.span)), default=0)
         weight = group.weight + group.rows * (ROW_BYTES + brings)
-        out.append(Load(group.key_min or b"", group.key_max or b"", weight))
+        out.append(KeyLoad(group.key_min or b"", group.key_max or b"", weight))
     return out
 
 
 def _of_parts(
     span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], reads: ReadRules
-) -> list[Load]:
+) -> list[KeyLoad]:
     """The loads of the parts that may be read: those that are read in any case, and those that overlap a row group, or
     a part with commits inside the window (docs/adr/0005). Rows of such a part may need values through the pointers of
     other parts."""
@@ -117,7 +117,7 @@ def _of_parts(
             weight = 0
         if weight:
             low, high = _bounds_of(part)
-            out.append(Load(low, high or span.end or b"\xff" * KEY_BYTES, weight))
+            out.append(KeyLoad(low, high or span.end or b"\xff" * KEY_BYTES, weight))
     return out
 
 

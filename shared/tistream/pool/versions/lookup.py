@@ -19,8 +19,8 @@ from tistream.format.run import SCHEMA, RunRef
 from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan
 from tistream.pool.versions.merge import Ints
-from tistream.pool.versions.plan import Shard
-from tistream.pool.versions.reader import Opened, Reader, RunGroups
+from tistream.pool.versions.plan import IndexShard
+from tistream.pool.versions.reader import OpenedGroups, Reader, RunGroups
 
 GROUPS_AT_ONCE = 16  # row groups of a run whose rows are compared at once
 _REST = ("table_id", "value", "txn_source")
@@ -28,7 +28,7 @@ _REST = ("table_id", "value", "txn_source")
 PLACES = pa.schema([pa.field("table_id", pa.int64()), pa.field("key", pa.binary())])
 
 
-def newest_at(shards: Sequence[Shard], reader: Reader, places: pa.Table, ts: int) -> pa.Table:
+def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts: int) -> pa.Table:
     """The newest version with commit_ts <= ts of each key.
 
     Args:
@@ -57,7 +57,7 @@ def newest_at(shards: Sequence[Shard], reader: Reader, places: pa.Table, ts: int
 
 
 def versions_of(
-    shards: Sequence[Shard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
+    shards: Sequence[IndexShard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
 ) -> pa.Table:
     """Every version with commit_ts in `window` of some keys (run.SCHEMA), by key, then newest first. `places` is as in
     `newest_at`, without repetitions. With `rows_max`, older versions may be missing beyond that number of rows in all.
@@ -88,7 +88,7 @@ class _Match:
     wanted: Ints
     rows: Ints
     stamps: pa.Table  # merge.STAMPS, of these rows
-    opened: Opened
+    opened: OpenedGroups
 
     def whole(self, at: Ints) -> pa.Table:
         """The complete rows (run.SCHEMA) at these indexes."""
@@ -145,7 +145,7 @@ def _answer(places: pa.Table, best: _Best, back: Ints) -> pa.Table:
     return pa.table([one.cast(column.type) for one, column in zip(columns, nullable, strict=True)], schema=nullable)
 
 
-def _spread(shards: Sequence[Shard], keys: pa.Array) -> Iterator[tuple[Shard, int, int]]:
+def _spread(shards: Sequence[IndexShard], keys: pa.Array) -> Iterator[tuple[IndexShard, int, int]]:
     """Each shard with its keys: `start` (inclusive) to `end` (exclusive) of `keys`, which ascend."""
     for shard in shards:
         start = merge.below(keys, shard.span.start)
@@ -164,7 +164,7 @@ _Open = Callable[[int, int, int], Ints]
 
 
 def _matches(
-    shard: Shard,
+    shard: IndexShard,
     reader: Reader,
     window: Window,
     ids: list[int],
@@ -219,7 +219,7 @@ def _touched(groups: RunGroups, keys: Sequence[bytes]) -> list[tuple[int, int, i
     return [(at, low, high) for at, (low, high) in sorted(bounds.items())]
 
 
-def _match(opened: Opened, keys: pa.Array, wanted: Ints, window: Window) -> Iterator[_Match]:
+def _match(opened: OpenedGroups, keys: pa.Array, wanted: Ints, window: Window) -> Iterator[_Match]:
     stamps = opened.read(merge.STAMPS)
     place = pc.index_in(one_array(stamps.column("key")), value_set=keys.take(pa.array(wanted)))
     commit_ts = merge.ints(stamps, "commit_ts")

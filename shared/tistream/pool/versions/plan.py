@@ -18,7 +18,7 @@ from tistream.pool.lineage import Cover
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class IndexShard:
     """The committed versions of the keys in `span`: a part of a task's version index, and the task's segments.
 
     `runs` hold every version in (base_ts, indexed_ts] and the state at base_ts, `segments` every version above
@@ -37,20 +37,20 @@ class Shard:
     cover: base_cover.Cover = ()
 
 
-def shards_of(covers: Iterable[Cover]) -> list[Shard]:
+def shards_of(covers: Iterable[Cover]) -> list[IndexShard]:
     """The shards of a tenant, in key order, from the logs that lineage.covers returned for its tasks."""
-    found: list[Shard] = []
+    found: list[IndexShard] = []
     for cover in covers:
         view = cover.log.view
         if not view.index:
             begins_ts = 0 if view.state is None else view.state.retained_ts
-            found.append(Shard(cover.span, view.segments, begins_ts=begins_ts))
+            found.append(IndexShard(cover.span, view.segments, begins_ts=begins_ts))
             continue
         for part in (one.clipped(cover.span) for one in view.index):
             if part is not None:
                 times = part.indexed_ts, part.base_ts, part.begins_ts
                 bases = base_cover.clipped(view.cover, part.span)
-                found.append(Shard(part.span, view.segments, part.runs, *times, part.basis, bases))
+                found.append(IndexShard(part.span, view.segments, part.runs, *times, part.basis, bases))
     return sorted(found, key=lambda shard: shard.span.start)
 
 
@@ -98,7 +98,7 @@ class GroupInWindow:
         return self.segment.row_groups[self.index].commit_ts_max
 
 
-def groups_in_window(shard: Shard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
+def groups_in_window(shard: IndexShard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
     """The row groups of the shard's segments that may hold versions of the window which no run holds, newest first.
     `table_ids` ascend."""
     low = max(window.low, shard.indexed_ts)
@@ -116,7 +116,7 @@ def groups_in_window(shard: Shard, window: Window, table_ids: Sequence[int]) -> 
     return sorted(found, key=lambda part: part.commit_ts_max, reverse=True)
 
 
-def runs_of(shard: Shard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
+def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
     """The runs of the shard that may hold versions of the window with keys in `span`, newest first. Each is returned as
     those of its objects that may hold such versions, in key order."""
     found: dict[tuple[int | None, int], list[RunRef]] = {}

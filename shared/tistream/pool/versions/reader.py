@@ -41,7 +41,7 @@ class RunGroups:
     bytes: Ints
 
 
-class Opened(Protocol):
+class OpenedGroups(Protocol):
     """Row groups whose columns are decoded when they are read."""
 
     def read(self, names: Sequence[str]) -> pa.Table:
@@ -54,10 +54,10 @@ class Reader(Protocol):
     def groups(self, run: RunRef) -> RunGroups:
         """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
 
-    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
         """Fetch row groups of a run, to be decoded later. Raises as `groups`."""
 
-    def open_segment(self, segment: SegmentRef, index: int) -> Opened:
+    def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
         """Fetch a row group of a segment, to be decoded later. Raises as `groups`."""
 
 
@@ -84,7 +84,7 @@ class StoreReader:
                 self._known.popitem(last=False)
         return found
 
-    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
         """Implement Reader.open_run: fetch row groups of a run, to be decoded later. The row groups are fetched at
         once, with the fewest requests."""
         opened = run_rows.open_run(self._objects, run, self._footers)
@@ -92,7 +92,7 @@ class StoreReader:
         source = fetch_ranges(self._objects, run.key, run.size, ranges, opened.held)
         return _OpenedRun(run.key, opened.footer, pa.PythonFile(source, mode="r"), tuple(indexes))
 
-    def open_segment(self, segment: SegmentRef, index: int) -> Opened:
+    def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
         """Implement Reader.open_segment: fetch a row group of a segment, to be decoded later."""
         return _OpenedSegment(self._objects, segment, index, self._footers)
 
@@ -105,7 +105,7 @@ class _OpenedRun:
     indexes: tuple[int, ...]
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """Implement Opened.read: decode these columns of run.SCHEMA, in this order."""
+        """Implement OpenedGroups.read: decode these columns of run.SCHEMA, in this order."""
         schema = pa.schema([SCHEMA.field(name) for name in names])
         try:
             file = pq.ParquetFile(
@@ -125,7 +125,7 @@ class _OpenedSegment:
     footers: FooterCache
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """Implement Opened.read: decode these columns of run.SCHEMA, in this order."""
+        """Implement OpenedGroups.read: decode these columns of run.SCHEMA, in this order."""
         return read_row_groups(self.objects, self.segment, [self.index], names, self.footers).select(list(names))
 
 

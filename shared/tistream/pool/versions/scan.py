@@ -19,7 +19,7 @@ from tistream.format.segment import OP_DELETE
 from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan, tail
 from tistream.pool.versions.merge import Ints
-from tistream.pool.versions.plan import Shard, TableRange
+from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import Reader
 from tistream.pool.versions.tail import Stamps
 
@@ -30,7 +30,7 @@ _VALUES = ("table_id", "value", "txn_source")
 
 
 def read_range(
-    shards: Sequence[Shard],
+    shards: Sequence[IndexShard],
     reader: Reader,
     window: Window,
     ranges: Sequence[TableRange],
@@ -139,7 +139,7 @@ class _Source:
 class _Merge:
     """The merge of one shard's sources over one range of keys."""
 
-    def __init__(self, shard: Shard, reader: Reader, window: Window, wanted: TableRange, *, every: bool) -> None:
+    def __init__(self, shard: IndexShard, reader: Reader, window: Window, wanted: TableRange, *, every: bool) -> None:
         self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
         runs = plan.runs_of(shard, window, wanted.span)
         self._fill_bytes = min(FILL_BYTES, HELD_BYTES // max(1, len(runs)))

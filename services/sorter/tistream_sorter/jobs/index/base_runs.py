@@ -23,7 +23,7 @@ from tistream.model.base_cover import Base
 from tistream.model.ts import Window
 from tistream.pool.run_writer import write_run
 from tistream.pool.versions.merge import below, key_array
-from tistream.pool.versions.plan import Shard, TableRange, groups_in_window
+from tistream.pool.versions.plan import IndexShard, TableRange, groups_in_window
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.pool.versions.tail import sorted_stamps
@@ -85,7 +85,7 @@ def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
     """Of each key, the newest version at or below base_ts in the task's log (LOGGED)."""
-    shard = Shard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
+    shard = IndexShard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
         put = pc.equal(table.column("op"), OP_PUT)
@@ -97,7 +97,7 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
     if unit.flushed_ts <= unit.base_ts:
         return
     window, reader = Window(unit.base_ts, unit.flushed_ts), StoreReader(objects)
-    parts = groups_in_window(Shard(unit.span, unit.segments), window, [unit.table_id])
+    parts = groups_in_window(IndexShard(unit.span, unit.segments), window, [unit.table_id])
     for found in sorted_stamps(reader, parts, unit.span, every=True):
         keys = key_array(found.table)
         last = np.ones(len(found), np.bool_)

@@ -22,7 +22,7 @@ from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
-from tistream.pool.parquet_objects import Opened
+from tistream.pool.parquet_objects import OpenedObject
 from tistream.pool.rows import open_segment, read_opened_groups, row_groups_touching
 from tistream.pool.run_rows import group_bounds, open_run, read_run_groups
 from tistream.pool.run_writer import write_run
@@ -45,7 +45,7 @@ class _Source:
     each, if they are known; `unpacked`: bytes of each."""
 
     of: SegmentRef | RunRef
-    opened: Opened
+    opened: OpenedObject
     groups: tuple[int, ...]
     unpacked: tuple[int, ...]
     bounds: tuple[tuple[bytes, bytes], ...] | None

@@ -19,7 +19,8 @@ PAUSE_S, PAUSE_MAX_S = 0.1, 3.0
 
 
 class Outbox:
-    """One file at a time. `wait` pauses for seconds, and returns True once the process must end."""
+    """Puts change files into the object store, one at a time, and repeats a put until its result is known. `wait`
+    pauses for seconds, and returns True once the process must end."""
 
     def __init__(self, objects: ObjectStore, announce: Callable[[Draft], None], wait: Callable[[float], bool]) -> None:
         self._objects, self._announce, self._wait = objects, announce, wait

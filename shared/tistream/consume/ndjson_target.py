@@ -81,7 +81,7 @@ class NdjsonStream:
         self._stream = stream
 
     def progress(self) -> ReadProgress | None:
-        """Nothing is stored in a stream."""
+        """Always None, because a stream stores no progress."""
         return None
 
     def take(self, steps: Iterable[Step]) -> None:

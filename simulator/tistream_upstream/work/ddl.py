@@ -31,7 +31,7 @@ Puts = Sequence[tuple[bytes, bytes | None]]
 
 
 class Ddl:
-    """The DDL owner."""
+    """The DDL owner of the simulated TiDB: it runs DDL jobs, one schema state after the other."""
 
     def __init__(self, config: ClusterConfig, world: World, kv: Kv, catalog: Catalog, session: Session) -> None:
         self._config = config

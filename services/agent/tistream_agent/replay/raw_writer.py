@@ -42,7 +42,8 @@ class Stopping(Exception):
 
 
 class RawWriter:
-    """Thread-safe.
+    """Writes batches of raw pairs into TiKV, each key at the leader of its region, and repeats what TiKV refuses for
+    the moment. Thread-safe.
 
     Args:
         wait: pauses for seconds; returns True once the process must end.

@@ -23,7 +23,8 @@ from tistream_changefeed.core.stopped import StoppedTable, behind, following
 
 
 class Lane(Protocol):
-    """One of both. Positions are those of the pool. `resolves`: resolved messages follow its rows."""
+    """What is common to Ahead and Behind. Positions are those of the pool. `resolves`: resolved messages follow its
+    rows."""
 
     @property
     def resolves(self) -> bool: ...
@@ -32,15 +33,15 @@ class Lane(Protocol):
         """The row events that are sent."""
 
     def sends_ddl(self, names: Sequence[Name], end: Position) -> bool:
-        """Whether a DDL that concerns these tables, with this position after it, is this lane's."""
+        """Whether this lane sends a DDL that concerns the tables `names`. `end`: the position after the DDL."""
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
-        """The stopped table for which such a DDL waits, or None."""
+        """The stopped table for which a DDL that concerns the tables `names` waits, or None."""
 
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """As of Shard."""
+        """Return the transaction of a window, as Shard.send does."""
 
     def passed(self, until: Position) -> None:
         """Go on behind `until`: nothing before it is left to be sent."""
@@ -48,55 +49,57 @@ class Lane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The tables that go on."""
+    """The lane of all tables that are neither stopped nor catching up."""
 
     shard: Shard
     resolves: bool = True
 
     def rows(self, events: Events) -> Events:
-        """All but those of stopped tables."""
+        """The events of all tables but the stopped ones."""
         stopped = [(one, one.end) for one in self.shard.stopped]
         return events.chosen(np.flatnonzero(~following(events, stopped))) if stopped else events
 
     def sends_ddl(self, names: Sequence[Name], end: Position) -> bool:
-        """Every one that the feed sends."""
+        """Implement Lane.sends_ddl: every DDL that the feed sends and that lies after the shard's position."""
         return bool(names) and end > self.shard.at
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
-        """A stopped table that the others wait for."""
+        """Implement Lane.waits_for: a stopped table that the DDL concerns. DDLs do not wait for a table that a
+        user has left behind."""
         return _touched([one for one in self.shard.stopped if not one.left], names, end)
 
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """As of Shard."""
+        """Return the transaction of a window, as Shard.send does."""
         return self.shard.send(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:
-        """As Shard.skip."""
+        """Move the shard's position to `until`, as Shard.skip does."""
         self.shard.skip(until)
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The tables that catch up. A resolved message follows when they are where the shard is."""
+    """The lane of the tables that catch up with the shard. It sends no resolved messages: they follow once the tables
+    have reached the shard's position."""
 
     shard: Shard
     resolves: bool = False
 
     def rows(self, events: Events) -> Events:
-        """Those of tables that catch up, up to where the shard is."""
+        """The events of the tables that catch up, up to the shard's position."""
         lacking = [(one, one.at) for one in self.shard.catching]
         ended = [(one, one.end) for one in self.shard.stopped if one.left or one.limit is not None]
         mine = following(events, lacking) & ~following(events, ended) & ~behind(events, self.shard.at)
         return events.chosen(np.flatnonzero(mine))
 
     def sends_ddl(self, names: Sequence[Name], end: Position) -> bool:
-        """One that had waited for a table that catches up."""
+        """Implement Lane.sends_ddl: a DDL before the shard's position that has waited for a table that catches up."""
         return end <= self.shard.at and _touched(self.shard.catching, names, end) is not None
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
-        """A table that has stopped again."""
+        """Implement Lane.waits_for: a table that has stopped again while it caught up."""
         return _touched([one for one in self.shard.stopped if one.limit is not None and not one.left], names, end)
 
     def send(
@@ -106,7 +109,7 @@ class Behind:
         return self.shard.catch_up(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:
-        """Move the tables alone."""
+        """Move the positions of the tables that catch up; the shard's own stays."""
         self.shard.passed(until)
 
 

@@ -42,7 +42,7 @@ class Skips:
         return None
 
     def of(self, error: MessageTooLarge) -> Skips:
-        """The same topic, with the events of the error in place of those that a person has named."""
+        """The skips of the events that are too large for a message. They go to the same dead letter topic."""
         why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
         named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
         return replace(self, named=named)

@@ -38,7 +38,8 @@ class Driver:
         return None if self._beaten else "the meta server has not answered a beat yet"
 
     def beat(self) -> None:
-        """Loop body: report, and take what the answer gives. While no meta server answers, shards go on."""
+        """Send one heartbeat to the meta server, and begin and end shards as its answer says. If no meta server
+        answers, the shards go on. Raises Unavailable."""
         reports = [*(holder.report() for holder in self._holders.values()), *self._refused.values()]
         answer = self.meta.beat_feeds(WorkerBeat(node_id=self.node_id, instance=self.instance, reports=reports))
         wanted = {_key(work): work for work in answer.shards}

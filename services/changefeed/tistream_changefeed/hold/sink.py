@@ -51,12 +51,12 @@ class Sink(Protocol):
         """Make a transaction durable: all of it, or nothing."""
 
     def close(self) -> None:
-        """Leave the sink."""
+        """Close the connections to the sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """The message of an event that is left out, which had this commit_ts."""
+    """A dead letter: the message that stands for an event that the feed leaves out. `commit_ts`: of the event."""
 
     commit_ts: int
     sent: Sent
@@ -97,7 +97,7 @@ class Pipeline(Protocol):
 
     @property
     def errors(self) -> ErrorRules:
-        """What an event that cannot be sent does to its table."""
+        """The rules for a table with an event that cannot be sent: stop the table, or write a dead letter."""
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
         """The messages of row events, in the order in which they are sent. Raises TableFailed."""

@@ -25,7 +25,7 @@ class TableFailed(FatalError):
 
 @contextmanager
 def naming(batch: RowBatch) -> Iterator[None]:
-    """Errors inside that another attempt cannot help are those of the batch's table."""
+    """A context that turns each FatalError inside into a TableFailed, which names the batch's table."""
     try:
         yield
     except TableFailed:

@@ -145,7 +145,7 @@ class Scheduler:
     def split(
         self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
     ) -> tuple[Change | None, tuple[int, ...]]:
-        """Order a task to be split at a key, or (None) where that halves its load. Returns the change and the ids of
+        """Order a task to be split at `key`; None: at the key that halves its load. Returns the change and the ids of
         the children. Idempotent, because an answer may have been lost.
         """
         seal = _find(book, task_id).seal

@@ -38,8 +38,8 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """For each lock: whether it is dead, whether its place was covered when it arrived, and its floor after the
-    tick."""
+    """For each lock: whether it is dead, whether a slice had already covered its place when it arrived, and its floor
+    (glossary: floor of a lock) after the tick."""
 
     dead: Bools
     covered_on_arrival: Bools

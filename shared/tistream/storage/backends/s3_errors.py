@@ -108,7 +108,7 @@ class BucketPlace:
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
-        """An error as `unavailable` creates it, with our own message."""
+        """An error like that of `unavailable`, with the message `said` in place of the store's own."""
         return Unavailable(self._told(operation, key, said, way_out))
 
     def _told(self, operation: str, key: str, said: str, way_out: str) -> str:

@@ -47,6 +47,17 @@ def test_a_plan_names_tables_topics_partitions_and_columns() -> None:
     assert found.warnings == ()
 
 
+def test_several_shards_say_what_they_cost() -> None:
+    text = "[tistream]\nshards = 5\n"
+    found = planned(text + "on-table-error = 'stop-feed'", [ORDERS])
+    assert found.warnings == ("tistream.shards = 5: the 3 partitions of a topic keep at most as many shards busy",)
+    named = "\n[[tistream.tables]]\nmatcher = ['shop.*']\non-table-error = 'leave-table'"
+    for other in ("", "on-table-error = 'stop-feed'" + named):
+        warning = planned("[tistream]\nshards = 3\n" + other, [ORDERS]).warnings
+        assert [one for one in warning if "a table that fails stops the whole feed" in one] == list(warning), other
+        assert len(warning) == 1, other
+
+
 def test_partitions_are_those_of_the_topic_or_of_the_setting() -> None:
     setting = "[sink.kafka-config]\npartition-num = 5\n"
     assert planned("").topics == {"events": 3}

@@ -122,7 +122,12 @@ def _warnings(
     partitions = max(counted.values())
     if config.shards > partitions:
         out.append(
-            f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep that many shards busy"
+            f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep at most as many shards busy"
+        )
+    if config.shards > 1 and any(one != "stop-feed" for one in _choices(config)):
+        out.append(
+            "a table that fails stops the whole feed, because it has several shards: on-table-error = 'stop-feed' says so,"
+            " and shards = 1 under [tistream] lets other tables go on"
         )
     if not named:
         if base and not config.allow_no_tables:
@@ -132,6 +137,11 @@ def _warnings(
             )
         out.append("the rules include no table that exists now")
     return out
+
+
+def _choices(config: FeedConfig) -> list[str]:
+    """What the configuration chooses for tables that fail."""
+    return [config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -248,7 +248,7 @@ class RouteTable(Wire):
 
 class NodeInfo(Wire):
     """One process as the owner sees it. `state`: alive, suspect, lost or draining. `tasks` counts a sorter's tasks,
-    `stores` a dispatcher's stores."""
+    `stores` a dispatcher's stores, `shards` the shards of changefeeds that a worker holds."""
 
     node_id: str
     role: str
@@ -257,6 +257,7 @@ class NodeInfo(Wire):
     start_epoch: int
     tasks: int = 0
     stores: int = 0
+    shards: int = 0
 
 
 class NodeList(Wire):

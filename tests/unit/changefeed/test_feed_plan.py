@@ -50,7 +50,7 @@ def test_a_plan_names_tables_topics_partitions_and_columns() -> None:
 def test_several_shards_say_what_they_cost() -> None:
     text = "[tistream]\nshards = 5\n"
     found = planned(text + "on-table-error = 'stop-feed'", [ORDERS])
-    assert found.warnings == ("tistream.shards = 5: the 3 partitions of a topic keep at most as many shards busy",)
+    assert found.warnings == ("tistream.shards = 5: the 3 partitions of a topic keep at most that many busy",)
     named = "\n[[tistream.tables]]\nmatcher = ['shop.*']\non-table-error = 'leave-table'"
     for other in ("", "on-table-error = 'stop-feed'" + named):
         warning = planned("[tistream]\nshards = 3\n" + other, [ORDERS]).warnings

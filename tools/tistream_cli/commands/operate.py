@@ -14,20 +14,21 @@ from tistream_cli.client import ApiClient, NoAnswer
 from tistream_cli.errors import CliError
 
 _LOOK_S = 0.5  # polling interval while a node is being drained
+_HELD = ("tasks", "stores", "shards")  # what a node may hold: of a sorter, a dispatcher, a worker of changefeeds
 
 
 def list_nodes(client: ApiClient) -> None:
     """Print every process but the meta servers, one per line. Raises CliError."""
     rows = [
-        (node["node_id"], node["role"], node["state"], str(node["tasks"]), str(node["stores"]), node["url"])
+        (node["node_id"], node["role"], node["state"], *(str(node.get(one, 0)) for one in _HELD), node["url"])
         for node in client.call("GET", "/v1/nodes")["nodes"]
     ]
-    print_table(("node", "role", "state", "tasks", "stores", "url"), rows)
+    print_table(("node", "role", "state", *_HELD, "url"), rows)
 
 
 def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
-    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it has no tasks and stores.
-    Raises CliError, also if the node has some left then, or if no other node can take them."""
+    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it holds
+    nothing. Raises CliError, also if the node has something left then, or if no other node can take it."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
     sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
     if draining and wait_s is not None:
@@ -43,7 +44,7 @@ def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
         try:
             left, takers = left_on(client.call("GET", "/v1/nodes")["nodes"], node)
         except NoAnswer:
-            left, takers = "its tasks and stores are not known", True  # retry: another API server may answer
+            left, takers = "what it holds is not known", True  # retry: another API server may answer
         if left is None:
             return
         if not takers:
@@ -54,11 +55,13 @@ def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
 
 
 def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, bool]:
-    """(a message about the tasks and stores of a node, None without any; whether another node could take them)."""
+    """(a message about what a node holds, None if nothing; whether another node could take it)."""
     [own] = [one for one in nodes if one["node_id"] == node]
     takers = any(one["role"] == own["role"] and one["state"] in ("alive", "suspect") for one in nodes if one is not own)
-    if not own["tasks"] and not own["stores"]:
+    if not any(own.get(one) for one in _HELD):
         return None, takers
+    if own.get("shards"):
+        return f"{own['shards']} shards of changefeeds are left", takers
     return f"{own['tasks']} tasks and {own['stores']} stores are left", takers
 
 

@@ -119,16 +119,7 @@ def _warnings(
     expressions = [(name, entry.topic) for name, entry in found.items() if entry is not None]
     for topic, sharing in collisions(expressions).items():
         out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")
-    partitions = max(counted.values())
-    if config.shards > partitions:
-        out.append(
-            f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep at most as many shards busy"
-        )
-    if config.shards > 1 and any(one != "stop-feed" for one in _choices(config)):
-        out.append(
-            "a table that fails stops the whole feed, because it has several shards: on-table-error = 'stop-feed' says so,"
-            " and shards = 1 under [tistream] lets other tables go on"
-        )
+    out += _of_shards(config, max(counted.values()))
     if not named:
         if base and not config.allow_no_tables:
             raise refused(
@@ -139,9 +130,20 @@ def _warnings(
     return out
 
 
-def _choices(config: FeedConfig) -> list[str]:
-    """What the configuration chooses for tables that fail."""
-    return [config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)]
+def _of_shards(config: FeedConfig, partitions: int) -> list[str]:
+    """What several shards mean for topics of at most this number of partitions."""
+    out: list[str] = []
+    if config.shards > partitions:
+        out.append(
+            f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep at most that many busy"
+        )
+    choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
+    if config.shards > 1 and choices != {"stop-feed"}:
+        out.append(
+            "a table that fails stops the whole feed, because it has several shards: on-table-error = 'stop-feed' says "
+            "so, and shards = 1 under [tistream] lets other tables go on"
+        )
+    return out
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from tistream.wire.bulk.changefeeds import Phase, State, StoredState
 from tistream_meta.database import tables
@@ -46,6 +46,19 @@ class FeedCounts:
                 shown_state(state, "retrying" if "retrying" in phases[key] else None) for key, state in stored.items()
             ]
             return states, [bool(row.held) for row in rows if row.state == "running"]
+
+        return self._transactions.run(body)
+
+    def held(self) -> dict[str, int]:
+        """The number of shards that each worker holds, by its node id."""
+
+        def body(connection: Connection) -> dict[str, int]:
+            rows = connection.execute(
+                select(_SHARDS.c.node_id, func.count().label("shards"))
+                .where(_SHARDS.c.node_id.is_not(None), _SHARDS.c.lease_until_ms >= self._now_ms)
+                .group_by(_SHARDS.c.node_id)
+            )
+            return {row.node_id: row.shards for row in rows}
 
         return self._transactions.run(body)
 

@@ -44,7 +44,7 @@ from tistream_meta.territories.territory_policy import Agent
 
 log = logging.getLogger(__name__)
 
-DRAINED = ("sorter", "dispatcher", "agent")  # roles of processes that have something to move
+DRAINED = ("sorter", "dispatcher", "changefeed", "agent")  # roles of processes that have something to move
 
 
 class OwnersWork:

@@ -49,6 +49,7 @@ from tistream.wire.meta import (
 )
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Encryption, Retention
+from tistream_meta.feeds.feed_watch import FeedCounts
 from tistream_meta.owner.reports import Holding
 from tistream_meta.owner.route_table import tenant_info
 from tistream_meta.owner.store_keeping import ReportedStore
@@ -118,6 +119,8 @@ def notify(request: Request, body: Notification) -> Accepted:
 @of_owner.get("/v1/nodes", operation_id="ListNodes")
 def list_nodes(request: Request) -> NodeList:
     """Every registered process of the platform."""
+    counts: FeedCounts = request.app.state.feed_counts
+    nodes, shards = _owned(request).nodes(), counts.held()
     return NodeList(
         nodes=[
             NodeInfo(
@@ -128,16 +131,17 @@ def list_nodes(request: Request) -> NodeList:
                 start_epoch=node.start_epoch,
                 tasks=tasks,
                 stores=stores,
+                shards=shards.get(node.node_id, 0),
             )
-            for node, state, tasks, stores in _owned(request).nodes()
+            for node, state, tasks, stores in nodes
         ]
     )
 
 
 @of_owner.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
 def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
-    """Move all tasks and stores off a node and assign none to it. `draining: false` ends that, and so does the node's
-    next start."""
+    """Move all tasks, stores and shards of changefeeds off a node and assign none to it. `draining: false` ends that,
+    and so does the node's next start."""
     _owned(request).drain(node_id, body.draining)
     return Accepted()
 

@@ -74,10 +74,8 @@ class Bucket:
 def bucket(kes: Kes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     with (
         minio_server.running(tmp_path_factory.mktemp("minio"), kms=kes.environ) as server,
-        pytest.MonkeyPatch.context() as patch,
+        server.credentials(),
     ):
-        for name, value in server.environ.items():
-            patch.setenv(name, value)
         yield Bucket(server, server.new_bucket())
 
 

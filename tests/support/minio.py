@@ -6,6 +6,7 @@ Built programs are kept in ~/.cache/tistream-tests/bin, one a version.
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import os
 import shutil
@@ -19,6 +20,7 @@ from secrets import token_hex
 from typing import Any
 
 import boto3
+import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
 
@@ -26,6 +28,7 @@ from support import certificates, kept
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from support.waiting import PATIENCE_S
+from tistream.storage.backends import s3
 from tistream.storage.backends.s3 import S3ObjectStore
 
 MODULE = "github.com/minio/minio"
@@ -104,6 +107,19 @@ class Minio:
         """The environment variables of a process that opens `url`."""
         keys = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
         return keys | ({"AWS_CA_BUNDLE": str(self.certificate)} if self.guarded else {})
+
+    @contextmanager
+    def credentials(self) -> Iterator[None]:
+        """This process and its children open `url` with the credentials of this server.
+
+        The product's session of boto3 keeps the credentials that it has found once, which may be those of a server of
+        an earlier test.
+        """
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environ.items():
+                patch.setenv(name, value)
+            patch.setattr(s3, "_session", functools.cache(boto3.session.Session))
+            yield
 
     def url(self, bucket: str, prefix: str = "") -> str:
         """The URL for `open_objects`."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from support import golden, mariadb, minio, plain_http
 from support.mariadb import MariaDb
@@ -46,10 +45,8 @@ def shared_services(directory: Path) -> Iterator[Shared]:
     with (
         mariadb.running(directory / "mariadb") as database,
         minio.running(directory / "minio") as server,
-        pytest.MonkeyPatch.context() as patch,
+        server.credentials(),
     ):
-        for name, value in server.environ.items():
-            patch.setenv(name, value)
         bucket = server.url(server.new_bucket(), "some/prefix")
         services = Services(
             directory / "services", ranges=4, nodes=NODES, database_url=database.url, objects_url=bucket

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    with minio.running(tmp_path_factory.mktemp("minio")) as one, pytest.MonkeyPatch.context() as patch:
-        for name, value in one.environ.items():
-            patch.setenv(name, value)
+    with minio.running(tmp_path_factory.mktemp("minio")) as one, one.credentials():
         yield one
 
 

@@ -298,8 +298,10 @@ class TenantView:
                 continue
             self._covers[task.task_id] = covers
             progress[task.task_id] = reached(covers, statuses)
-        # Otherwise the logs that a task's rows were read from may belong to another task now.
-        if len(progress) == len(tasks):
+        # Otherwise the logs that a task's rows were read from may belong to another task now. A route without tasks is
+        # that of a tenant that a restored database has forgotten: its tasks come back, resolved_ts has stayed, and
+        # without their segments the rows below it would be missing.
+        if tasks and len(progress) == len(tasks):
             self._covers = {task_id: self._covers[task_id] for task_id in progress}
             self._lineage.forget_others()
         self._shared.update(cover.log for covers in self._covers.values() for cover in covers)
@@ -309,7 +311,7 @@ class TenantView:
         # Together, so that a reader whose segment has disappeared sees the retained_ts that explains it.
         with self._lock:
             self._segments.update(self._shared.segments)
-            if all(routed):  # the tasks of one route share no key
+            if tasks and all(routed):  # the tasks of one route share no key
                 self._shards = shards_of(cover for covers in routed for cover in covers or ())
                 bases = (base.base_ts for shard in self._shards for base in shard.cover)
                 self._backfilled_ts = max(self._backfilled_ts, max(bases, default=0))

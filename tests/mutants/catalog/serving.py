@@ -42,6 +42,23 @@ def api_resolved_goes_down(original: Function) -> Function:
 
 
 @mutant(
+    "tistream:TenantView._read_logs",
+    invariants=(18,),
+    catchers=("test_a_tenant_that_a_restored_database_has_forgotten_keeps_its_rows_until_its_tasks_are_back",),
+)
+def reader_forgets_the_rows_of_a_forgotten_tenant(original: Function) -> Function:
+    """A route without tasks drops the segments below resolved_ts."""
+
+    def broken(self: Any, tasks: Any, *others: Any) -> Any:
+        progress = original(self, tasks, *others)
+        if not tasks:
+            self._segments.update(())
+        return progress
+
+    return broken
+
+
+@mutant(
     "tistream:lineage._reached",
     invariants=(6, 9),
     catchers=("test_progress_counts_once_the_manifest_that_it_rests_on_was_read",),

@@ -178,6 +178,25 @@ def test_a_task_that_a_route_left_out_has_its_segments_again_when_it_is_back() -
     assert [segment.rows for segment in world.view.source.segments(Window(500, 600))] == [1]
 
 
+def test_a_tenant_that_a_restored_database_has_forgotten_keeps_its_rows_until_its_tasks_are_back() -> None:
+    """Simulation seed 5174: its start was known again before its tasks were read, and a pull passed their rows."""
+    world = World()
+    world.flush(600, [row(550)])
+    world.tell()
+    assert world.refreshed() == 600
+    route = world.view.route
+    world.view.use(route.model_copy(update={"tasks": [], "snapshot_ts": None}))
+    world.refreshed()
+    with pytest.raises(Unavailable, match="it has no tasks yet"):
+        world.view.kept_ts()
+    world.view.use(route)
+    assert world.view.kept_ts() == SNAPSHOT
+    assert (world.view.resolved_ts(), segments(world), versions(world)) == (600, [550], [550])
+    world.flush(700, [row(650)])
+    world.tell()
+    assert (world.refreshed(), segments(world), versions(world)) == (700, [550, 650], [550, 650])
+
+
 def test_without_their_sorters_the_manifests_tell() -> None:
     world = World()
     world.flush(500)

@@ -19,10 +19,9 @@ from support.agent_process import AgentProcess
 from support.effort import seeds
 from support.emulated import EmulatedTikv
 from support.platform import Platform
-from support.raw_replay import Replay, connect, raw_agent
-from support.raw_target import RawTarget, live_pairs
+from support.raw_replay import Replay, connect, raw_agent, require_equal
+from support.raw_target import RawTarget
 from support.waiting import eventually
-from tistream.clock import SystemClock
 
 KILLS = int(os.environ.get("KILLS", "8"))
 SPEED = 0.1  # the six seconds of the record take a minute
@@ -64,14 +63,8 @@ def test_two_clusters_are_equal_however_often_the_replay_is_killed(
                 for victim in victims:
                     victim.start()
                 eventually(partial(replay.passed, replay.resolved_ts()))
-            eventually(lambda: replay.resolved_ts() >= end_ts)
-            replay.kill()
-            replay.start("--until-ts", str(end_ts))
-            assert replay.wait() == 0, replay.log.read_text()
+            replay.finish(end_ts)
         finally:
             agent.kill()
             replay.kill()
-        now_s = SystemClock().now_ms() // 1_000
-        wanted = live_pairs(tikv.upstream, now_s)
-        assert len(wanted) > 100
-        assert target.live(now_s) == wanted
+        require_equal(target, tikv)

@@ -11,8 +11,9 @@ from pathlib import Path
 from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
 from support.platform import COMMAND, Platform
-from support.raw_target import RawTarget
-from support.waiting import PATIENCE_S
+from support.raw_target import RawTarget, live_pairs
+from support.waiting import PATIENCE_S, eventually
+from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.service.lifetime import PARENT_VARIABLE
 
@@ -53,9 +54,21 @@ class Replay:
     def passed(self, ts: int) -> bool:
         return self.resolved_ts() > ts
 
-    def wait(self) -> int:
+    def finish(self, end_ts: int) -> None:
+        """Wait until everything up to `end_ts` is in the target, and let the command end there by itself."""
+        eventually(lambda: self.resolved_ts() >= end_ts)
+        self.kill()
+        self.start("--until-ts", str(end_ts))
         assert self.process is not None
-        return self.process.wait(PATIENCE_S)
+        assert self.process.wait(PATIENCE_S) == 0, self.log.read_text()
+
+
+def require_equal(target: RawTarget, tikv: EmulatedTikv) -> None:
+    """Both clusters have the same live pairs now."""
+    now_s = SystemClock().now_ms() // 1_000
+    wanted = live_pairs(tikv.upstream, now_s)
+    assert len(wanted) > 100
+    assert target.live(now_s) == wanted
 
 
 def connect(up: Platform, tikv: EmulatedTikv) -> str:

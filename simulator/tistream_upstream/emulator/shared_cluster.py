@@ -21,7 +21,7 @@ class Shared:
         self.upstream = upstream
         self.changed = threading.Condition()
         self.stopping = False
-        self.held = False  # its time stands until the first registration
+        self.held = False  # its time stands until the first registration of a region that exists
         self.addresses: dict[int, str] = {}  # of stores
         self.pd_url = ""
 

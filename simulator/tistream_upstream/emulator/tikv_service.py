@@ -78,7 +78,8 @@ class _ChangeData:
                     upstream = shared.upstream
                     if feed.closed:
                         return
-                    shared.held = False
+                    if request.region_id in upstream.regions.by_id:
+                        shared.held = False
                     store = upstream.stores[self._number]
                     store.request(feed, request, upstream.tso(), upstream.gc.safe_point)
                     shared.changed.notify_all()

@@ -38,9 +38,10 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class Sending:
-    """Of one sink that is open. `commit` writes a transaction. `secrets`: values that no error may show. `sent_ms`, of
-    the monotonic clock: when rows or a DDL were last sent, or the sink was opened. `pause` waits for some seconds,
-    and returns whether the holder is to stop. `late`: shards of the feed that this one waits for at a DDL."""
+    """Sends the segments of one shard into one open sink. `commit` writes a transaction. `secrets`: values that no
+    error may show. `sent_ms`, of the monotonic clock: when rows or a DDL were last sent, or the sink was opened.
+    `pause` waits for some seconds, and returns whether the holder is to stop. `late`: shards of the feed that this one
+    waits for at a DDL."""
 
     shard: Shard
     sink: Sink

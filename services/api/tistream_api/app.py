@@ -149,7 +149,7 @@ def build_app(
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
-            Loop("memory", lambda: _tidy(pulls.memory), interval_ms=500, metrics=loop_metrics),
+            Loop("memory", lambda: _tidy(pulls), interval_ms=500, metrics=loop_metrics),
             Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
         if callers is not None:
@@ -253,15 +253,17 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
     return memory
 
 
-def _tidy(memory: Memory) -> None:
-    """Loop body: let the allocators return the memory that pulls have released to the system."""
-    if memory.fallen():
+def _tidy(pulls: Pulls) -> None:
+    """Loop body: release what dropped answers held, and let the allocators return the memory that pulls have released
+    to the system."""
+    pulls.dropped.release()
+    if pulls.memory.fallen():
         give_back()
 
 
 def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pulls: Pulls) -> PointReads:
     """Reads at a point in time, under the limits of pulls."""
-    admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory)
+    admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory, pulls.dropped)
     times = Times(pulls.clock, settings.list_wait_ms)
     return PointReads(objects, cache, admission, pulls.working, times, FooterCache(), pulls.budget)
 

@@ -59,6 +59,16 @@ def reader_forgets_the_rows_of_a_forgotten_tenant(original: Function) -> Functio
 
 
 @mutant(
+    "tistream_api:DroppedAnswers.add",
+    invariants=(21,),
+    catchers=("test_an_unread_answer_that_the_garbage_collector_finds_stops_no_pull",),
+)
+def api_finalizer_takes_locks(original: Function) -> Function:
+    """A dropped answer is released by the garbage collector, in whatever thread that runs."""
+    return lambda _self, release: release()
+
+
+@mutant(
     "tistream:lineage._reached",
     invariants=(6, 9),
     catchers=("test_progress_counts_once_the_manifest_that_it_rests_on_was_read",),

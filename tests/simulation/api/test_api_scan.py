@@ -21,6 +21,7 @@ from tistream.read.source import TenantSource
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.admitted import Answer
+from tistream_api.pull.dropped_answers import DroppedAnswers
 
 
 @pytest.mark.parametrize(
@@ -113,18 +114,20 @@ def test_an_answer_that_fails_in_its_middle_is_cut() -> None:
 
 def test_an_answer_gives_its_slot_back_once_however_it_ends() -> None:
     released: list[int] = []
-    whole = Answer(iter([b"a", b"b"]), lambda: released.append(1))
+    dropped = DroppedAnswers()
+    whole = Answer(iter([b"a", b"b"]), lambda: released.append(1), dropped)
     whole.begin()
     assert b"".join(whole) == b"ab"
     whole.close()
     assert released == [1]
-    dropped = Answer(iter([b"a", b"b"]), lambda: released.append(2))
-    dropped.begin()
-    stream = iter(dropped)
-    next(stream)
-    stream.close()
+    left = Answer(iter([b"a", b"b"]), lambda: released.append(2), dropped)
+    left.begin()
+    assert next(left) == b"a"
+    left.close()
+    assert list(left) == []
     assert released == [1, 2]
-    never_read = Answer(iter([b"a"]), lambda: released.append(3))
+    never_read = Answer(iter([b"a"]), lambda: released.append(3), dropped)
     never_read.begin()
     del never_read
+    dropped.release()
     assert released == [1, 2, 3]

@@ -3,8 +3,9 @@ not. The peers' answers come over HTTP, the manifests from the store."""
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import httpx
@@ -454,7 +455,71 @@ def test_pulls_that_nobody_reads_hold_no_more_than_their_budget() -> None:
         begun("parquet", lambda: True)
     assert memory.held == 3 * SHARE_BYTES
     unread.clear()
+    pulls.dropped.release()
     assert memory.held == 0
+
+
+class CollectingLocks(concurrency.SystemThreads):
+    """Locks under which the garbage collector runs, as it may at any allocation."""
+
+    def lock(self) -> concurrency.Lock:
+        return _CollectingLock()
+
+
+class _CollectingLock:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        return self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> bool:
+        taken = self._lock.acquire()
+        gc.collect()
+        return taken
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.fixture
+def manual_collection() -> Iterator[None]:
+    """Garbage is collected by call alone, and only what came from now on."""
+    gc.disable()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("manual_collection")
+def test_an_unread_answer_that_the_garbage_collector_finds_stops_no_pull() -> None:
+    """Its memory and its slot need locks, one of which the thread that collects it may hold."""
+    with concurrency.installed(CollectingLocks()):
+        world = World()
+        pulls = replace(world.pulls, memory=Memory(8 * SHARE_BYTES, SystemClock()), slots=threading.Semaphore(2))
+        pulls.limits.pulls_max = 64
+    world.flush(500)
+    world.refreshed()
+    asked = PullParams(SNAPSHOT, None, None, 1_000_000, 0, False)
+    ring: list[object] = [pulls.answer(world.view, Scope(TENANT), asked, lambda: True)]
+    ring.append(ring)
+    assert pulls.memory.held == SHARE_BYTES
+    del ring
+    answers: list[bytes] = []
+    for _ in range(2):
+        pulling = threading.Thread(
+            target=lambda: answers.append(b"".join(pulls.answer(world.view, Scope(TENANT), asked, lambda: True))),
+            daemon=True,
+        )
+        pulling.start()
+        pulling.join(PATIENCE_S)
+        assert not pulling.is_alive(), "the pull waits for a lock of its own thread"
+    assert len(answers) == 2
+    assert pulls.memory.held == 0
 
 
 def test_a_pull_that_waits_for_rows_ends_when_its_client_leaves() -> None:

@@ -17,6 +17,7 @@ from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.metrics import ApiMetrics
+from tistream_api.pull.dropped_answers import DroppedAnswers
 from tistream_api.pull.guarded_progress import GuardedProgress, Metered
 
 
@@ -43,11 +44,15 @@ class ReadCaller:
 
 
 class Answer:
-    """An answer's bytes, and the slot that it holds until it ends or is dropped."""
+    """An answer's bytes, and the slot that it holds until it ends or is closed.
 
-    def __init__(self, chunks: Iterator[Piece], release: Callable[[], None]) -> None:
+    A response closes it. One that was dropped before gives its slot back a moment later (dropped_answers.py).
+    """
+
+    def __init__(self, chunks: Iterator[Piece], release: Callable[[], None], dropped: DroppedAnswers) -> None:
         self._chunks = chunks
         self._release: Callable[[], None] | None = release
+        self._dropped = dropped
         self._first: Piece | None = None
 
     def begin(self) -> None:
@@ -56,38 +61,46 @@ class Answer:
         self._first = next(self._chunks, None)
 
     def __iter__(self) -> Iterator[Piece]:
+        return self
+
+    def __next__(self) -> Piece:
+        first, self._first = self._first, None
+        if first is not None:
+            return first
         try:
-            if self._first is not None:
-                yield self._first
-            self._first = None
-            yield from self._chunks
-        finally:
+            return next(self._chunks)
+        except BaseException:
             self.close()
+            raise
 
     def close(self) -> None:
         """Release the slot. Idempotent."""
         release, self._release = self._release, None
+        self._chunks = iter(())
         if release is not None:
             release()
 
     def __del__(self) -> None:
-        self.close()
+        if self._release is not None:
+            self._dropped.add(self._release)
 
 
 @dataclass(slots=True)
 class Admission:
     """The limits of reads of all tenants. Thread-safe. `slots` limits the reads under way, `limits` those of one
-    tenant, and `memory` the memory that they hold."""
+    tenant, and `memory` the memory that they hold. `dropped`: answers that ended without being closed."""
 
     clock: Clock
     slots: threading.Semaphore
     limits: TenantLimits
     metrics: ApiMetrics
     memory: Memory
+    dropped: DroppedAnswers
 
     def begin(self, view: TenantView, call: str, asking: ReadCaller, request: Span) -> Admitted:
         """Count a read as under way; the caller must call `release` or `answer` of the result. `call` is the
         operation's name in metrics. Raises TooManyRequests."""
+        self.dropped.release()
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
         self.limits.begin_pull(tenant)
         if not self.slots.acquire(blocking=False):
@@ -137,7 +150,7 @@ class Admitted:
         after `release`."""
         metered = Metered(self.watched, self.admission.limits, self.tenant)
         self._slowed_ms = lambda: metered.slowed_ms
-        answer = Answer(metered.pieces(pieces), self.release)
+        answer = Answer(metered.pieces(pieces), self.release, self.admission.dropped)
         try:
             answer.begin()
         except BaseException:

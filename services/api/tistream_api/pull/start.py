@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tistream import trace
 from tistream.clock import Clock
@@ -29,6 +29,7 @@ from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.answer import Pull, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
+from tistream_api.pull.dropped_answers import DroppedAnswers
 from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import PullParams
 
@@ -54,6 +55,7 @@ class Pulls:
     metrics: ApiMetrics
     working: DecodeSlots
     memory: Memory
+    dropped: DroppedAnswers = field(default_factory=DroppedAnswers)
 
     def answer(
         self,
@@ -91,9 +93,8 @@ class Pulls:
         request: Span,
     ) -> Answer:
         asking = ReadCaller(still, rows, counted, may_read, gone)
-        admitted = Admission(self.clock, self.slots, self.limits, self.metrics, self.memory).begin(
-            view, scope.call, asking, request
-        )
+        admission = Admission(self.clock, self.slots, self.limits, self.metrics, self.memory, self.dropped)
+        admitted = admission.begin(view, scope.call, asking, request)
         try:
             counted()
             with trace.child("wait fresh"):

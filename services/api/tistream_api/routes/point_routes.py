@@ -23,6 +23,7 @@ from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.row_formats import MEDIA_TYPES
 from tistream_api.pull.admitted import Answer
+from tistream_api.pull.answer_response import AnswerResponse
 from tistream_api.request import point_queries
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.point_queries import DiffQuery, HistoryQuery, RowsQuery
@@ -134,7 +135,7 @@ def streamed(request: Request, found: Answer, coding: str | None, media_type: st
     if is_head(request.scope):
         found.close()
         return StreamingResponse(iter(()), headers=headers, media_type=media_type)
-    return StreamingResponse(iter(found), headers=headers, media_type=media_type)
+    return AnswerResponse(found, headers=headers, media_type=media_type)
 
 
 Squash = Callable[[Request, TenantView, Scope], Response]

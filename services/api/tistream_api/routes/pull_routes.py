@@ -26,6 +26,7 @@ from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
 from tistream_api.points import point_cursor
 from tistream_api.points.point_reads import PointReads
+from tistream_api.pull.answer_response import AnswerResponse
 from tistream_api.pull.start import Pulls, check_kind
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.head_requests import is_head
@@ -85,7 +86,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
             pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
             return StreamingResponse(iter(()), headers=headers, media_type=media_type)
         pulled = pulls.answer(view, scope, asked, still, meter.add_rows, counted, may_read, gone)
-        return StreamingResponse(iter(pulled), headers=headers, media_type=media_type)
+        return AnswerResponse(pulled, headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
         return router.get(

@@ -1,6 +1,6 @@
-"""The actor of a request, and its address. The API server sends it with every call to another process, so that the meta
-server can record it in the audit log. The API server never reads a client's own header of that name.
-"""
+"""The actor of a request: who made it, and from which address. The API server sends the actor with every call to
+another process, so that the meta server can record it in the audit log. The API server never reads a client's own
+header of that name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spelled(actor: Actor) -> str:
 
 
 def read(text: str | None) -> Actor | None:
-    """Parse the result of `spelled`; None for anything else."""
+    """Parse a header that `spelled` encoded; None for any other text."""
     try:
         told = json.loads(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names for one-dimensional numpy arrays by the type of their values. Pure."""
+"""Type aliases for one-dimensional numpy arrays: one name for each type of value. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow tables as bytes: the IPC stream format. Pure."""
+"""Converts Arrow tables to bytes in the IPC stream format, and back. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """The table as one IPC stream. Deterministic."""
+    """Encode the table as one IPC stream. Equal tables give equal bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -15,5 +15,5 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(data: bytes) -> pa.Table:
-    """The table of an IPC stream. Raises pyarrow.ArrowException, OSError if it is damaged."""
+    """Decode the table of an IPC stream. Raises pyarrow.ArrowException or OSError if it is damaged."""
     return pa.ipc.open_stream(data).read_all()

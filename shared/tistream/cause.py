@@ -1,6 +1,5 @@
-"""The cause of work: a request, or one run of a loop. Its id is in every log line, in every answer that is a problem,
-and in every call to another process, which continues under the same id.
-"""
+"""The cause of work: a request, or one run of a loop. The id of the cause is in every log line, in every problem that
+an API call returns, and in every call to another process, which continues under the same id."""
 
 from __future__ import annotations
 

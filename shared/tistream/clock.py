@@ -1,4 +1,4 @@
-"""Time as a parameter: nothing else in the library reads a clock."""
+"""The clock as a parameter: no other module of the library reads the time."""
 
 from __future__ import annotations
 

@@ -41,14 +41,14 @@ class Unavailable(RetryableError):
 
 
 class KeyUnusable(Unavailable):
-    """The store may not use the key that encrypts objects of a tenant: revoked, disabled, deleted, or its key
-    management does not answer. Nothing happened; work continues when the key is usable again."""
+    """The object store cannot use the key that encrypts a tenant's objects: the key is revoked, disabled or deleted, or
+    the key management does not answer. Nothing happened; work continues when the key is usable again."""
 
     code = "key-unusable"
 
 
 class TooManyRequests(Unavailable):
-    """More requests than a limit allows at once, or in a time: retry after `retry_after_s` seconds."""
+    """A limit on concurrent requests, or on requests per second, is exceeded. Retry after `retry_after_s` seconds."""
 
     code = "too-many-requests"
     http_status = 429
@@ -136,14 +136,13 @@ class CannotEncode(FatalError):
 
 
 class SchemaRefused(FatalError):
-    """A schema registry does not accept a schema. The text holds the schema, the one that it conflicts with, and what
-    to do."""
+    """A schema registry does not accept a schema. The text has the schema, the conflicting schema, and what to do."""
 
     code = "schema-refused"
 
 
 class InvalidRequest(FatalError):
-    """The caller made a mistake in the request. `extra` members are added to the RFC 9457 problem."""
+    """The caller made a mistake in the request. The members of `extra` are added to the RFC 9457 problem."""
 
     code = "bad-request"
     http_status = 400
@@ -154,7 +153,7 @@ class InvalidRequest(FatalError):
 
 
 class UnknownName(InvalidRequest):
-    """No cluster, tenant, database or table of that name."""
+    """No cluster, tenant, database or table has the requested name."""
 
     code = "unknown-name"
     http_status = 404
@@ -203,7 +202,7 @@ class SecretsOff(InvalidRequest):
 
 
 class Superseded(InvalidRequest):
-    """A newer start of this process has registered under its name: this one must end."""
+    """A newer start of this process has registered under the same name. This process must end."""
 
     code = "superseded"
     http_status = 409
@@ -232,7 +231,8 @@ class Gone(InvalidRequest):
 
 
 class SourceRefused(InvalidRequest):
-    """TiStream cannot read what a source names. The text states what it found there, and what to do."""
+    """TiStream cannot read the data at the location of a source. The text states what it found there, and what to
+    do."""
 
     code = "source-refused"
     http_status = 422

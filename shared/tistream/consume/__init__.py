@@ -1,1 +1,2 @@
-"""Reads a changefeed's Kafka topics back: messages to events, in transactions and in order, each once."""
+"""Reads a changefeed's Kafka topics back. It decodes messages to events, restores transactions and their order, and
+gives each event to a target once."""

@@ -15,7 +15,7 @@ _NAMES = ("enum", "set")
 
 
 def decode(_: bytes | None, value: bytes | None) -> list[Event]:
-    """The event of one message. The key is not used. Raises Malformed."""
+    """Decode the event of one message. The message's key is not used. Raises Malformed."""
     try:
         found = json.loads(value or b"")
     except ValueError as error:
@@ -45,7 +45,7 @@ def _row(commit_ts: int, database: str, table: str, found: dict[str, Any]) -> Ro
         raise Malformed(f"a row of {database}.{table} of type {kind}, with no data or not INSERT, UPDATE or DELETE")
     old = _image(found, "old") if kind == "UPDATE" else data if kind == "DELETE" else None
     if kind == "UPDATE":
-        old = {**data, **(old or {})}  # only-output-updated-columns leaves out what is unchanged
+        old = {**data, **(old or {})}  # with only-output-updated-columns, `old` lacks the unchanged columns
     kinds = {name: _kind(str(tp)) for name, tp in (found.get("mysqlType") or {}).items()}
     return RowEvent(
         commit_ts,

@@ -1,4 +1,4 @@
-"""The loop of a consumer: it reads topics, puts their events in order, and gives them to a target."""
+"""The loop of a consumer: it reads topics, puts their events in order, and writes them to a target."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tistream.consume.source_url import Decode
 from tistream.errors import CorruptObject
 
 POLL_S = 0.5
-GROWTH_POLLS = 120  # between two looks at the topics' partitions
+GROWTH_POLLS = 120  # number of polls between two checks for new partitions of the topics
 
 
 class Target(Protocol):
-    """A system that takes the events. It stores the progress of each step in the same atomic act."""
+    """A system that events are written to. It stores the progress of each step atomically with the step itself."""
 
     def progress(self) -> ReadProgress | None:
-        """The progress that the target has stored; None: none."""
+        """The progress that the target has stored; None if it has stored none."""
 
     def take(self, steps: Iterable[Step]) -> None:
-        """Write steps, in order, each with its progress."""
+        """Write the steps in order, each atomically with its progress."""
 
 
 class Topics(Protocol):
-    """What the loop asks of Kafka (kafka_topics.KafkaTopics)."""
+    """The Kafka operations that the loop needs; kafka_topics.KafkaTopics implements them."""
 
     def partitions(self) -> tuple[Partition, ...]:
         """The partitions of all topics."""
@@ -35,20 +35,21 @@ class Topics(Protocol):
         """Read each partition from its offset on."""
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Read these no further."""
+        """Stop reading these partitions until `resume`."""
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Read these on."""
+        """Continue to read paused partitions."""
 
     def poll(self, timeout_s: float) -> list[Record]:
-        """The next messages."""
+        """The next messages; empty if none arrives within `timeout_s`."""
 
 
 class FeedConsumer:
     """Reads the topics of one changefeed into a target.
 
-    It restores transactions: rows leave when every partition is resolved at or above their commit_ts. Partitions that
-    are ahead of the slowest one are paused while more than `held_bytes_max` bytes wait.
+    It restores transactions: rows are written to the target when every partition is resolved at or above their
+    commit_ts. While more than `held_bytes_max` bytes of messages are buffered, the partitions that are ahead of the
+    slowest one are paused.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class FeedConsumer:
 
     @property
     def ts(self) -> int:
-        """The target has everything with a commit_ts at or below it."""
+        """The ts up to which the target is complete: it has every event with a commit_ts at or below it."""
         return self._reorder.ts
 
     def step(self, timeout_s: float = POLL_S) -> bool:
-        """Read once, and give the target what is complete. Returns whether a message arrived.
+        """Poll once, and write the steps that have become complete to the target. Returns whether a message arrived.
 
         Raises CorruptObject for a message that is not of the protocol or breaks its order.
         """

@@ -1,4 +1,4 @@
-"""What messages of a topic say: rows, DDLs, and how far a partition is complete. Pure."""
+"""The events that messages of a topic carry: rows, DDLs, and the resolved ts of a partition. Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Malformed(ValueError):
 
 
 class ValueKind(IntEnum):
-    """How a value must be written into another system."""
+    """How a column's values must be converted before they are written to another system."""
 
-    PLAIN = 0  # as it is
-    NUMBER_OF_NAME = 1  # of an ENUM or SET: the number stands for names, which the protocol does not say
+    PLAIN = 0  # the value as it is
+    NUMBER_OF_NAME = 1  # an ENUM or SET as a number: the protocol does not carry the elements' names
     BITS = 2
-    WIDE = 3  # BIGINT, which not every JSON reader can hold
+    WIDE = 3  # a BIGINT, which some JSON readers would round
     JSON = 4
 
 
 @dataclass(frozen=True, slots=True)
 class RowEvent:
-    """One row changed. An insert has no `old` row, a delete no `new` one.
+    """A change of one row. An insert has no `old` row, a delete no `new` one.
 
-    `key` names the columns of the handle key, in the order of the message; empty: the table has none. `kinds` has an
-    entry for each column that is not PLAIN.
+    `key` has the names of the handle key's columns, in the order of the message; it is empty if the table has no such
+    key. `kinds` has an entry for each column whose kind is not PLAIN.
     """
 
     commit_ts: int
@@ -59,7 +59,7 @@ class DdlEvent:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEvent:
-    """No row with a commit_ts at or below `ts` follows in the partition."""
+    """A promise: no row with a commit_ts at or below `ts` follows in this partition."""
 
     ts: int
 

@@ -1,4 +1,5 @@
-"""Reads all partitions of topics with librdkafka, from given offsets, committed transactions only."""
+"""Reads all partitions of some topics with librdkafka, from given offsets. It returns messages of committed
+transactions only."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # librd
 
 
 class TopicCut(TiStreamError):
-    """The topic no longer has the messages from which reading has to go on."""
+    """The topic no longer has the messages at the offset where reading must continue."""
 
     code = "topic-cut"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One message: its partition, its offset, its bytes."""
+    """One message: its partition, offset, key and value."""
 
     partition: Partition
     offset: int
@@ -33,7 +34,7 @@ class Record:
 
     @property
     def place(self) -> str:
-        """Where it is, for an error's text."""
+        """The position of the message, as text for errors."""
         return f"topic {self.partition[0]}, partition {self.partition[1]}, offset {self.offset}"
 
     @property
@@ -43,8 +44,8 @@ class Record:
 
 
 class KafkaTopics:
-    """A reader of all partitions of topics. It is in no consumer group, and commits nothing to Kafka: where reading
-    goes on is stored with what was written. Not thread-safe."""
+    """A reader of all partitions of some topics. It joins no consumer group and commits no offsets to Kafka, because
+    the target stores the offsets with the rows. Not thread-safe."""
 
     def __init__(self, source: SourceUrl, topics: Iterable[str]) -> None:
         """`topics` are read in addition to the one that `source` names."""
@@ -61,13 +62,13 @@ class KafkaTopics:
                 "auto.offset.reset": "error",
                 "client.id": "tistream-consume",
                 "reconnect.backoff.ms": 500,
-                "log_level": 0,  # `_remember` keeps what it would log
+                "log_level": 0,  # `_remember` records the errors, so librdkafka need not log them
                 "error_cb": self._remember,
             }
         )
 
     def partitions(self) -> tuple[Partition, ...]:
-        """The partitions of all topics, in order. Raises Unavailable, InvalidRequest if a topic does not exist."""
+        """The partitions of all topics, in order. Raises Unavailable; InvalidRequest if a topic does not exist."""
         found: list[Partition] = []
         for name in self._names:
             try:
@@ -91,17 +92,17 @@ class KafkaTopics:
         self._consumer.assign([TopicPartition(*one, offset or OFFSET_BEGINNING) for one, offset in offsets.items()])
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Read these partitions no further until `resume`."""
+        """Stop reading these partitions until `resume`."""
         self._consumer.pause([TopicPartition(*one) for one in partitions])
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Read paused partitions on."""
+        """Continue to read paused partitions."""
         self._consumer.resume([TopicPartition(*one) for one in partitions])
 
     def poll(self, timeout_s: float) -> list[Record]:
-        """The next messages, at most POLL_MESSAGES; none if `timeout_s` passes without any.
+        """The next messages, at most POLL_MESSAGES; empty if none arrives within `timeout_s`.
 
-        Raises TopicCut; Unavailable for what librdkafka does not retry by itself.
+        Raises TopicCut; Unavailable for an error that librdkafka does not retry by itself.
         """
         try:
             return [one for message in self._consumer.consume(POLL_MESSAGES, timeout_s) for one in _record(message)]
@@ -109,7 +110,7 @@ class KafkaTopics:
             raise self._unavailable(error) from error
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections to the brokers."""
         self._consumer.close()
 
 

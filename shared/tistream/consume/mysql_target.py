@@ -1,4 +1,4 @@
-"""Applies events to a MySQL, MariaDB or TiDB server. Rows and progress are written in one transaction."""
+"""Applies events to a MySQL, MariaDB or TiDB server. It writes rows and progress in one transaction."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from tistream.targets.mysql import MySqlTarget, TargetFailed
 
 PROGRESS = "`tistream`.`consumed`"
 NAME_CHARS = 128
-ROWS_AT_ONCE = 2_000  # rows of whole upstream transactions in one transaction here
+ROWS_AT_ONCE = 2_000  # most rows in one transaction of the target, unless one upstream transaction has more
 _CREATE = f"""CREATE TABLE IF NOT EXISTS {PROGRESS} (
   `name` VARCHAR({NAME_CHARS}) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
   `progress` LONGTEXT CHARACTER SET utf8mb4 NOT NULL,
   `ddl_begun` LONGTEXT CHARACTER SET utf8mb4 NULL
 )"""
-# Errors that say that a DDL has been executed: database exists, cannot drop database, table exists, unknown table,
+# Errors which show that a DDL was executed before: database exists, cannot drop database, table exists, unknown table,
 # unknown column, duplicate column, duplicate key name, multiple primary key, cannot drop, no such key.
 _DONE = frozenset({1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176})
 
 
 class RowsDiffer(TargetFailed):
-    """A row that the upstream changed is not in the target: something else writes there."""
+    """The target does not have a row that the upstream changed: another program writes to the table."""
 
 
 class MySqlRows:
     """A Target that applies rows and executes DDLs.
 
-    `name` identifies the reader among others of the server. A DDL commits by itself; that it has begun is stored first,
-    so that after a crash an error that says that it was executed counts as success. Not thread-safe.
+    `name` identifies this reader among the readers that write to the server. A DDL commits by itself, so the target
+    first stores that the DDL has begun. After a crash, an error which shows that the DDL was executed before counts as
+    success. Not thread-safe.
     """
 
     def __init__(self, server: MySqlTarget, name: str) -> None:
-        """Create the table of the progress, if it does not exist. Raises TargetFailed, InvalidRequest."""
+        """Create the progress table if it does not exist. Raises TargetFailed, InvalidRequest."""
         if not name.isascii() or not 0 < len(name) <= NAME_CHARS:
             raise InvalidRequest(f"the name of a reader has 1 to {NAME_CHARS} ASCII characters")
         self._server, self._name = server, name
@@ -46,7 +47,7 @@ class MySqlRows:
         self._begun: str | None = None
 
     def progress(self) -> ReadProgress | None:
-        """The progress that is stored under the name."""
+        """The progress that is stored under the reader's name; None without one."""
         found = self._server.rows(f"SELECT progress, ddl_begun FROM {PROGRESS} WHERE name = %s", (self._name,))
         if not found:
             with self._server.transaction():
@@ -59,7 +60,7 @@ class MySqlRows:
         return from_json(json.loads(progress))
 
     def take(self, steps: Iterable[Step]) -> None:
-        """Apply steps, in order. Raises TargetFailed; what was not applied is applied after a restart."""
+        """Apply steps, in order. Raises TargetFailed; a restart continues after the last step that was applied."""
         waiting: list[Transaction] = []
         for step in steps:
             if isinstance(step, Transaction):
@@ -87,7 +88,8 @@ class MySqlRows:
             )
 
     def _rows(self, rows: Sequence[RowEvent]) -> None:
-        """Deletes come first and inserts last, so that no unique key is taken twice meanwhile."""
+        """Apply rows. Deletes come first and inserts last, so that no two rows have the same value of a unique key in
+        between."""
         for row in rows:
             if row.new is None and row.old is not None:
                 where, values = _where(row, row.old)
@@ -134,6 +136,7 @@ def _insert(row: RowEvent, new: Row) -> str:
 
 
 def _where(row: RowEvent, old: Row) -> tuple[str, tuple[object, ...]]:
-    """The condition that finds a row by its handle key, or by all values if the table has none."""
+    """The SQL condition that finds a row, with its arguments: by the handle key, or by all values if the table has no
+    such key."""
     columns = row.key or tuple(old)
     return " AND ".join(f"{quoted_name(column)} <=> %s" for column in columns), tuple(old[column] for column in columns)

@@ -1,4 +1,4 @@
-"""Writes events as lines of JSON, into a file that can be continued or to a stream."""
+"""Writes events as lines of JSON, to a stream or to a file that a later process can continue."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HEAD = b'{"type":"resolved"'
 
 
 def lines(step: Step) -> Iterator[dict[str, Any]]:
-    """The lines of one step. Numbers that JSON readers may round, such as BIGINT and timestamps, are text; byte strings
-    are base64."""
+    """Convert one step to its JSON lines. Numbers that some JSON readers would round, such as BIGINT and timestamps,
+    are text; byte strings are base64."""
     if isinstance(step, Transaction):
         for row in step.rows:
             yield {
@@ -69,7 +69,7 @@ def to_json(progress: ReadProgress) -> dict[str, Any]:
 
 
 def from_json(found: dict[str, Any]) -> ReadProgress:
-    """Parse what `to_json` wrote."""
+    """Parse progress that `to_json` encoded."""
     offsets = {(str(topic), int(number)): int(offset) for topic, number, offset in found["offsets"]}
     return ReadProgress(int(found["ts"]), offsets, frozenset(map(str, found["ddls"])))
 
@@ -93,14 +93,14 @@ class NdjsonStream:
 
 
 class NdjsonFile:
-    """A Target that appends to a file, one process at a time.
+    """A Target that appends to a file. One process at a time may open the file.
 
-    Each `resolved` line holds the progress, so lines behind the last one are cut off when the file is opened again. The
-    first line is one of ts 0, which marks the file as one of this class.
+    Each `resolved` line holds the progress. When the file is opened again, the lines after the last `resolved` line are
+    removed. The first line is a `resolved` line of ts 0, which marks the file as one of this class.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file. Raises CorruptObject if it has lines but none with a progress."""
+        """Open or create the file. Raises CorruptObject if the file has lines, but no `resolved` line."""
         self._file = open(path, "a+b")  # noqa: SIM115  # closed by `close`
         if self._file.seek(0, os.SEEK_END) == 0:
             self.take([Resolved(ReadProgress())])
@@ -112,7 +112,7 @@ class NdjsonFile:
         return self._progress
 
     def take(self, steps: Iterable[Step]) -> None:
-        """Append the lines of the steps, and wait until the disk has them."""
+        """Append the lines of the steps, and sync the file to disk."""
         for step in steps:
             self._file.write("".join(map(_text, lines(step))).encode())
             if isinstance(step, Resolved):
@@ -130,8 +130,8 @@ def _text(line: dict[str, Any]) -> str:
 
 
 def _last_progress(file: IO[bytes], path: Path) -> tuple[ReadProgress, int]:
-    """The progress of the last whole `resolved` line, and where that line ends. It is looked for backwards, because a
-    file is long and its last progress near the end."""
+    """The progress of the last whole `resolved` line, and the offset where that line ends. The file is searched from
+    its end, because it is long and the last progress is near the end."""
     tail = b""
     at = file.seek(0, os.SEEK_END)
     while at > 0:
@@ -140,7 +140,7 @@ def _last_progress(file: IO[bytes], path: Path) -> tuple[ReadProgress, int]:
         file.seek(at)
         tail = file.read(step) + tail
         whole = tail[: tail.rfind(b"\n") + 1]
-        before = b"" if at else b"\n"  # the first line of the file has none before it
+        before = b"" if at else b"\n"  # no line break precedes the first line of the file
         found = (before + whole).rfind(b"\n" + _HEAD)
         if found >= 0:
             begin = found + 1 - len(before)

@@ -17,7 +17,7 @@ _ROW, _DDL, _RESOLVED = 1, 2, 3
 _LONGLONG, _BIT, _JSON, _ENUM, _SET = 8, 16, 245, 247, 248
 _BLOBS = range(249, 253)  # TEXT has the same numbers
 _STRINGS = (15, 253, 254)  # VARCHAR, CHAR, and their binary forms
-_CHARSET_BINARY = 1  # of a column's flags
+_CHARSET_BINARY = 1  # this bit of a column's flags marks a binary string
 _KINDS = {
     _LONGLONG: ValueKind.WIDE,
     _BIT: ValueKind.BITS,
@@ -43,7 +43,7 @@ def decode(key: bytes | None, value: bytes | None) -> list[Event]:
 
 
 def _framed(data: bytes, part: str) -> list[bytes]:
-    """The pieces of a key or value, each after its length."""
+    """Split a key or value into its pieces. The length of each piece precedes it."""
     pieces = []
     at = 0
     while at < len(data):
@@ -82,7 +82,7 @@ def _row(ts: int, database: str, table: str, body: dict[str, Any]) -> RowEvent:
     if not isinstance(columns, dict):
         raise Malformed(f"a row of {database}.{table} without columns")
     if before is not None and after is not None:
-        before = {**after, **before}  # only-output-updated-columns leaves out what is unchanged
+        before = {**after, **before}  # with only-output-updated-columns, `before` lacks the unchanged columns
     return RowEvent(
         ts,
         database,

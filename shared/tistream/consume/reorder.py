@@ -1,7 +1,7 @@
 """Puts the events of a topic's partitions in order. Pure.
 
-Rows wait until every partition is resolved at or above their commit_ts. Then they leave in the order of commit_ts, all
-rows of one commit_ts together, and a DDL behind the rows of its own commit_ts.
+Rows are buffered until every partition is resolved at or above their commit_ts. Then `Reorder.ready` returns them in
+the order of commit_ts: all rows of one commit_ts together, and a DDL after the rows of its own commit_ts.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from tistream.consume.feed_events import DdlEvent, Event, ResolvedEvent, RowEvent
 
 Partition = tuple[str, int]
-"""(topic, number)."""
+"""(topic, number) of a partition."""
 
 
 class OutOfOrder(Exception):
-    """A message breaks what the partition promised before. The text says which promise."""
+    """A message breaks an earlier promise of its partition. The text states the promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadProgress:
-    """Everything at or below `ts` was taken. Reading goes on at `offsets`, and leaves out what has a commit_ts at or
-    below `ts`. `ddls` are the digests of the DDLs taken at `ts` itself: a DDL may follow a resolved ts of its own
-    commit_ts."""
+    """How far a target has applied a feed: all events with a commit_ts at or below `ts`. Reading continues at
+    `offsets`, and skips events with a commit_ts at or below `ts`. `ddls` are the digests of the DDLs at `ts` itself
+    that were applied: a DDL may follow a resolved ts of its own commit_ts."""
 
     ts: int = 0
     offsets: Mapping[Partition, int] = field(default_factory=dict)
@@ -33,7 +33,8 @@ class ReadProgress:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """All rows of one commit_ts, in the order of their partitions. After them, `progress` is true."""
+    """All rows of one commit_ts, in the order of their partitions. `progress` is the reader's progress once they are
+    applied."""
 
     commit_ts: int
     rows: tuple[RowEvent, ...]
@@ -42,7 +43,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """A DDL whose rows have all left. After it, `progress` is true."""
+    """A DDL; all rows before it have been returned. `progress` is the reader's progress once it is applied."""
 
     event: DdlEvent
     progress: ReadProgress
@@ -50,7 +51,7 @@ class Ddl:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Nothing at or below `progress.ts` follows, except a DDL of exactly this ts."""
+    """A promise: no event at or below `progress.ts` follows, except a DDL of exactly this ts."""
 
     progress: ReadProgress
 
@@ -60,7 +61,7 @@ Step = Transaction | Ddl | Resolved
 
 @dataclass(slots=True)
 class _Held:
-    """One event that waits."""
+    """One buffered event, with the offset and the bytes of its message."""
 
     event: RowEvent | DdlEvent
     offset: int
@@ -69,7 +70,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Seen:
-    """The newest commit_ts of a table in a partition, and the messages of it."""
+    """The newest commit_ts of a table in a partition, and the digests of the rows with that commit_ts."""
 
     commit_ts: int = 0
     digests: set[bytes] = field(default_factory=set)
@@ -85,20 +86,20 @@ class _PartitionState:
 
     @property
     def position(self) -> int:
-        """Where reading goes on: at the oldest event that waits."""
+        """The offset at which reading would continue after a restart: that of the oldest buffered event."""
         return min((one.offset for one in self.held), default=self.next_offset)
 
 
 class Reorder:
     """The buffers of all partitions of a feed.
 
-    With `repeats`, the producer may send messages again: what falls behind the newest commit_ts of its table in the
-    partition is left out, and so is the same message at that commit_ts, if its table has a key. Without, a message
-    below the partition's resolved ts raises OutOfOrder.
+    With `repeats`, the producer may send messages again. Rows below the newest commit_ts of their table in the
+    partition are then skipped, and so are equal rows at that commit_ts if the table has a key. Without `repeats`, a row
+    at or below the partition's resolved ts raises OutOfOrder.
     """
 
     def __init__(self, partitions: Iterable[Partition], start: ReadProgress, *, repeats: bool = False) -> None:
-        """`start` is the last progress that was stored; an empty one: from the beginning of the topics."""
+        """`start` is the last progress that was stored. An empty one means the beginning of the topics."""
         self._start_ts = self._ts = start.ts
         self._done = set(start.ddls)
         self._repeats = repeats
@@ -106,30 +107,30 @@ class Reorder:
 
     @property
     def ts(self) -> int:
-        """What has a commit_ts at or below it has left."""
+        """The ts up to which all events have been returned by `ready`."""
         return self._ts
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the messages that wait."""
+        """The bytes of the buffered messages."""
         return sum(state.held_bytes for state in self._states.values())
 
     def partitions(self) -> tuple[Partition, ...]:
-        """The partitions that it reads, in order."""
+        """The partitions that are read, in order."""
         return tuple(self._states)
 
     def ahead(self) -> frozenset[Partition]:
-        """The partitions that others wait for least: all whose resolved ts is above the lowest one. Reading them can
-        pause without holding anything."""
+        """The partitions whose resolved ts is above the lowest one. Pausing them delays no event, because the others
+        hold events back."""
         low = min(state.resolved_ts for state in self._states.values())
         return frozenset(one for one, state in self._states.items() if state.resolved_ts > low)
 
     def join(self, partition: Partition) -> None:
-        """Read another partition, which the topic has grown by. It holds nothing at or below `ts`."""
+        """Add a partition that the topic has grown by. It has no event at or below `ts`."""
         self._states.setdefault(partition, _PartitionState(self._ts, 0))
 
     def add(self, partition: Partition, offset: int, size: int, events: Iterable[Event]) -> None:
-        """Take the events of the message at `offset`; `size` is its bytes. Raises OutOfOrder."""
+        """Buffer the events of the message at `offset`, which has `size` bytes. Raises OutOfOrder."""
         state = self._states[partition]
         state.next_offset = offset + 1
         for event in events:
@@ -138,7 +139,7 @@ class Reorder:
             elif self._is_new(state, event):
                 state.held.append(_Held(event, offset, size))
                 state.held_bytes += size
-                size = 0  # of a batch of events, the first counts
+                size = 0  # the first event of a message counts all of its bytes
 
     def _resolve(self, state: _PartitionState, ts: int) -> None:
         if ts < state.resolved_ts and ts > self._start_ts and not self._repeats:
@@ -160,7 +161,8 @@ class Reorder:
         return True
 
     def ready(self) -> list[Step]:
-        """What every partition has passed, in order. The last step is Resolved, if anything moved."""
+        """The steps that every partition is resolved at or above, in order. The last step is Resolved, unless the list
+        is empty."""
         resolved = min(state.resolved_ts for state in self._states.values())
         ddls = self._ddls(resolved)
         if resolved <= self._ts and not ddls:
@@ -172,7 +174,8 @@ class Reorder:
             if ts > self._ts:
                 self._ts, self._done = ts, set()
             if ts in rows:
-                steps.append(Transaction(ts, tuple(rows[ts]), self._at(offsets)))  # its DDLs are not in `ddls` yet
+                # The DDLs of this ts are not in `ddls` yet.
+                steps.append(Transaction(ts, tuple(rows[ts]), self._at(offsets)))
             for digest, event in ddls.get(ts, {}).items():
                 self._done.add(digest)
                 steps.append(Ddl(event, self._at(offsets)))
@@ -197,7 +200,8 @@ class Reorder:
         return rows
 
     def _ddls(self, resolved: int) -> dict[int, dict[str, DdlEvent]]:
-        """The DDLs to take, each once although every partition has it, by commit_ts in the order of arrival."""
+        """The DDLs to return, by commit_ts and digest, in the order of arrival. Every partition has a copy of each DDL;
+        one of them is returned."""
         ddls: dict[int, dict[str, DdlEvent]] = {}
         for state in self._states.values():
             for one in state.held:
@@ -214,7 +218,7 @@ class Reorder:
 
 
 def _first_time(state: _PartitionState, event: RowEvent) -> bool:
-    """Whether the partition has not had this row before, as far as its table's order shows."""
+    """Whether this row is new in its partition, as far as the commit_ts order of its table shows."""
     seen = state.seen.setdefault(event.name, _Seen())
     if event.commit_ts < seen.commit_ts:
         return False

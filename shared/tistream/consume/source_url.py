@@ -1,4 +1,4 @@
-"""The address of a feed's topics: the sink URI of the changefeed that writes them. Pure."""
+"""The URL of a feed's topics: the sink URI of the changefeed that writes them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tistream.errors import InvalidRequest
 
 Decode = Callable[[bytes | None, bytes | None], list[Event]]
 PROTOCOLS: Mapping[str, Decode] = {"open-protocol": open_protocol.decode, "canal-json": canal_json.decode}
-# Parameters of the sink that say how to reach the brokers, as librdkafka names them.
+# Parameters of the sink URI that state how to reach the brokers, with librdkafka's names for them.
 _CLIENT = {
     "ca": "ssl.ca.location",
     "cert": "ssl.certificate.location",
@@ -24,7 +24,7 @@ _CLIENT = {
 
 @dataclass(frozen=True, slots=True)
 class SourceUrl:
-    """`kafka://host:port,…/topic?protocol=…`. `client` holds settings of librdkafka."""
+    """The parsed URL `kafka://host:port,…/topic?protocol=…`. `client` holds settings of librdkafka."""
 
     brokers: str
     topic: str
@@ -33,12 +33,12 @@ class SourceUrl:
 
     @property
     def decode(self) -> Decode:
-        """The decoder of the protocol's messages."""
+        """The function that decodes messages of the protocol."""
         return PROTOCOLS[self.protocol]
 
 
 def parse_source_url(text: str, password: str | None = None) -> SourceUrl:
-    """Parse the URL; `password` is that of SASL. Parameters that only a writer needs are left out. Raises
+    """Parse the URL; `password` is that of SASL. Parameters that only a writer needs are ignored. Raises
     InvalidRequest."""
     parts = urlsplit(text)
     if parts.scheme != "kafka":

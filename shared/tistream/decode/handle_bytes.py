@@ -35,7 +35,7 @@ class NotAKey(ValueError):
 
 
 def handle_columns(table: Table) -> tuple[Column, ...] | None:
-    """The columns of the raw key whose values can be encoded, empty for `_tidb_rowid`; None if the table's raw keys
+    """The columns of the raw key, whose values can be encoded; empty for `_tidb_rowid`. None if the table's raw keys
     cannot be made from the keys in events."""
     if not table.key_columns and not table.is_common_handle and not table.pk_is_handle:
         return ()
@@ -58,7 +58,8 @@ def check_names(table: Table, key: Mapping[str, Any], *, prefix: bool = False) -
 
 def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
     """The handles that a row with this visible key may have. There are two if a text ends with spaces, because an
-    upstream without the new collations stores these spaces. `handle_columns` must not be None. Raises NotAKey."""
+    upstream without the new collations stores these spaces. The table's `handle_columns` must not be None. Raises
+    NotAKey."""
     check_names(table, key)
     columns = handle_columns(table)
     assert columns is not None
@@ -80,7 +81,7 @@ def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
 
 
 def key_texts(columns: Sequence[Column], keys: Sequence[Any]) -> Any:
-    """The keys of rows as `key_text` makes them, as a large_string array. `keys` has one array of `rows.decode_rows`
+    """The keys of rows in the form of `key_text`, as a large_string array. `keys` has one array of `rows.decode_rows`
     for each column of the key, at least one."""
     plain = [pc.add(one, pa.scalar(0, one.type)) if pa.types.is_floating(one.type) else one for one in keys]  # -0 to 0
     fields = [pa.field(str(number), one.type) for number, one in enumerate(plain)]
@@ -88,8 +89,8 @@ def key_texts(columns: Sequence[Column], keys: Sequence[Any]) -> Any:
 
 
 def key_text(table: Table, key: Mapping[str, Any]) -> str:
-    """Encode a key as JSON text, as json_text renders the `key` of events, but with 0 for -0: TiDB stores both as the
-    same bytes of a key, and a parser of JSON may read -0 as the integer 0. Raises NotAKey."""
+    """Encode a key as JSON text, in the form of the `key` of events, but with 0 for -0. TiDB stores both as the same
+    bytes of a key, and a parser of JSON may read -0 as the integer 0. Raises NotAKey."""
     check_names(table, key)
     if not table.key_columns:
         return orjson.dumps({ROWID: str(_integer(ROWID, key[ROWID]))}).decode()
@@ -108,10 +109,11 @@ def key_text(table: Table, key: Mapping[str, Any]) -> str:
 
 
 def _float_member(column: Column, value: Any) -> str:
-    """A float as events show it: in TiDB's notation, which is not that of other writers of JSON (1e300 is 1e+300)."""
+    """A float in the notation of events, which is TiDB's. Other writers of JSON use another one (1e300 is 1e+300
+    there)."""
     number: np.float32 | np.float64
     try:
-        with np.errstate(over="ignore"):  # infinite, which is refused below
+        with np.errstate(over="ignore"):  # a value out of range becomes infinite, which is refused below
             number = _FLOATS[kind_of(column)](float(value))
     except ValueError:
         number = np.float64("nan")

@@ -14,7 +14,7 @@ from tistream.decode.kernels.go_text import printable
 from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, is_plain, render_plain, render_rich, room_of
 
 _OBJECT_BYTES = 4  # brackets, or `null`
-_NUMBER_BYTES = 12  # of a usual number
+_NUMBER_BYTES = 12  # bytes of a usual number
 _PIECE_BYTES_MIN, _PIECE_BYTES_MAX = 1 << 16, 1 << 27
 _NO_CHARACTERS = np.zeros(1, np.uint8)
 _NO_CHARACTERS.flags.writeable = False
@@ -24,7 +24,8 @@ _NO_CHARACTERS.flags.writeable = False
 class LineColumn:
     """One column of a Group: the constant text before each value, the JSON form of the values, and the values.
 
-    In a sparse group there is a text after each value too, and `shown` has the lines that have the column (None: all).
+    In a sparse group each value is followed by a constant text too. `shown` then has the lines that have the column;
+    None: all lines.
     """
 
     head: str
@@ -39,9 +40,9 @@ class Group:
     """A fragment of every line: `lead`, then the values of one row in all `parts`, then `end`.
 
     `places[line]` is the index of that row; if `places` is None, line i has row i. If the index is negative, `null`
-    stands for the values, or nothing with `silent`; with `optional` the line has no such fragment at all. `brackets`
-    encloses the values in `{}`. In a `sparse` group lines need not have all parts; each head begins with a comma, which
-    is left out before the first part that a line has.
+    stands in place of the values. With `silent`, nothing stands there instead; with `optional`, the line lacks the
+    whole fragment. `brackets` encloses the values in `{}`. In a `sparse` group a line may lack some parts. Each head
+    then begins with a comma, which is omitted before the first part that the line has.
     """
 
     lead: str

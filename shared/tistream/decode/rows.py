@@ -1,4 +1,4 @@
-"""Decodes the rows of one table version to Arrow: from raw keys and row values to one typed array per column."""
+"""Decodes the rows of one table version to Arrow: raw keys and row values become one typed array per column."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any,
         table: the table version that the rows are decoded with.
         columns: the columns to decode.
         keys: raw record keys (`t{id}_r{handle}`), a binary array.
-        values: row values, a binary array of the same length. A null value stands for no row, and gives null in every
-            column.
+        values: row values, a binary array of the same length. A null value means that there is no row, and gives null
+            in every column.
         numbered: decode ENUM and SET to their numbers (uint64), not to the names of their elements.
     """
     if len(keys) != len(values):
@@ -99,10 +99,11 @@ class _Located:
 
 
 def _padded(rows: int) -> int:
-    """The row length of the arrays `start` and `length`: a multiple of a page, plus 64 bytes.
+    """The length of one column's slots in the arrays `start` and `length`, for this many rows: a multiple of a page,
+    plus 64 bytes.
 
-    The kernel writes all columns of one table row in turn. At a distance of a multiple of 4 KiB (65,536 rows are one),
-    all columns would map to the same few cache lines.
+    The kernel writes all columns of one table row in turn. If the columns were a multiple of 4 KiB apart, as 65,536
+    rows are, all of them would map to the same few cache lines.
     """
     return rows if rows < _PAGE_WORDS else rows + (_LINE_WORDS - rows) % _PAGE_WORDS
 
@@ -166,7 +167,7 @@ def _decode_column(table: Table, column: Column, located: _Located, keys: Any, *
 
 
 def _int_handle_column(kind: Kind, cells: Cells, keys: Any) -> Any:
-    """The integer primary key, from the row value if it has the cell, else from the record key."""
+    """The integer primary key: from the row value if it has the cell, otherwise from the record key."""
     handles, has_handle = int_handles(keys)
     absent = cells.length == ABSENT
     valid = absent & has_handle

@@ -1,1 +1,2 @@
-"""Encodes rows that SQL has read into the keys and values that TiKV stores: the way back of `tistream.decode`."""
+"""Encodes rows that were read by SQL into the keys and values that TiKV stores. It is the inverse of
+`tistream.decode`."""

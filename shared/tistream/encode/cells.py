@@ -1,4 +1,4 @@
-"""Encodes the text of one column, as SQL shows it, to cells of row format v2 (upstream-formats 4.4). Pure."""
+"""Encodes the text of one column, as SELECT shows it, into cells of row format v2 (upstream-formats 4.4). Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _SIGNED_STEPS = (1 << 7, 1 << 15, 1 << 31)
 
 
 class NotEncodable(ValueError):
-    """A value that is not of its column's type. The text names the column, and shows no value."""
+    """A value does not fit its column's type. The text names the column, and shows no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextCells:
-    """Cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`; a length of NULL has no cell.
+    """Encoded cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`. The length NULL means that
+    the row has no cell.
 
-    words: for Kind.INT, UINT, TIME and DURATION the numbers, as int64 with unsigned ones reinterpreted, else None.
+    words: the values of Kind.INT, UINT, TIME and DURATION as int64, with unsigned ones reinterpreted; None for other
+    kinds.
     """
 
     data: U8
@@ -46,20 +48,20 @@ class TextCells:
 
 
 def as_number(column: Column) -> bool:
-    """Whether SQL must show the column as a number: it is stored as one, and shown as a name or as bytes."""
+    """Whether the SELECT must cast the column to a number: TiDB stores a number, but SELECT shows a name or bytes."""
     return column.tp in (t.BIT, t.ENUM, t.SET)
 
 
 def encode_cells(column: Column, texts: Any) -> TextCells:
-    """The cells of a column.
+    """Encode the cells of a column.
 
     Args:
         column: a visible column.
-        texts: binary array: what SELECT shows with the session's time zone UTC and character set utf8mb4, null for
-            NULL. Of a column `as_number`, its number.
+        texts: binary array, null for NULL: the column as SELECT shows it if the session has the time zone UTC and the
+            character set utf8mb4. A column for which `as_number` is true has the text of its number.
 
     Raises:
-        NotEncodable: a text is not of the column's type, or the type is not known.
+        NotEncodable: a text does not fit the column's type, or the type is not known.
     """
     kind = kind_of(column)
     encode = _ENCODERS.get(kind)
@@ -88,7 +90,7 @@ def _uints(_: Column, texts: Any) -> TextCells:
 
 
 def _signed(values: npt.NDArray[Any], present: Bools) -> TextCells:
-    """The smallest of 1, 2, 4, 8 little-endian bytes: a prefix of all eight."""
+    """Encode each value as the smallest of 1, 2, 4, 8 little-endian bytes: a prefix of its eight bytes."""
     length = np.full(len(values), 8, np.int64)
     for size, limit in zip((4, 2, 1), reversed(_SIGNED_STEPS), strict=True):
         length[(values >= -limit) & (values < limit)] = size
@@ -154,14 +156,14 @@ def _whole(flat: FlatBytes, present: Bools) -> TextCells:
 
 
 def _documents(_: Column, texts: Any) -> TextCells:
-    """JSON has no parser in compiled code here: documents are encoded one by one, equal ones once."""
+    """Encode JSON documents one by one, equal ones once. No parser of JSON is in compiled code here."""
     coded = texts.cast(pa.large_binary()).dictionary_encode()
     cells = pa.array([json_cell(orjson.loads(text)) for text in coded.dictionary.to_pylist()], pa.large_binary())
     return _strings(_, cells.take(coded.indices))
 
 
 def _vectors(column: Column, texts: Any) -> TextCells:
-    """`[1,2.5]`: the count and the float32 of each vector, little-endian."""
+    """Encode vectors such as `[1,2.5]`: the count and the float32 of each vector, little-endian."""
     present = validity(texts)
     inner = pc.utf8_trim(pc.fill_null(_text_of(texts), "[]"), characters="[] ")
     parts = pc.split_pattern(inner, ",")

@@ -1,4 +1,4 @@
-"""Kernels that join cells to keys and to row values of format v2 (upstream-formats 3.1, 4)."""
+"""Kernels that join cells to record keys and to row values of format v2 (upstream-formats 3.1, 4)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SMALL_ID, _SMALL_END = 0xFF, 0xFFFF
 
 @kernel
 def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offsets: I64) -> None:
-    """The offsets of datums that `put_groups` writes, and in `kept` the bytes of each value; with `trim` without the
-    spaces at its end."""
+    """Compute the offsets of the datums that `put_groups` writes. `kept` receives the length of each value; with
+    `trim`, without trailing spaces."""
     offsets[0] = 0
     for row in range(len(start)):
         size = length[row]
@@ -29,7 +29,8 @@ def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offse
 
 @kernel
 def put_groups(data: U8, start: I64, kept: I64, flag: int, offsets: I64, out: U8) -> None:
-    """Write a flag and memcomparable bytes: groups of 8, each with a marker. `out` is zero."""
+    """Write for each value a flag and memcomparable bytes: groups of 8 bytes, each with a marker. `out` must be filled
+    with zeros."""
     for row in range(len(start)):
         at, left, to = start[row], kept[row], offsets[row]
         out[to] = flag
@@ -48,7 +49,8 @@ def put_groups(data: U8, start: I64, kept: I64, flag: int, offsets: I64, out: U8
 
 @kernel
 def key_ends(length: I64, prefix: int, shortest: int, offsets: I64) -> None:
-    """The offsets of keys of a prefix and datums; handles have `shortest` bytes at least. length[row, datum]."""
+    """Compute the offsets of keys. A key has a prefix and datums; the datums have `shortest` bytes at least.
+    length[row, datum]."""
     offsets[0] = 0
     for row in range(len(length)):
         handle = 0
@@ -59,7 +61,7 @@ def key_ends(length: I64, prefix: int, shortest: int, offsets: I64) -> None:
 
 @kernel
 def put_keys(prefix: U8, data: U8, start: I64, length: I64, offsets: I64, out: U8) -> None:
-    """Write keys. `out` is zero, which fills handles that are short."""
+    """Write keys. `out` must be filled with zeros, which pad short handles."""
     for row in range(len(length)):
         to = offsets[row]
         copy_bytes(out, to, prefix, 0, len(prefix))
@@ -72,7 +74,7 @@ def put_keys(prefix: U8, data: U8, start: I64, length: I64, offsets: I64, out: U
 
 @kernel
 def row_ends(ids: I64, length: I64, offsets: I64) -> None:
-    """The offsets of row values. length[row, column], negative for NULL; ids ascending."""
+    """Compute the offsets of row values. length[row, column] is negative for NULL; ids ascend."""
     offsets[0] = 0
     wide_ids = len(ids) > 0 and ids[-1] > _SMALL_ID
     for row in range(len(length)):
@@ -89,7 +91,7 @@ def row_ends(ids: I64, length: I64, offsets: I64) -> None:
 
 @kernel
 def put_rows(ids: I64, data: U8, start: I64, length: I64, offsets: I64, out: U8) -> None:  # the format's two widths
-    """Write row values of format v2: header, ids of the filled columns, ids of the NULLs, ends, cells."""
+    """Write row values of format v2: header, ids of the columns that have a value, ids of the NULLs, ends, cells."""
     wide_ids = len(ids) > 0 and ids[-1] > _SMALL_ID
     for row in range(len(length)):
         filled, total = 0, 0

@@ -1,7 +1,7 @@
 """Encodes JSON documents as TiDB's binary JSON (upstream-formats 4.4). Pure.
 
-JSON text does not state whether a number was unsigned, or a string a date: the document that results shows the same
-text, and its bytes may differ from those that TiDB stores.
+JSON text does not state whether a number was unsigned, or whether a string was a date. The encoded document has the
+same text as the one that TiDB stores, but its bytes may differ.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ _INT_END = 1 << 63
 
 
 def json_cell(value: Any) -> bytes:
-    """A document, of the types that a JSON parser gives: its type byte and binary JSON. Raises TypeError."""
+    """Encode a document: its type byte and binary JSON. `value` has the types that a JSON parser returns; raises
+    TypeError for any other."""
     code, body = _encoded(value)
     return bytes((code,)) + body
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -62,11 +63,12 @@ def _object(members: Mapping[str, Any]) -> bytes:
 
 
 def _members(values: Sequence[Any], at: int, key_entries: bytes, names: bytes) -> bytes:
-    """Count and size, entries, then the names and values that the entries point to. `at`: offset of the values."""
+    """Encode the members of an object or array: count and size, entries, then the names and values that the entries
+    point to. `at`: offset of the values."""
     entries, bodies, place = [], [], at
     for value in values:
         code, body = _encoded(value)
-        if code == _LITERAL:  # a literal is in its entry
+        if code == _LITERAL:  # the entry of a literal holds the literal itself
             entries.append(bytes((code,)) + body.ljust(4, b"\0"))
         else:
             entries.append(struct.pack("<BI", code, place))

@@ -21,8 +21,8 @@ _SHORTEST_HANDLE = 9
 
 
 def encode_values(encoding: TableEncoding, texts: Mapping[int, Any], rows: int) -> Any:
-    """The row values, large_binary[rows]. texts: by id of each stored column, what `encode_cells` takes. Raises
-    NotEncodable."""
+    """Encode row values, large_binary[rows]. `texts` has, by the id of each stored column, an array as `encode_cells`
+    needs it. Raises NotEncodable."""
     stored = encoding.stored
     cells = [encode_cells(column, texts[column.id]) for column in stored]
     ids = np.array([column.id for column in stored], np.int64)
@@ -35,10 +35,10 @@ def encode_values(encoding: TableEncoding, texts: Mapping[int, Any], rows: int) 
 
 
 def encode_keys(encoding: TableEncoding, physical_id: int, texts: Sequence[Any], rows: int) -> Any:
-    """The raw record keys of a physical id, large_binary[rows].
+    """Encode the raw record keys of a physical id, large_binary[rows].
 
-    texts: what SQL shows of the columns of the key in key order; of KeyForm.ROWID, of `_tidb_rowid`. Not for
-    KeyForm.UPSTREAM. Raises NotEncodable.
+    texts: the columns of the key as SELECT shows them, in key order; for KeyForm.ROWID, the column `_tidb_rowid`. Not
+    for KeyForm.UPSTREAM. Raises NotEncodable.
     """
     prefix = np.frombuffer(record_prefix(physical_id), np.uint8)
     if encoding.form is KeyForm.COMMON:
@@ -55,12 +55,12 @@ def encode_keys(encoding: TableEncoding, physical_id: int, texts: Sequence[Any],
 
 
 def record_prefix(physical_id: int) -> bytes:
-    """`t{id}_r`, which begins the record keys of a physical id."""
+    """`t{id}_r`, the prefix of all record keys of a physical id."""
     return b"t" + (physical_id + _SIGN).to_bytes(8, "big") + b"_r"
 
 
 def _beside(cells: Sequence[TextCells], rows: int) -> tuple[U8, I64, I64]:
-    """All cells in one buffer: (data, start[row, cell], length[row, cell])."""
+    """Copy all cells into one buffer. Return (data, start[row, cell], length[row, cell])."""
     start, length = np.empty((2, rows, len(cells)), np.int64)
     base = 0
     for at, one in enumerate(cells):
@@ -83,7 +83,7 @@ def _int_handle(encoding: TableEncoding, texts: Any) -> TextCells:
 
 
 def _datum(encoding: TableEncoding, column: Column, texts: Any) -> TextCells:
-    """The datums of one column of a clustered key: flag, and bytes that sort as the values do."""
+    """Encode the datums of one column of a clustered key: a flag, and bytes whose order is that of the values."""
     if texts.null_count:
         raise NotEncodable(f"column {column.name} of the primary key is NULL")
     kind, rows = kind_of(column), len(texts)

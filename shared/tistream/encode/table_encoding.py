@@ -1,7 +1,8 @@
-"""How the rows of a table version are read by SQL and encoded: its columns, its key, and why a table cannot be. Pure.
+"""How the rows of a table version are read by SQL and encoded: the columns, the form of the key, and the reason if the
+key cannot be encoded here. Pure.
 
-Handles of strings are the strings themselves only if they are compared by their bytes. Otherwise the upstream has to
-encode the record key, by its function TIDB_ENCODE_RECORD_KEY.
+A string is part of a handle unchanged only if strings are compared by their bytes. Otherwise the upstream has to encode
+the record key, by its function TIDB_ENCODE_RECORD_KEY.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ _NUMBERS = frozenset({Kind.INT, Kind.UINT, Kind.DECIMAL, Kind.TIME, Kind.DURATIO
 
 
 class KeyForm(Enum):
-    """What makes the record key of a row."""
+    """The columns or the function that the record key of a row is made from."""
 
-    ROWID = "rowid"  # the hidden _tidb_rowid
+    ROWID = "rowid"  # the hidden column _tidb_rowid
     INT = "int"  # one integer column
-    COMMON = "common"  # the datums of a clustered key
-    UPSTREAM = "upstream"  # a function of the upstream
+    COMMON = "common"  # the datums of the columns of a clustered key
+    UPSTREAM = "upstream"  # a function that the upstream executes
 
 
 @dataclass(frozen=True, slots=True)
 class TableEncoding:
-    """key: columns of the handle in key order. stored: columns whose cells are in the row value, by ascending id.
-    trimmed: ids of the key's columns whose spaces at the end the key lacks. reason: why the key form is UPSTREAM."""
+    """How rows of one table version are encoded.
+
+    key: columns of the handle in key order. stored: columns whose cells are in the row value, by ascending id. trimmed:
+    ids of key columns whose trailing spaces are not in the key. reason: why the key form is UPSTREAM.
+    """
 
     table: Table
     form: KeyForm
@@ -74,8 +78,8 @@ def changing_column(table: Table) -> str | None:
 
 
 def _restored(column: Column, table: Table, new_collations: bool) -> bool:
-    """Whether a column of a clustered key is in the row value too: the key does not have the text (upstream-formats
-    4.3)."""
+    """Whether the row value stores a column of the clustered key too, because the key does not contain its text
+    (upstream-formats 4.3)."""
     if table.pk_is_handle or kind_of(column) is not Kind.TEXT or not new_collations or column.collate in _KEPT:
         return False
     return column.collate not in _TRIMMED or column.tp in (t.VARCHAR, t.VARSTRING)

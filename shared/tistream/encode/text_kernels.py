@@ -16,7 +16,7 @@ _DATE_CHARS, _CLOCK_CHARS = 10, 8
 
 @inline
 def _digits(data: U8, at: int, end: int) -> int:
-    """The number in [at, end); -1 if it is not made of 1 to 18 digits."""
+    """Parse the number in [at, end); -1 unless it consists of 1 to 18 digits."""
     if not 0 < end - at <= 18:
         return -1
     value = i64(0)
@@ -30,7 +30,7 @@ def _digits(data: U8, at: int, end: int) -> int:
 
 @inline
 def _micros(data: U8, at: int, end: int) -> int:
-    """The microseconds of `.ffffff` in [at, end), which may be empty; -1 if it is malformed."""
+    """Parse `.ffffff` in [at, end), which may be empty, to microseconds; -1 if it is malformed."""
     if at == end:
         return 0
     count = end - at - 1
@@ -66,7 +66,7 @@ def _packed_time(data: U8, at: int, end: int) -> int:
 
 @kernel
 def parse_times(data: U8, offsets: I64, present: Bools, out: I64) -> int:
-    """`YYYY-MM-DD[ HH:MM:SS[.f]]` as packed times. Return the first row that is malformed, or -1."""
+    """Parse `YYYY-MM-DD[ HH:MM:SS[.f]]` to packed times. Return the first row that is malformed, or -1."""
     for row in range(len(out)):
         out[row] = _packed_time(data, offsets[row], offsets[row + 1]) if present[row] else 0
         if out[row] < 0:
@@ -76,7 +76,7 @@ def parse_times(data: U8, offsets: I64, present: Bools, out: I64) -> int:
 
 @inline
 def _clock_nanos(data: U8, at: int, end: int) -> int:
-    """`H…:MM:SS[.f]` in nanoseconds; -1 if it is malformed."""
+    """Parse `H…:MM:SS[.f]` to nanoseconds; -1 if it is malformed."""
     colon = at
     while colon < end and data[colon] != _COLON:
         colon += 1
@@ -91,7 +91,7 @@ def _clock_nanos(data: U8, at: int, end: int) -> int:
 
 @kernel
 def parse_durations(data: U8, offsets: I64, present: Bools, out: I64) -> int:
-    """`[-]H…:MM:SS[.f]` as signed nanoseconds. Return the first row that is malformed, or -1."""
+    """Parse `[-]H…:MM:SS[.f]` to signed nanoseconds. Return the first row that is malformed, or -1."""
     for row in range(len(out)):
         out[row] = 0
         if not present[row]:
@@ -153,8 +153,8 @@ def _put_decimal(data: U8, at: int, end: int, whole: int, fraction: int, digits:
 
 @kernel
 def parse_decimals(data: U8, offsets: I64, present: Bools, whole: int, fraction: int, size: int, out: U8) -> int:
-    """Decimals as cells of `size` bytes, one in each slot of `out`: precision, fraction, MySQL's binary decimal. Return
-    the first row that is malformed or does not fit, or -1."""
+    """Encode decimals as cells of `size` bytes, one in each slot of `out`: precision, fraction, MySQL's binary decimal.
+    Return the first row that is malformed or does not fit, or -1."""
     digits = np.zeros(whole + fraction, np.uint8)
     for row in range(len(offsets) - 1):
         if present[row] and not _put_decimal(

@@ -1,1 +1,1 @@
-"""Follows tenants: their tasks' logs, their schema, and how far their rows are complete."""
+"""Follows tenants: the logs of their tasks, their schema, and the ts up to which their rows are complete."""

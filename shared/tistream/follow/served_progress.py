@@ -1,8 +1,9 @@
-"""Records the resolved_ts that readers of a tenant have received, where the next holder of a task reads it.
+"""Records the resolved_ts that readers of a tenant have received, in an object that the next holder of a task reads.
 
-A sorter reports progress that no manifest contains: files without changes raise it in memory only. If the upstream
-breaks its promise, the sorter that reported the progress notices. One that starts later would accept the row, and
-readers that are past it would miss it. Therefore a sorter compares what it takes with this object too (docs/adr/0023).
+A sorter also reports progress that no manifest contains, because files without changes raise it in memory only. If the
+upstream then breaks its promise and sends a row below that progress, the sorter that reported it notices. A sorter that
+starts later would accept the row, and readers that are past it would miss it. Therefore a sorter compares new rows with
+this object too (docs/adr/0023).
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ EVERY_MS = 60_000
 
 
 class ServedProgress:
-    """The served object of one tenant. Not thread-safe."""
+    """The object with the served resolved_ts of one tenant. Not thread-safe."""
 
     def __init__(self, objects: ObjectStore, tenant: TenantKey, clock: Clock) -> None:
         self._objects, self._tenant, self._clock = objects, tenant, clock
         self._tried_ms = -EVERY_MS
-        self._known_ts = 0  # the object has at least this
+        self._known_ts = 0  # lower bound of the ts in the object
 
     def record(self, snapshot_ts: int, resolved_ts: int, flushed_ts: int) -> None:
-        """Write `resolved_ts` to the served object, unless a manifest guarantees as much; at most once in EVERY_MS, and
-        by one API server. A failed write is logged, and tried again with the next one."""
+        """Write `resolved_ts` to the object, unless the manifests guarantee it already (flushed_ts), or the object was
+        written less than EVERY_MS ago by any API server. A failed write is logged; the next call tries again."""
         now_ms = self._clock.monotonic_ms()
         if resolved_ts <= max(flushed_ts, self._known_ts) or now_ms - self._tried_ms < EVERY_MS:
             return

@@ -1,5 +1,5 @@
-"""The ids that a tenant's tables had at its snapshot, from `schema_snap`. Rows under these ids may be older than the
-pool."""
+"""The highest id that a tenant's tables had at its snapshot, from `schema_snap`. Rows under ids up to it may be older
+than the pool."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from tistream.storage.object_store import ObjectStore
 
 
 class SnapshotIds:
-    """Reads the object when it is first needed. Thread-safe: at worst it is read twice."""
+    """The table ids of a tenant's `schema_snap`, which is read at the first use. Thread-safe: at worst it is read
+    twice."""
 
     def __init__(self, objects: ObjectStore, tenant: TenantKey) -> None:
         self._objects, self._tenant = objects, tenant
         self._highest: int | None = None
 
     def highest(self) -> int | None:
-        """The highest id of a user's table or partition, 0 without any; None if the object is gone or damaged. Raises
-        Unavailable."""
+        """The highest id of a user's table or partition, 0 without any; None if the object is gone or damaged.
+        Raises Unavailable."""
         if self._highest is None:
             key = layout.schema_snap(self._tenant)
             try:

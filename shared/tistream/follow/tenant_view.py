@@ -1,7 +1,7 @@
-"""Progress and data of one tenant: its tasks' logs, its schema, its sorters' reports.
+"""Progress and data of one tenant: the logs of its tasks, its schema, and the reports of its sorters.
 
-`resolved_ts` is correct because of the order of a refresh: first each task's progress with the number of the manifest
-that it rests on, then the logs up to at least these numbers, then the schema, and only then resolved_ts.
+A refresh reads in this order: each task's progress with the number of the manifest that it rests on, the logs up to
+these numbers at least, the schema. Only then it raises resolved_ts. This order makes `resolved_ts` correct.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ log = logging.getLogger(__name__)
 FRESH_MS = 200  # maximum age of a refresh that a request uses without waiting
 FRESH_WAIT_MS = 500
 FIRST_WAIT_MS = 3_000
-LOOK_MS = 500  # interval at which a request that waits looks whether its client is there
+LOOK_MS = 500  # interval at which a waiting request checks whether its client is still connected
 BARRIERS_MAX = 100
-# At most BARRIERS_MAX rows are logged in this time; above BARRIERS_MAX rows in all, pulls meet rows again as new ones.
+# At most BARRIERS_MAX undecodable rows are logged in this time. If there are more than BARRIERS_MAX in all, a row that
+# pulls reach again is recorded as a new one.
 BARRIER_LINES_MS = 60_000
 
 
@@ -93,23 +94,23 @@ class TenantView:
             SnapshotIds(objects, self.tenant).highest,
         )
 
-    # ---- what pulls ask
+    # ---- for pulls
 
     def resolved_ts(self) -> int:
-        """Everything at or below it can be read now; 0 before the first complete refresh. It never decreases."""
+        """The ts up to which every row can be read now; 0 before the first complete refresh. It never decreases."""
         with self._lock:
             return self._resolved_ts
 
     def flushed_ts(self) -> int:
-        """The minimum flushed_ts of the tasks; 0 until all have been read. It never decreases."""
+        """The minimum flushed_ts of the tasks; 0 until all tasks have been read. It never decreases."""
         with self._lock:
             return self._flushed_ts
 
     def earliest_ts(self) -> int:
-        """The ts from which on the tenant is served. Raises Unavailable while it is not known.
+        """The ts at which the tenant's served history begins. Raises Unavailable while it is not known.
 
-        With a log backup as the source, that is the highest base_ts of its backfills, if it is above the kept ts:
-        changes up to it have no old values, because the rows before them were never read (docs/backfill.md).
+        With a log backup as the source, that is the highest base_ts of its backfills, if it is above `kept_ts`: changes
+        up to it have no old values, because the rows before them were never read (docs/backfill.md).
         """
         kept_ts = self.kept_ts()
         with self._lock:
@@ -124,7 +125,7 @@ class TenantView:
             return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
 
     def _fed_by_log_backup(self) -> bool:
-        """Whether the tenant has, or had, the store that log backups are read as; no TiKV store has its id."""
+        """Whether the tenant has, or had, the store id that stands for log backups; no TiKV store has this id."""
         stores = (store.store_id for store in self.route.stores or ())
         return STORE_ID in self.route.retired_stores or STORE_ID in stores
 
@@ -135,14 +136,14 @@ class TenantView:
             raise not_kept(ts, kept_ts)
 
     def check_retained(self, ts: int) -> None:
-        """Check that changes above `ts` are kept and served. Raises Gone if some may have been deleted, or are not
-        served."""
+        """Check that changes above `ts` are kept and served. Raises Gone if some may have been deleted, or lie below
+        `earliest_ts`."""
         earliest_ts = self.earliest_ts()
         if ts < earliest_ts:
             raise not_kept(ts, earliest_ts)
 
     def check_known(self) -> None:
-        """Check that something can be read. Raises Unavailable while nothing can be read yet."""
+        """Check that a refresh has completed, so that the tenant can be read. Raises Unavailable until then."""
         self.earliest_ts()
         if self.resolved_ts() == 0:
             # Clients must not see the addresses of services.
@@ -151,7 +152,7 @@ class TenantView:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
 
     def shards(self) -> list[IndexShard]:
-        """The versions of every key up to resolved_ts, in key order, as the last refresh found them."""
+        """The version index up to resolved_ts, in key order, as of the last refresh."""
         with self._lock:
             return self._shards
 
@@ -175,7 +176,7 @@ class TenantView:
         return self._stopping.is_set()
 
     def met(self, barrier: Barrier) -> None:
-        """Record a row that cannot be decoded: it is shown in status, counted once in the metric and, up to a limit,
+        """Record an undecodable row (a barrier): it is shown in status, counted once in the metric and, up to a limit,
         logged."""
         with self._lock:
             known = self._barriers.setdefault((barrier.table_id, barrier.key, barrier.commit_ts), barrier)
@@ -192,7 +193,7 @@ class TenantView:
             log.error("a row cannot be decoded", extra={"tenant": str(self.tenant), "row": str(barrier)})
 
     def barriers(self) -> list[Barrier]:
-        """The recorded rows that cannot be decoded, lowest commit_ts first."""
+        """The recorded undecodable rows, lowest commit_ts first."""
         with self._lock:
             return sorted(self._barriers.values(), key=lambda barrier: barrier.commit_ts)
 
@@ -210,16 +211,17 @@ class TenantView:
         return self._refreshed_ms >= 0
 
     def seen_ago_ms(self) -> int:
-        """Milliseconds since resolved_ts was last refreshed; 0 before anything was read."""
+        """Milliseconds since resolved_ts was last refreshed; 0 before the first refresh."""
         return self.age_ms() if self.resolved_ts() else 0
 
     # ---- refreshing
 
     def wait_fresh(self, alive: Callable[[], None] = lambda: None) -> None:
-        """Mark the tenant as requested, and wait a moment for the refresh loop if the last refresh is old.
+        """Mark the tenant as requested. If the last refresh is old, wait for the refresh loop: up to FRESH_WAIT_MS, or
+        FIRST_WAIT_MS before the first refresh.
 
-        Earlier results stay correct, so after the wait a request continues with them, even if a peer hangs. Calls
-        `alive` while it waits; what `alive` raises ends the wait.
+        Earlier results stay correct, so after the wait the request continues with them, even if a peer hangs. Calls
+        `alive` while it waits; an exception from `alive` ends the wait.
         """
         asked_ms = self._asked_ms = self._clock.monotonic_ms()
         oldest_ms = asked_ms - FRESH_MS
@@ -238,13 +240,13 @@ class TenantView:
             self._refresh()
 
     def record_served(self) -> None:
-        """Record the resolved_ts of this moment for the sorters, if a consumer reads this tenant."""
+        """Record the current resolved_ts for the sorters, if a consumer reads this tenant."""
         if self.route.snapshot_ts is not None and self.idle_ms() < EVERY_MS:
             self._served.record(self.route.snapshot_ts, self.resolved_ts(), self.flushed_ts())
 
     def replan(self) -> None:
-        """Refresh now from the manifests themselves, because a segment has disappeared. A sorter that has lost its task
-        without noticing would report no newer manifest."""
+        """Refresh now from the manifests themselves, because a segment has disappeared. The sorter's report is not
+        used, because a sorter that has lost its task without noticing would report no newer manifest."""
         with self._refreshing:
             self._refresh(ask_store=True)
 
@@ -298,9 +300,9 @@ class TenantView:
                 continue
             self._covers[task.task_id] = covers
             progress[task.task_id] = reached(covers, statuses)
-        # Otherwise the logs that a task's rows were read from may belong to another task now. A route without tasks is
-        # that of a tenant that a restored database has forgotten: its tasks come back, resolved_ts has stayed, and
-        # without their segments the rows below it would be missing.
+        # Otherwise a task's cached logs may belong to another task now. A route without tasks is that of a tenant that
+        # a restored database has forgotten. Its tasks will come back, and its resolved_ts has stayed, so rows below
+        # resolved_ts would be missing without the cached segments.
         if tasks and len(progress) == len(tasks):
             self._covers = {task_id: self._covers[task_id] for task_id in progress}
             self._lineage.forget_others()
@@ -308,7 +310,7 @@ class TenantView:
         states = (cover.log.view.state for covers in self._covers.values() for cover in covers)
         retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
         routed = [self._covers.get(task.task_id) for task in tasks]
-        # Together, so that a reader whose segment has disappeared sees the retained_ts that explains it.
+        # Both are set together, so that a reader whose segment has disappeared sees the retained_ts that explains it.
         with self._lock:
             self._segments.update(self._shared.segments)
             if tasks and all(routed):  # the tasks of one route share no key
@@ -341,7 +343,8 @@ class TenantView:
             self._flushed_ts = max(self._flushed_ts, flushed_ts)
 
     def use(self, route: TenantRoute) -> None:
-        """Set a newer route. What was read for the previous route stays until the tasks of this one have been read."""
+        """Set a newer route. The data that was read for the previous route stays until the tasks of the new one have
+        been read."""
         with self._lock:
             self.route = route
 
@@ -353,7 +356,7 @@ class TenantView:
 
 @dataclass(frozen=True, slots=True)
 class _Routed:
-    """A task in the form that Lineage follows."""
+    """A task of the route, as a `RoutedTask` for Lineage."""
 
     task_id: int
     span: KeySpan

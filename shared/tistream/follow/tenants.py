@@ -35,7 +35,8 @@ IDLE_TURN_MS = 100
 
 
 class Tenants:
-    """Follows the route table and keeps a view of each tenant fresh; run `follow` and `refresh_due` in loops."""
+    """Follows the route table and keeps a view of each tenant fresh. The caller runs `follow` and `refresh_due` in
+    loops."""
 
     def __init__(
         self,
@@ -63,8 +64,8 @@ class Tenants:
         self._routes: RouteTable | None = None
         self._views: dict[TenantKey, TenantView] = {}
         self._busy: set[TenantKey] = set()
-        self._begun_ms: dict[TenantKey, int] = {}  # when the last refresh began
-        self._turn_ms = 0  # when the next idle tenant is refreshed
+        self._begun_ms: dict[TenantKey, int] = {}  # when the last refresh of each tenant began
+        self._turn_ms = 0  # when the next refresh of an idle tenant is due
 
     def routes(self) -> RouteTable | None:
         """The newest route table; None before the first one arrived."""
@@ -101,13 +102,13 @@ class Tenants:
             return dict(self._views)
 
     def excused_ms(self, view: TenantView) -> int:
-        """The part of the age of a view's resolved_ts, in ms, that the refresh interval explains. A refresh that is
-        overdue does not count more than its interval."""
+        """The part of the age of a view's resolved_ts, in ms, that the refresh interval explains. At most one interval,
+        even if the refresh is overdue."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
         return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
 
     def limits(self, key: TenantKey) -> Limits:
-        """A tenant's limits in the newest routes."""
+        """A tenant's rate limits in the newest routes."""
         found = self._views.get(key)
         return NO_LIMITS if found is None else found.route.limits
 
@@ -160,8 +161,8 @@ class Tenants:
             self._take(self._meta.routes(fresh=True))
 
     def _take(self, routes: RouteTable) -> None:
-        """Store a route table. Two threads request tables, and the slower answer may be older than the stored one; it
-        is ignored, because it would drop the view of a tenant that is served already."""
+        """Store a route table, unless the stored one is newer. Two threads request tables, so the slower answer may be
+        older; it would drop the view of a tenant that is served already."""
         with self._lock:
             newest = self._routes
             if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-GAP_BYTES = 64 << 10  # reading a gap of this size costs less than another request
+GAP_BYTES = 64 << 10  # reading a gap of up to this size costs less than another request
 
 ByteRange = tuple[int, int]  # (start, length)
 

@@ -30,11 +30,11 @@ AFTER = pa.list_(pa.struct([pa.field("region_id", pa.int64()), pa.field("log_ind
 SCHEMA = pa.schema(
     [
         pa.field("type", pa.int32(), nullable=False),  # 1 PREWRITE, 2 COMMIT, 3 ROLLBACK, 4 COMMITTED, 100 WATERMARK
-        pa.field("op_type", pa.int32(), nullable=False),  # 1 PUT, 2 DELETE, 0 without meaning, as of a watermark
-        pa.field("region_id", pa.int64(), nullable=False),  # the region that logged the entry; the watermark's region
-        pa.field("region_version", pa.int64(), nullable=False),  # version of its epoch
-        pa.field("log_index", pa.int64()),  # index of the entry in the region's Raft log; last index covered
-        pa.field("key", pa.binary(), nullable=False),  # raw, without a timestamp; start key of the watermark's region
+        pa.field("op_type", pa.int32(), nullable=False),  # 1 PUT, 2 DELETE; 0 if it has no meaning, as in a watermark
+        pa.field("region_id", pa.int64(), nullable=False),  # the region that logged the entry; a watermark's region
+        pa.field("region_version", pa.int64(), nullable=False),  # version of the region's epoch
+        pa.field("log_index", pa.int64()),  # entry's index in the region's Raft log; a watermark's last index covered
+        pa.field("key", pa.binary(), nullable=False),  # raw, without a timestamp; start key of a watermark's region
         pa.field("value", pa.binary()),  # of PREWRITE and COMMITTED
         pa.field("old_value", pa.binary()),  # of PREWRITE and COMMITTED
         pa.field("start_ts", pa.int64()),  # of the transaction
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),  # TiDB's bits of the same name
         pa.field(
             "generation", pa.int64()
-        ),  # flush of a pipelined transaction, from 1; a (key, start_ts)'s highest wins
+        ),  # flush number of a pipelined transaction, from 1; the highest of a (key, start_ts) wins
         pa.field("end_key", pa.binary()),  # of a watermark: end key of the region; empty: +infinity
         pa.field("first_index", pa.int64()),  # of a watermark: first index covered; `log_index + 1` for an empty range
         pa.field("base_ts", pa.int64()),  # of a watermark: set after a scan (design.md 2)
@@ -104,7 +104,8 @@ class ChangeRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """The checked footer of a change file. `tail` has the bytes read at the object's end, with the footer."""
+    """The checked footer of a change file. `tail` has the bytes that were read at the object's end; they include the
+    footer."""
 
     key: str
     size: int
@@ -128,7 +129,7 @@ class ChangeFile:
 
 
 def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, size: int) -> ChangeFile | NeedMore:
-    """Read a change file's footer from the object's last bytes.
+    """Parse a change file's footer from the object's last bytes.
 
     Args:
         key: the object's key, for errors.
@@ -167,7 +168,8 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
 
 
 def _check_keyspaces(key: str, groups: Sequence[ChangeRowGroup]) -> None:
-    """Check the keyspaces of the bounds of changes; change_rows checks the rows. Watermarks may be of any keyspace."""
+    """Check that no key bound of the row groups of changes has the prefix of a keyspace. change_rows checks the keys of
+    the rows. Watermarks may be of any keyspace."""
     for bound in (bound for group in groups for bound in (group.key_min, group.key_max)):
         if bound is not None and (reason := keyspace.refusal(bound)) is not None:
             raise CorruptObject(key, reason)
@@ -219,7 +221,7 @@ def _check_identity(key: str, said: Mapping[str, str], tenant: TenantKey, store_
 
 
 def footer_crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
-    """`tistream.row_group_crc32` of `count` row groups. Raises CorruptObject."""
+    """Parse `tistream.row_group_crc32`: one CRC-32 for each of `count` row groups. Raises CorruptObject."""
     text = footer_text(key, said, "row_group_crc32")
     parts = text.split(",") if text else []
     if len(parts) != count:
@@ -335,7 +337,8 @@ def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
 
 
 def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Column `after` with type AFTER: only its two members, in order, whatever the writer named the list's element."""
+    """The column `after` with type AFTER: its list elements have the two known members, in order, and the known name,
+    which writers of Parquet may choose freely."""
     chunks = []
     for chunk in found.chunks:
         members = [chunk.values.field("region_id"), chunk.values.field("log_index")]

@@ -36,9 +36,9 @@ WATERMARKS = pa.schema(
 )
 
 # The number of pairs of a file's watermark rows that may overlap is OVERLAPS_MAX + OVERLAPS_PER_ROW * rows. Rows of
-# different regions overlap only after a split or merge, rows of one region always: a few pairs per row, and many if one
-# region was split repeatedly. The limit exists because overlapping rows are applied one by one, each to all the slices
-# into which the others cut it.
+# different regions overlap only after a split or merge. Rows of one region always overlap, but a valid file has only a
+# few pairs per row, or many if one region was split repeatedly. The limit exists because overlapping rows are applied
+# one by one, each to all the slices into which the others cut it.
 OVERLAPS_PER_ROW = 64
 OVERLAPS_MAX = 1_000_000
 
@@ -82,8 +82,8 @@ def _check_keys(key: str, keys: pa.ChunkedArray, key_min: bytes | None, key_max:
 
 
 def _sound(table: pa.Table) -> bool:
-    """Whether a few comparisons of whole columns find all rows valid, which they do in valid files. If False, the
-    checks that follow show what is wrong."""
+    """Whether all rows pass a few comparisons of whole columns, as the rows of valid files do. If False, slower checks
+    follow, which find what is wrong."""
     if not {"start_ts", "commit_ts", "op_type"} <= set(table.column_names) or table.column("start_ts").null_count:
         return False
     kind, op, start_ts = (table.column(name).to_numpy() for name in ("type", "op_type", "start_ts"))
@@ -134,7 +134,7 @@ def overlaps(start: pa.ChunkedArray, end: pa.ChunkedArray) -> int:
     begins."""
     ends = end.filter(pc.greater(pc.binary_length(end), 0))
     bounds = pa.chunked_array([*ends.chunks, *start.chunks], pa.binary())
-    order = pc.sort_indices(bounds).to_numpy()  # stable: of equal keys ends come first
+    order = pc.sort_indices(bounds).to_numpy()  # the sort is stable, so of equal keys, ends come before starts
     is_end = order < len(ends)
     apart = int(np.cumsum(is_end)[~is_end].sum())
     return len(start) * (len(start) - 1) // 2 - apart

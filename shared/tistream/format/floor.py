@@ -21,7 +21,7 @@ def encode(checkpoint: int) -> bytes:
 
 
 def decode(key: str, body: bytes) -> int:
-    """The checkpoint's number, >= 1. Raises CorruptObject."""
+    """Parse the checkpoint's number, which is >= 1. Raises CorruptObject."""
     try:
         data = json.loads(body)
         version, checkpoint = data["version"], data["checkpoint"]

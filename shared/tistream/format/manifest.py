@@ -101,12 +101,13 @@ class ChainPosition:
 
 @dataclass(frozen=True, slots=True)
 class IntakeCount:
-    """Bytes of the change files that were applied (docs/adr/0014), counted by the task with the tenant's first keys.
+    """Bytes of the change files that were applied (docs/adr/0014). The task whose span begins with the tenant's first
+    key counts them.
 
-    `hours`: bytes by hour, for the newest hours only. The hour is its beginning, in ms since the Unix epoch; a file
-    counts in the hour in which the first manifest with it was written. `through`: for each store, positions up to which
-    files were counted. They are needed after a merge, which moves the task's positions back, so that files arrive
-    again.
+    `hours`: bytes by hour, for the newest hours only. An hour is identified by its beginning, in ms since the Unix
+    epoch. A file counts in the hour in which the first manifest that contains it was written. `through`: for each
+    store, the positions up to which files were counted. They are needed after a merge, which moves the task's positions
+    back, so that files arrive again.
     """
 
     hours: dict[int, int] = field(default_factory=dict)
@@ -134,10 +135,10 @@ NOTHING_TAKEN = IntakeCount()
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The merge for which a task stops: all `parents` become the task `child` with the keys `span`.
+    """The merge for which a task stops: the tasks `parents` become the one task `child` with the span `span`.
 
-    `parents` are in key order, with the task itself. The log of the first one decides whether the merge happens
-    (docs/adr/0020).
+    `parents` are in key order and include the task itself. The log of the first parent decides whether the merge
+    happens (docs/adr/0020).
     """
 
     child: int
@@ -176,14 +177,14 @@ class Manifest:
       below version 5
     - `retained_ts`, `schema_retained_ts`: rows at or below may be gone; the same for the schema's keys, lower after
       some merges. Neither goes down. Absent below version 3
-    - `heritage`: sealed tasks whose objects may still exist, and which the holder collects. Absent below version 3
-    - `intake`: of the task with the tenant's first keys: `hours` (beginning of the hour in ms → bytes of change files
+    - `heritage`: sealed tasks whose objects may still exist; the holder deletes these. Absent below version 3
+    - `intake`: of the task with the tenant's first key: `hours` (beginning of the hour in ms → bytes of change files
       first contained in a manifest of it, the newest 72), `through` (as `positions`, where counting is ahead of them).
       Absent below version 4
     - `index`: the version index, if it changed, and in checkpoints: per part `span`, `begins_ts`, `base_ts`,
       `indexed_ts`, `runs`, and `basis`, the objects of backfills (tistream.format.run). Absent below version 6, and
       without an index
-    - `cover`: in checkpoints, of which keys all rows are known, from backfills: `[start, end, base_ts]` in key order,
+    - `cover`: in checkpoints, the keys of which backfills know all rows: `[start, end, base_ts]` in key order,
       without overlaps; else null. Absent below version 6
     - `written_ms`: the writer's wall clock, informative
     - `arrow`: lengths of the two Arrow streams in bytes: slices, and watermarks that wait
@@ -207,7 +208,7 @@ class Manifest:
     checkpoint: int = 0
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
     stop_at: int | None = None  # no holder may flush above it (merge, design.md 4)
-    merge: Merging | None = None  # the merge that set stop_at; None with a stop_at was written before version 5
+    merge: Merging | None = None  # the merge that set stop_at; None although stop_at is set: written before version 5
     retained_ts: int = 0
     schema_retained_ts: int = 0
     heritage: tuple[int, ...] = ()

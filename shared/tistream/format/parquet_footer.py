@@ -1,8 +1,7 @@
-"""Reads a Parquet file's footer without trusting it: no checksum covers it, and some damaged footers crash pyarrow.
+"""Parses a Parquet file's footer without trusting it: no checksum covers it, and some damaged footers crash pyarrow.
 
-So this module parses and checks the footer, and builds a new one for pyarrow from the fields that it knows. The new
-footer has no parts on which pyarrow may fail (size statistics, indexes, encryption), and no offsets outside of the
-file.
+This module checks the footer, and builds a new one for pyarrow from the fields that it knows. The new footer has no
+parts on which pyarrow may fail (size statistics, indexes, encryption), and no offsets outside of the file.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Group:
 
     @property
     def unpacked(self) -> int:
-        """Uncompressed bytes of its pages, as stated in the footer."""
+        """Uncompressed bytes of the row group's pages, as stated in the footer."""
         return sum(chunk.unpacked for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
@@ -81,7 +80,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """A checked footer. `metadata` is safe for pyarrow. `said` has the key-value metadata, which `metadata` lacks."""
+    """A checked footer. `metadata` is safe for pyarrow. `said` has the footer's key-value metadata, which `metadata`
+    lacks."""
 
     start: int  # its offset in the object
     size: int

@@ -16,8 +16,9 @@ T must be at or above the part's base_ts. Objects are shared by split tasks, so 
 the part's span; they do not count. Rows of segments at or below the part's indexed_ts are in its runs already, and
 must be ignored. Versions at or below `begins_ts` were not in the pool when the index began; only a backfill adds them.
 
-A backfill adds `basis` objects: base runs, each at the ts of a chunk that a task has taken (docs/adr/0030). Their rows
-are the oldest versions of their keys: no run or segment has one at or below the object's high_ts. A fold takes them in.
+A backfill adds `basis` objects. Each is a base run made of one base chunk, at the chunk's base_ts (docs/adr/0030).
+Its rows are the oldest versions of their keys: no run or segment has a version at or below the object's high_ts. When
+the base run is merged anew, the rows of these objects become part of it.
 
 Format of an object: row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes (a larger row is alone), page
 checksums, zstd. Each row group has the exact minimum and maximum of table_id, key and commit_ts as Parquet statistics.
@@ -49,7 +50,7 @@ SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),
     ]
 )
-ORDER = ("key", "commit_ts", "start_ts")  # commit_ts descending: the newest version of a key is first
+ORDER = ("key", "commit_ts", "start_ts")  # commit_ts descends, so the newest version of a key is first
 GROUP_ROWS = 8_192
 GROUP_BYTES = 8 << 20
 OBJECT_BYTES = 64 << 20  # a run is cut into objects of about this size, between two keys
@@ -83,7 +84,7 @@ class RunRef:
         return span.touches(self.first[1], self.last[1])
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; keys of rows in hexadecimal."""
+        """Encode the reference as a JSON object; keys of rows are hexadecimal."""
         out: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         out["first"] = [self.first[0], self.first[1].hex()]
         out["last"] = [self.last[0], self.last[1].hex()]
@@ -100,12 +101,12 @@ _PLAIN = ("key", "size", "checksum", "rows", "low_ts", "high_ts")
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """The index of one part of a task's span. All timestamps are TSO.
+    """The version index of one part of a task's span. All timestamps are TSO.
 
     begins_ts: versions at or below it are in the index only if they were backfilled. base_ts: the lowest ts that can be
-    read; the base run has the state at it, and may be empty. indexed_ts: the runs have every change of the span in
-    (base_ts, indexed_ts]. runs: base run first, then by window, each in key order. basis: objects of backfills, in the
-    order of their first keys; no key is in two, but their ranges may overlap.
+    read; the base run has the state as of base_ts, and may be empty. indexed_ts: the runs have every change of the span
+    in (base_ts, indexed_ts]. runs: base run first, then by window, each in key order. basis: objects of backfills, in
+    the order of their first keys. No key is in two of them, but their key ranges may overlap.
     """
 
     span: KeySpan
@@ -121,7 +122,7 @@ class IndexPart:
         return tuple(run for run in self.runs if run.low_ts is None)
 
     def by_window(self) -> list[tuple[RunRef, ...]]:
-        """The runs above the base run, oldest first, each as its objects in key order."""
+        """The runs above the base run, oldest first. Each run is a tuple of its objects in key order."""
         found: dict[tuple[int, int], list[RunRef]] = {}
         for run in self.runs:
             if run.low_ts is not None:
@@ -158,7 +159,7 @@ Index = tuple[IndexPart, ...]
 
 
 def runs_of(index: Iterable[IndexPart]) -> tuple[RunRef, ...]:
-    """The objects that an index names, each once."""
+    """The run objects that an index names, each once."""
     return tuple({run.key: run for part in index for run in (*part.runs, *part.basis)}.values())
 
 
@@ -173,7 +174,7 @@ def base_ts(index: Sequence[IndexPart]) -> int:
 
 
 def check_index(index: Index, span: KeySpan, flushed_ts: int, before: Index) -> None:
-    """Check an index that a manifest states; `before`: the one it replaces.
+    """Check the index of a manifest against `before`, the index that it replaces.
 
     Raises:
         InvariantBroken: 25 if the parts do not tile the span, or windows or objects of a part overlap; 27 if a run

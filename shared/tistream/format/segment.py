@@ -19,7 +19,7 @@ SCHEMA = pa.schema(
         pa.field("op", pa.int8(), nullable=False),  # 1 put, 2 delete
         pa.field("value", pa.binary()),  # row bytes of TiDB
         pa.field("old_value", pa.binary()),  # row bytes of TiDB
-        pa.field("txn_source", pa.int64()),  # bits of TiDB; of RawKV: when the row expires (raw_row)
+        pa.field("txn_source", pa.int64()),  # bits of TiDB; for RawKV, the time of the row's expiry (raw_row)
     ]
 )
 ORDER = ("table_id", "commit_ts", "start_ts", "key")
@@ -27,7 +27,7 @@ ORDER = ("table_id", "commit_ts", "start_ts", "key")
 
 @dataclass(frozen=True, slots=True)
 class RowGroupInfo:
-    """Statistics of a row group, by which readers choose the ones to fetch. All bounds are inclusive."""
+    """Statistics of a row group. Readers use them to choose the row groups to fetch. All bounds are inclusive."""
 
     rows: int
     table_id_min: int
@@ -59,7 +59,7 @@ class SegmentRef:
         return max(group.commit_ts_max for group in self.row_groups)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object, with row groups as arrays in RowGroupInfo's field order."""
+        """Encode the reference as a JSON object, with row groups as arrays in RowGroupInfo's field order."""
         out = {name: getattr(self, name) for name in ("key", "size", "checksum", "rows")}
         out["row_groups"] = [list(asdict(group).values()) for group in self.row_groups]
         return out

@@ -1,9 +1,9 @@
-"""A tenant's served object: a resolved_ts that the API has returned to readers (docs/adr/0023).
+"""A tenant's served object: a resolved_ts that API servers have returned to readers (docs/adr/0023).
 
-API servers record it at intervals, so readers may have received a higher one since.
+API servers write it at intervals, so readers may have received a higher resolved_ts since.
 
 JSON `{"version":1,"snapshot_ts":"S","resolved_ts":"R","written_ms":M}`. For one `snapshot_ts`, `resolved_ts` only
-rises. An object with another `snapshot_ts` is of an earlier tenant of the same name.
+rises. An object with another `snapshot_ts` was written for an earlier tenant of the same name.
 """
 
 from __future__ import annotations

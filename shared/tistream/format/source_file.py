@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
-WEIGHT_MAX = 1 << 40  # larger stated sizes count as this one, so that sums fit 64 bits; no reader accepts so much
+WEIGHT_MAX = 1 << 40  # a larger size counts as this one, so that sums fit 64 bits; no reader accepts that size
 
 
 def weight(length: int, unpacked: int) -> int:
-    """Estimated bytes of a row group in a reader's memory: the unpacked size that its footer states, which may be
-    wrong, but at least the bytes that are fetched."""
+    """Estimated bytes of a row group in a reader's memory: the larger of `unpacked`, the size that the footer states,
+    and `length`, the bytes that are fetched. The footer may be wrong."""
     return max(length, min(unpacked, WEIGHT_MAX))
 
 
@@ -28,16 +28,16 @@ class SourceGroup:
 
     @property
     def weight(self) -> int:
-        """Estimated bytes in a reader's memory, see the function `weight`."""
+        """Estimated bytes in a reader's memory; see the function `weight`."""
         return weight(self.length, self.unpacked)
 
     @property
     def key_min(self) -> None:
-        """Always None: bounds are needed for routing only, and are not stored."""
+        """Always None: bounds are needed for routing only, so a manifest does not store them."""
 
     @property
     def key_max(self) -> None:
-        """Always None, as `key_min`."""
+        """Always None, like `key_min`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class SourceFile:
     groups: tuple[SourceGroup, ...]
 
     def to_json(self) -> list[Any]:
-        """A JSON array of the fields in order, with row groups as arrays."""
+        """Encode the reference as a JSON array of its fields, in order, with row groups as arrays."""
         return [self.key, self.size, self.footer_start, [list(astuple(group)) for group in self.groups]]
 
     @classmethod

@@ -21,11 +21,11 @@ class TaskView:
     number: int = 0
     epoch: int = 0
     flushed_ts: int = 0
-    last: Manifest | None = None  # the newest of any kind
-    state: Manifest | None = None  # the newest with state: one of any kind but a claim
-    segments: tuple[SegmentRef, ...] = ()  # live, in commit order
+    last: Manifest | None = None  # the newest manifest of any kind
+    state: Manifest | None = None  # the newest manifest with state: any kind except a claim
+    segments: tuple[SegmentRef, ...] = ()  # the live segments, in commit order
     index: Index = ()  # the version index; empty before its first run
-    cover: Cover = ()  # the bases of backfills, of the newest checkpoint
+    cover: Cover = ()  # the bases of backfills, from the newest checkpoint
 
     @property
     def runs(self) -> tuple[RunRef, ...]:
@@ -59,7 +59,8 @@ def check_identity(key: str, manifest: Manifest, tenant: TenantKey, task_id: int
 
 
 def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
-    """The view after `manifests`, which follow it in order. If `view` is empty, the first may be any checkpoint.
+    """The view after `manifests`, which follow the view's last manifest in order. If `view` is empty, the first
+    manifest may be any checkpoint.
 
     Raises:
         InvariantBroken: a manifest follows a seal, epochs or flushed_ts decrease, a number is missing, or its version

@@ -1,7 +1,9 @@
-"""Codec of the part of Thrift's compact protocol that Parquet footers use: structs to dictionaries and back.
+"""Codec of the part of Thrift's compact protocol that Parquet footers use. It converts structs to dictionaries and
+back.
 
 A struct is `{field id: (type, value)}`. A value is an int, a bool, bytes, the eight bytes of a double, a list `(element
-type, [values])` or a struct. Every malformed input raises ValueError. pyarrow's own reader crashes on some of them.
+type, [values])` or a struct. Every malformed input raises ValueError. pyarrow's own reader crashes on some malformed
+input.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def read_struct(data: bytes) -> Struct:
 
 
 def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
-    """Parse the struct at `at`: (the struct, the position after it). Raises ValueError."""
+    """Parse the struct at `at`. Returns (the struct, the position after it). Raises ValueError."""
     try:
         return _read_struct(data, at, 0)
     except IndexError:
@@ -34,7 +36,7 @@ def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
 
 
 def write_struct(struct: Struct) -> bytes:
-    """The bytes of a struct, with its fields in order of their ids."""
+    """Encode a struct, with its fields in order of their ids."""
     out = bytearray()
     _write_struct(out, struct)
     return bytes(out)
@@ -55,7 +57,7 @@ def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct,
             number = (raw >> 1) ^ -(raw & 1)
         if number in out:
             raise ValueError(f"field {number} occurs twice")
-        if kind in (TRUE, FALSE):  # the type of a boolean field is its value
+        if kind in (TRUE, FALSE):  # the type code of a boolean field is its value
             out[number] = kind, kind == TRUE
             continue
         value, at = _READERS[kind](data, at, depth)

@@ -3,7 +3,7 @@
 The footer states a size, but the footer may be wrong. A page of a few bytes can unpack to gigabytes. A dictionary
 stores a value once, although it may occur in every row. An incremental encoding (DELTA_BYTE_ARRAY) leaves out the
 prefix that a value shares with the one before it. Readers budget memory by the sizes that footers state. So pages must
-not exceed the stated size, and the bytes that dictionaries and incremental encodings add are limited.
+not exceed the stated size, and there is a limit on the bytes that dictionaries and incremental encodings add.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tistream.format import thrift_compact as thrift
 from tistream.format.parquet_footer import Chunk, Group, ParquetFooter
 from tistream.format.sparse_file import SparseFile
 
-ADDED_BYTES_MAX = 1 << 30  # bytes above the stated size, in all that one reader of changes holds at once
+ADDED_BYTES_MAX = 1 << 30  # bytes above the stated sizes, over all row groups that one reader of changes holds at once
 WATERMARKS_ADDED_MAX = 64 << 20  # the same limit for watermarks, which dispatchers read
-LOOK_BYTES = 64 << 20  # memory for values whose size is being measured, if each is as long as its page
-PAGES_MORE = 64  # a column may have this many more pages than rows in a row group
-ROW_BYTES = 128  # of a nearly empty row
+LOOK_BYTES = 64 << 20  # memory for the values that are being measured, if each value is as long as its page
+PAGES_MORE = 64  # a column may have this many pages more than a row group has rows
+ROW_BYTES = 128  # memory of a nearly empty row
 _DICTIONARY_PAGE = 2
 _DELTA_LENGTH_BYTE_ARRAY = 6
 _DELTA_BYTE_ARRAY = 7
-_ENCODING_PLACES = ((5, 2), (8, 4))  # in the headers of data pages of both versions
+_ENCODING_PLACES = ((5, 2), (8, 4))  # field numbers of the encoding in the headers of data pages, versions 1 and 2
 
 
 class Stated(Protocol):
@@ -43,9 +43,9 @@ class Stated(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """How columns must be read. `with_dictionary`: columns that can be read as dictionaries. `unknown`: (row group,
-    chunk, bytes of its largest page) of the chunks whose unpacked size must be measured first. Such a chunk has
-    incremental pages, or a dictionary together with pages that cannot be read as a dictionary."""
+    """How the columns of some row groups must be read. `with_dictionary`: columns that can be read as dictionaries.
+    `unknown`: (row group, chunk, bytes of its largest page) of the chunks whose unpacked size must be measured first.
+    Such a chunk has incremental pages, or a dictionary together with pages that cannot be read as a dictionary."""
 
     with_dictionary: frozenset[str]
     unknown: tuple[tuple[int, Chunk, int], ...]
@@ -125,9 +125,9 @@ def _encodings(header: thrift.Struct) -> list[int]:
 def look_through(
     file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
 ) -> None:
-    """Measure the chunks of unknown size by reading them in pieces, which are dropped. Raises ValueError if they add
-    more than `added_max` bytes to the expected size, or take more than `bytes_max`. A value is at most as long as the
-    largest page; from this follows the number of values in a piece, so that it takes at most LOOK_BYTES."""
+    """Measure the chunks of unknown size: read them in pieces, and drop the pieces. Raises ValueError if they add more
+    than `added_max` bytes to the expected size, or have more than `bytes_max`. A piece has as many values as fit
+    LOOK_BYTES, because a value is at most as long as the largest page."""
     most = _expected(footer.groups[index] for index in {index for index, *_ in pages.unknown}) + added_max
     most = most if bytes_max is None else min(most, bytes_max)
     size = 0
@@ -143,7 +143,7 @@ def look_through(
 
 def written_out(table: pa.Table, groups: Sequence[Group], added_max: int, bytes_max: int | None = None) -> pa.Table:
     """Decode the dictionary columns of a table to plain columns. Raises ValueError if that adds more than `added_max`
-    bytes to the expected size of `groups`, or if the table then takes more than `bytes_max`."""
+    bytes to the expected size of `groups`, or if the table then has more than `bytes_max`."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
     expected = _expected(groups)

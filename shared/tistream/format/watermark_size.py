@@ -1,9 +1,9 @@
 """Estimates the memory of a file's watermarks from its footer, before anything is unpacked. Pure.
 
-A dispatcher holds all watermarks of a file in memory, and so does a batch to a sorter. A few kilobytes can unpack to
-millions of equal rows, or to one row whose `after` names millions of logs. So the estimate counts each row and value
-with its width in memory, independent of its stored size. Keys in dictionaries are counted when they are read
-(tistream.format.unpacking).
+A dispatcher holds all watermarks of a file in memory, and so does a sorter that receives them in a batch. A few
+kilobytes can unpack to millions of equal rows, or to one row whose `after` names millions of logs. So the estimate
+counts each row and value with its width in memory, independent of its stored size. Keys in dictionaries are counted
+later, when they are read (tistream.format.unpacking).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ROUTED = 12  # bytes per row of the two columns that a batch adds
 
 
 def stated_bytes(groups: Iterable[Group]) -> int:
-    """Estimated bytes of these row groups: of each column, the maximum of its values' width and its stated unpacked
-    size."""
+    """Estimated bytes of these row groups in memory. For each column, it is the larger of its values' width and its
+    stated unpacked size."""
     size = 0
     for group in groups:
         size += _ROUTED * group.rows

@@ -1,1 +1,1 @@
-"""Codecs of TiKV's log backup (docs/log-backup.md): what `br log start` makes TiKV write into a bucket."""
+"""Codecs of TiKV's log backup (docs/log-backup.md): the objects that TiKV writes into a bucket after `br log start`."""

@@ -1,4 +1,5 @@
-"""The entries of a slice, as Arrow columns: committed changes of `write`, values of `default`. No row at a time.
+"""Decodes the entries of a slice to Arrow columns: committed changes of `write` slices, values of `default` slices.
+Everything works on whole columns.
 
 `write` slices hold commits, locks and rollbacks; only puts and deletes with a commit_ts are changes. A commit record
 that TiKV rewrote later (options `R`, `F`) is the same change once more. Entries of a slice of type delete are physical
@@ -22,9 +23,9 @@ from tistream.logbackup.metadata import Slice
 from tistream.model.ts import Window
 
 OP_PUT, OP_DELETE = 1, 2
-WINDOW_LOG_MAX = 27  # zstd's window, 128 MiB: what its own command accepts without being asked
+WINDOW_LOG_MAX = 27  # zstd's window, 128 MiB: the most that the zstd command accepts by default
 
-# value is null for deletes and for `long` puts, whose value is an entry of `default` at (key, start_ts).
+# `value` is null for deletes and for `long` puts, whose value is an entry of `default` at (key, start_ts).
 CHANGES = pa.schema(
     [
         pa.field("key", pa.binary(), nullable=False),
@@ -46,9 +47,9 @@ VALUES = pa.schema(
 
 
 def unpacked(slice_: Slice, stored: bytes) -> bytes:
-    """The plain bytes of a slice. Raises CorruptObject unless they are exactly what the metadata states.
+    """Decompress a slice. Raises CorruptObject unless the result has the size and SHA-256 that the metadata states.
 
-    TiKV streams its zstd frames, so they state no content size: the metadata's length bounds the output.
+    TiKV streams its zstd frames, so the frames state no content size. The metadata's length limits the output.
     """
     if len(stored) != slice_.length:
         raise CorruptObject(slice_.shown, f"{len(stored)} bytes instead of {slice_.length}: the object is cut off")
@@ -70,8 +71,8 @@ def _decompressed(slice_: Slice, stored: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Entries of a slice after their keys were parsed: `data`, and for each entry the places of its key and value in
-    it, and its ts."""
+    """Entries of a slice after their keys were parsed: the slice's bytes `data`, and for each entry the positions of
+    its key and value in `data`, and its ts."""
 
     data: U8
     key_at: I64
@@ -117,7 +118,7 @@ def changes(slice_: Slice, plain: bytes, window: Window) -> pa.Table:
 
 
 def values(slice_: Slice, plain: bytes, start_ts: I64) -> pa.Table:
-    """The values of a `default` slice at any of these start_ts (sorted), as VALUES. Raises CorruptObject."""
+    """The values of a `default` slice whose start_ts is in `start_ts` (sorted), as VALUES. Raises CorruptObject."""
     keys = _keys(slice_, plain)
     if len(start_ts):
         at = np.minimum(np.searchsorted(start_ts, keys.ts), len(start_ts) - 1)
@@ -131,8 +132,8 @@ def values(slice_: Slice, plain: bytes, start_ts: I64) -> pa.Table:
 
 
 def commit_sizes(slice_: Slice, plain: bytes, window: Window) -> tuple[I64, I64, I64]:
-    """Of the changes of a `write` slice in the window: commit_ts, the bytes of key and short value, and whether the
-    value is in `default` (1) or not (0). Raises CorruptObject."""
+    """Sizes of the changes of a `write` slice in the window: (commit_ts, bytes of key and short value, 1 if the value
+    is in `default` and 0 otherwise), each int64[n]. Raises CorruptObject."""
     keys = _keys(slice_, plain)
     found = _commits(slice_, keys, window)
     size = keys.raw_length[found.rows] + found.short_length
@@ -140,7 +141,8 @@ def commit_sizes(slice_: Slice, plain: bytes, window: Window) -> tuple[I64, I64,
 
 
 def shown_keys(slice_: Slice, plain: bytes, most: int) -> list[tuple[bytes, int]]:
-    """The first keys of a slice with their timestamps, to be displayed to a person. Raises CorruptObject."""
+    """The first keys of a slice with their timestamps, at most `most`, to be displayed to a person. Raises
+    CorruptObject."""
     keys = _keys(slice_, plain)
     rows = np.arange(min(most, slice_.entries))
     return list(zip(keys.raw(rows).to_pylist(), keys.ts[rows].tolist(), strict=True))
@@ -148,7 +150,8 @@ def shown_keys(slice_: Slice, plain: bytes, most: int) -> list[tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class _Commits:
-    """The puts and deletes of a slice in a window: `rows` are their entries, the other arrays are parallel to it."""
+    """The puts and deletes of a slice in a window: `rows` are the indexes of their entries, and the other arrays are
+    parallel to `rows`."""
 
     rows: I64
     put: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -202,7 +205,7 @@ def _offsets(lengths: I64) -> I64:
 
 
 def _binary(offsets: I64, data: U8, null: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> pa.Array:
-    """A binary array over `data`; a slice's bytes are below 2 GiB, so 32-bit offsets hold them."""
+    """A binary array over `data`. The bytes of a slice are below 2 GiB, so 32-bit offsets suffice."""
     validity = None
     if null is not None and null.any():
         validity = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())

@@ -1,4 +1,5 @@
-"""The kernel of a slice's framing. It returns a status instead of raising: 0, or 1 + the row that is malformed."""
+"""The kernel that splits a slice into entries. It returns a status instead of raising: 0, or 1 + the row that is
+malformed."""
 
 from __future__ import annotations
 

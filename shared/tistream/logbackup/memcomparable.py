@@ -1,4 +1,4 @@
-"""Memcomparable keys with a timestamp, one at a time: for the bounds of slices. Kernels decode whole slices.
+"""Converts memcomparable keys with a timestamp, one at a time, for the bounds of slices. Kernels decode whole slices.
 
 A versioned key is the memcomparable raw key (schema/tidb/meta_key.py) and 8 bytes, big-endian `~ts`.
 """

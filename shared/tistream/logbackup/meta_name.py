@@ -1,11 +1,10 @@
-"""Parses the names of metadata objects. A name has hints by which a reader may skip the object; the content decides.
+"""Parses the names of metadata objects. A name contains hints that let a reader skip the object; only the content is
+authoritative.
 
-| written by | name |
-|---|---|
-| 6.1 to 8.5.2 | `{min_resolved_ts}-{uuid}`, decimal |
-| 8.5.3, 8.5.4 | `{flush_ts:016X}-{min_begin_ts:016X}-{min_ts:016X}-{max_ts:016X}` |
-| 8.5.5 | the same, sometimes followed by `-SYNTHETIC{hex}` |
-| newest | `{flush_ts:016X}{store_id:016X}-d{…}l{…}u{…}p{…}`: tags in any order, each 16 hex digits; others too |
+| written by | name | |---|---| | 6.1 to 8.5.2 | `{min_resolved_ts}-{uuid}`, decimal | | 8.5.3, 8.5.4 |
+`{flush_ts:016X}-{min_begin_ts:016X}-{min_ts:016X}-{max_ts:016X}` | | 8.5.5 | the same, sometimes followed by
+`-SYNTHETIC{hex}` | | newest | `{flush_ts:016X}{store_id:016X}-d{…}l{…}u{…}p{…}`: tags in any order, each 16 hex digits;
+others too |
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from tistream.model.ts import from_physical_ms
 
 SUFFIX = ".meta"
-LATE_MS = 3_600_000  # a slow store may add names with a flush_ts that is so far below the newest one
+LATE_MS = 3_600_000  # a slow store may add names whose flush_ts is this far below the newest one
 
 _HEX = "[0-9A-Fa-f]{16}"
 _FOUR = re.compile(rf"({_HEX})-({_HEX})-({_HEX})-({_HEX})(?:-SYNTHETIC[0-9A-Fa-f]*)?")
@@ -48,8 +47,8 @@ def parse(name: str) -> MetaName | None:
 
 
 def list_after(names: Iterable[str]) -> str:
-    """The name after which a LIST finds every new metadata object, given the known names. It is empty (LIST all) if a
-    known name does not sort by time."""
+    """The name after which a LIST finds every new metadata object, given the known names. It is empty, which means that
+    everything must be listed, if a known name does not sort by time."""
     newest = 0
     for name in names:
         hints = parse(name)

@@ -1,6 +1,7 @@
-"""A metadata object of a log backup: the slices of data that one flush of one store made visible.
+"""A metadata object of a log backup: it lists the slices of data that one flush of one store has written.
 
-A hostile object must not make a reader read or unpack more than the limits here, or any key outside of the prefix.
+A hostile object must not make a reader read or unpack more than the limits of this module, or read any key outside of
+the prefix.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from tistream.model.ts import MAX_TS
 WRITE, DEFAULT = "write", "default"
 DELETE, PUT = 0, 1
 NONE, ZSTD = 0, 3  # compression_type
-PLAIN_BYTES_MAX = 512 << 20  # of one slice, unpacked; TiKV flushes before 256 MiB wait
-KEY_BYTES_MAX = 1024  # of an object
-ENTRY_BYTES_MIN = 8  # two lengths
+PLAIN_BYTES_MAX = 512 << 20  # of one slice, unpacked; TiKV flushes before it holds 256 MiB
+KEY_BYTES_MAX = 1024  # of an object's key
+ENTRY_BYTES_MIN = 8  # the lengths of key and value
 _ENCRYPTED_FROM = 2  # encryption methods: 0 unknown, 1 plain text
 _SIGN = 1 << 63
 
@@ -27,10 +28,10 @@ _SIGN = 1 << 63
 class Slice:
     """Entries of one (table, region, column family, put or delete) of a flush: a byte range of the object `path`.
 
-    low, high: the smallest and largest raw key, inclusive. min_ts, max_ts: of the keys' timestamps (commit_ts in
-    `write`, start_ts in `default`), inclusive. min_begin_ts: the smallest start_ts of a `write` slice's entries, 0 if
-    that is not stated. offset, length: the bytes in the object. plain: their size unpacked. sha256: of the unpacked
-    bytes.
+    low, high: the smallest and largest raw key, inclusive. min_ts, max_ts: inclusive bounds of the keys' timestamps
+    (commit_ts in `write`, start_ts in `default`). min_begin_ts: the smallest start_ts of a `write` slice's entries, 0
+    if that is not stated. offset, length: the byte range in the object. plain: the unpacked size. sha256: of the
+    unpacked bytes.
     """
 
     path: str
@@ -57,7 +58,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One flush of one store. `resolved_ts` and `max_ts` are no watermarks (docs/log-backup.md), and only shown."""
+    """One flush of one store. Its `resolved_ts` and `max_ts` are not watermarks (docs/log-backup.md); they are only
+    displayed."""
 
     store_id: int
     resolved_ts: int
@@ -66,11 +68,11 @@ class Metadata:
 
 
 def parse(key: str, data: bytes) -> Metadata:
-    """Read a metadata object.
+    """Parse a metadata object.
 
     Raises:
-        CorruptObject: it is damaged, or names what cannot be there.
-        SourceRefused: it is of a form that this version does not read; the text names the form.
+        CorruptObject: it is damaged, or states values that no valid object can have.
+        SourceRefused: it has a form that this version does not read; the text names the form.
     """
     found = messages.parse("Metadata", key, data)
     if found.files:
@@ -122,7 +124,7 @@ def _slice(key: str, group: Any, info: Any) -> Slice:
 
 
 def _check_path(key: str, path: str) -> None:
-    """Check that the name of a data object lies below the prefix, whatever the metadata states."""
+    """Check that the path of a data object lies below the prefix. Raises CorruptObject."""
     parts = path.split("/")
     if len(path) > KEY_BYTES_MAX or "\0" in path or not all(part not in ("", ".", "..") for part in parts):
         raise CorruptObject(key, f"names the object {path[:200]!r}, which is not below the prefix")

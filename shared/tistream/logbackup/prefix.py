@@ -1,4 +1,5 @@
-"""The objects of a log backup's prefix besides data and metadata: who wrote it, the checkpoint, the safe point."""
+"""The objects of a log backup's prefix besides data and metadata: `backupmeta`, the checkpoints, the safe point, and
+the marks of restores."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ BACKUPMETA, BACKUP_LOCK = "backupmeta", "backup.lock"
 CHECKPOINTS, METAS, MIGRATIONS = "v1/global_checkpoint/", "v1/backupmeta/", "v1/migrations/"
 SAFE_POINT = "v1_stream_trancate_safepoint.txt"  # TiDB's own spelling
 RESTORES = "v1/log_restore_tables_blocklists/"
-TOO_OLD = (6, 5, 0)  # tikv/tikv#14099: up to here a checkpoint can be too high
+TOO_OLD = (6, 5, 0)  # tikv/tikv#14099: up to this version, a checkpoint can be too high
 
 _VERSION = re.compile(r'"?v?([0-9]+)\.([0-9]+)\.([0-9]+)')
 _CHECKPOINT = re.compile(r"v1/global_checkpoint/([0-9]{1,20})\.ts")
@@ -32,10 +33,10 @@ class LogBackup:
 
 
 def parse_backupmeta(data: bytes) -> LogBackup:
-    """Read the `backupmeta` of a prefix.
+    """Parse the `backupmeta` of a prefix.
 
     Raises:
-        CorruptObject: it is not readable.
+        CorruptObject: it is damaged.
         SourceRefused: the prefix holds a full backup, or a log whose checkpoint cannot be relied on.
     """
     found = messages.parse("BackupMeta", BACKUPMETA, data)
@@ -74,13 +75,13 @@ def parse_checkpoint(key: str, data: bytes) -> int:
 
 
 def global_checkpoint(checkpoints: Mapping[int, int]) -> int:
-    """The watermark of the whole log, from the checkpoints by store: the highest, because each is a lower bound that
-    its store has copied from the same number. 0 without any."""
+    """The watermark of the whole log: the highest of the checkpoints, which are given by store. Each store copies the
+    global checkpoint, so each checkpoint is a lower bound of it. 0 without checkpoints."""
     return max(checkpoints.values(), default=0)
 
 
 def parse_safe_point(data: bytes) -> int:
-    """The ts below which data may be gone (`br log truncate`). Raises CorruptObject."""
+    """Parse the ts below which data may be gone (`br log truncate`). Raises CorruptObject."""
     try:
         text = data.decode("ascii").strip()
     except UnicodeDecodeError as error:
@@ -91,7 +92,7 @@ def parse_safe_point(data: bytes) -> int:
 
 
 def restore_commit_ts(key: str) -> int | None:
-    """The ts at which a restore ended, by the key of the list of tables that BR left below RESTORES: no row that it
-    wrote has a higher commit_ts. None if the key is of another form."""
+    """The ts at which a restore ended, from the key of the list of tables that BR left below RESTORES. No row that the
+    restore wrote has a higher commit_ts. None if the key has another form."""
     found = _RESTORE.fullmatch(key.removeprefix(RESTORES))
     return None if found is None else int(found[1], 16)

@@ -1,7 +1,8 @@
-"""The record that decides a release (docs/log-backup.md). Pure.
+"""The record that decides a release (docs/log-backup.md). A release is the step in which some changes of a log backup
+become change files. Pure.
 
-Release n is decided by one conditional put of its record, and the bytes of its change files are a function of the
-record and of the log. So any process may execute it, twice does no harm, and the chain of files cannot fork.
+A conditional put of its record decides release n. The bytes of its change files are a function of the record and of the
+log. Therefore any process may execute a release, executing it twice does no harm, and the chain of files cannot fork.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
 
 VERSION = 1
-# The store that a log backup is in the push contract. TiKV's own ids begin at 1, so no store of the tenant has it.
+# The store id that stands for a log backup in the push contract. TiKV's own ids begin at 1, so no store of the tenant
+# has it.
 STORE_ID = 0
 REGION_ID, REGION_VERSION = 1, 1
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFile:
-    """One change file: the changes with low < commit_ts <= high of the span.
+    """One change file: the changes of `span` with low < commit_ts <= high.
 
-    ts: of the file. index: the log index of its rows and its watermark. watermark: whether the file closes the window
-    (low, high]; without, further files of the same window follow.
+    ts: the file's ts. index: the log index of its rows and its watermark. watermark: whether the file is the last one
+    of the window (low, high]; if not, further files of the same window follow.
     """
 
     ts: int
@@ -41,8 +43,9 @@ class ReleaseFile:
 class Release:
     """Release `number` of a tenant: the changes with low < commit_ts <= high.
 
-    prev_ts: the last file before it, 0 for the first. base_ts: the tenant's snapshot_ts, in the first release only.
-    url: of the log. metas: its metadata objects whose slices are read. keep_index: whether index entries are kept.
+    prev_ts: the ts of the last file before this release, 0 for the first release. base_ts: the tenant's snapshot_ts,
+    set in the first release only. url: the location of the log backup. metas: the log backup's metadata objects whose
+    slices are read. keep_index: whether index entries are kept.
     """
 
     number: int
@@ -63,7 +66,7 @@ class Release:
 
 
 def encode(release: Release) -> bytes:
-    """The record's bytes: JSON, timestamps as numbers."""
+    """Encode the record as JSON, with timestamps as numbers."""
     out = {
         "version": VERSION,
         "release": release.number,
@@ -92,7 +95,7 @@ def encode(release: Release) -> bytes:
 
 
 def decode(key: str, data: bytes) -> Release:
-    """Read a record. Raises CorruptObject."""
+    """Parse a record. Raises CorruptObject."""
     try:
         found = orjson.loads(data)
         if found["version"] != VERSION:

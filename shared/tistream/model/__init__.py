@@ -1,1 +1,1 @@
-"""Ids, timestamps, keys and key ranges. Pure."""
+"""Ids, timestamps, keys, spans of keys, and other values that the whole library uses. Pure."""

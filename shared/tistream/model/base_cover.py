@@ -1,8 +1,8 @@
-"""Covers: the spans of keys of which a tenant has every row, each with the ts from which on. Backfills make them
-(docs/backfill.md). Pure.
+"""Covers: the spans of keys of which a tenant knows every row, each with the ts from which on it does. Backfills make
+them (docs/backfill.md). Pure.
 
-A base states that all rows of a span are known as of its base_ts, and with the log at every later ts. Where two bases
-overlap, the newer one counts. The bases of a cover are in key order and do not overlap.
+A base states that all rows of a span are known as of its base_ts, and therefore, with the log, at every later ts. Where
+two bases overlap, the newer one counts. The bases of a cover are in key order and do not overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A span of which the rows before the log are not known."""
+    """A span whose rows from before the log are not known."""
 
     span: KeySpan
 

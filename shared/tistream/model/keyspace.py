@@ -20,7 +20,7 @@ def keyspace_of(key: bytes) -> int | None:
 
 
 def refusal(key: bytes) -> str | None:
-    """The reason why a key is rejected, with the way out; None if the key is valid."""
+    """The reason why a key is rejected, and what to do about it; None if the key is valid."""
     keyspace = keyspace_of(key)
     if keyspace is None:
         return None

@@ -1,8 +1,8 @@
-"""Rows of RawKV as they are stored: their table ids, their keys, and when they expire. Pure.
+"""How rows of RawKV are stored: their table ids, their keys, and the time at which they expire. Pure.
 
 A raw key is `r`, three bytes of the keyspace's id, and the user's key. In the pool a keyspace is a table with the id
-`-1 - keyspace`. A raw row belongs to no transaction of TiDB, so the column `txn_source` holds its `expire_ts` instead:
-the time of its expiry in seconds of Unix time; 0 or null: it does not expire.
+`-1 - keyspace`. A raw row belongs to no transaction of TiDB. Its column `txn_source` holds its `expire_ts` instead: the
+time of its expiry in seconds since the Unix epoch; 0 or null if it does not expire.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def keyspace_of(table: int) -> int:
 
 
 def prefix(keyspace: int) -> bytes:
-    """The first bytes of the keys of a keyspace."""
+    """The prefix of all keys of a keyspace, four bytes."""
     return PREFIX + keyspace.to_bytes(3, "big")

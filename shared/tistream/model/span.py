@@ -1,4 +1,4 @@
-"""Key spans. The end `b""` is +infinity, as in TiKV's region boundaries."""
+"""Spans of keys. The end `b""` is +infinity, as in TiKV's region boundaries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ WHOLE = KeySpan(b"", b"")
 
 
 def joined(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
-    """The union of spans as ordered spans that do not touch. If they are more than `most`, one span that covers all."""
+    """The union of spans, as spans in order that do not touch. If these are more than `most`, the result is one span
+    that covers all."""
     out: list[KeySpan] = []
     for span in sorted(spans, key=lambda span: span.start):
         last = out[-1] if out else None

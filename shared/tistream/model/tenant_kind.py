@@ -1,4 +1,4 @@
-"""What a tenant's changes are: those of a TiDB, or those of RawKV."""
+"""The kinds of tenants, by the upstream that their changes come from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class TenantKind(StrEnum):
-    """TIDB: rows and schemas of a TiDB. RAW: keys and values of RawKV of a TiKV with API V2, which has no schema."""
+    """TIDB: rows and schemas of a TiDB. RAW: keys and values of RawKV, from a TiKV with API V2; they have no schema."""
 
     TIDB = "tidb"
     RAW = "raw"

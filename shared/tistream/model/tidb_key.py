@@ -1,5 +1,5 @@
-"""Parses keys, whole columns at once: of TiDB (tablecodec: `t{table_id}_r{handle}`, `t{table_id}_i…`, `m…`), and of
-RawKV (`r`, three bytes of the keyspace, the user's key)."""
+"""Parses whole columns of keys: those of TiDB (tablecodec: `t{table_id}_r{handle}`, `t{table_id}_i…`, `m…`), and those
+of RawKV (`r`, three bytes of the keyspace, the user's key)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class KeyKind(IntEnum):
 class KeyParts:
     """Parsed keys, as arrays with one element per key.
 
-    kind: KeyKind. table_id: the physical table id of `t` keys, `-1 - keyspace` of RAW keys, META_TABLE_ID for
-    others. tail: the TAIL_BYTES after the
-    prefix as a big-endian number, zero-padded; where it differs between RECORD keys of one table, it has the order of
-    the keys. exact: whether it is a RECORD key of EXACT_BYTES, so that table_id and tail determine it.
+    kind: KeyKind. table_id: the physical table id of `t` keys, `-1 - keyspace` of RAW keys, META_TABLE_ID for others.
+    tail: the TAIL_BYTES after the prefix as a big-endian number, zero-padded. If two RECORD keys of one table have
+    different tails, the tails have the order of the keys. exact: whether the key is a RECORD key of EXACT_BYTES, so
+    that table_id and tail determine it.
     """
 
     kind: npt.NDArray[np.int8]
@@ -53,7 +53,7 @@ class KeyParts:
         return len(self.kind)
 
     def take(self, rows: npt.NDArray[np.int64]) -> KeyParts:
-        """The parts of the keys with these indexes."""
+        """The parts of the keys at the indexes `rows`."""
         return KeyParts(self.kind[rows], self.table_id[rows], self.tail[rows], self.exact[rows])
 
 
@@ -94,7 +94,7 @@ def _unaligned(rows: Bytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _heads(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """The first EXACT_BYTES of every key, zero-padded, shape (n, EXACT_BYTES); and the keys' lengths."""
+    """The first EXACT_BYTES of every key, zero-padded, shape (n, EXACT_BYTES), and the keys' lengths."""
     assert array.null_count == 0
     if not pa.types.is_binary(array.type):
         array = array.cast(pa.large_binary())

@@ -1,4 +1,5 @@
-"""Timestamps: a TSO is `physical_ms << 18 | logical` in a signed 64-bit integer (tikv/pd, pkg/tso)."""
+"""Timestamps (TSO), and windows of them. A TSO is `physical_ms << 18 | logical` in a signed 64-bit integer (tikv/pd,
+pkg/tso)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def from_physical_ms(ms: int) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
-    """The timestamps `low < t <= high`."""
+    """The timestamps t with `low < t <= high`."""
 
     low: int
     high: int

@@ -1,4 +1,4 @@
-"""The bases of a tenant, from the newest manifests of its tasks."""
+"""Reads the bases of a tenant from the newest manifests of its tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tistream.storage.object_store import ObjectStore
 
 
 def cover_of(objects: ObjectStore, tenant: TenantKey, tasks: Iterable[RoutedTask]) -> Cover:
-    """The cover of the tenant's bases; `tasks`: those of its route. Raises as Lineage.covers."""
+    """The cover of the tenant's bases. `tasks` are the tasks of the tenant's route. Raises the errors of
+    Lineage.covers."""
     lineage = Lineage(objects, tenant)
     logs = [cover for task in tasks for cover in lineage.covers(task, None)]
     return laid_over((), (base for one in logs for base in clipped(one.log.view.cover, one.span)))

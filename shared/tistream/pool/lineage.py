@@ -1,7 +1,7 @@
 """Finds the logs that hold a tenant's committed rows, across the seals of split and merged tasks (design.md 4).
 
 Readers follow the seals, not the meta server's list. From an old route, the parents' seals lead to the children. A new
-route may name children that have no state yet; until they have, their rows are in the logs of the parents, which the
+route may name children that have no state yet. Until they have, their rows are in the logs of the parents, which the
 route names too. Several children may list the same segment, so a reader of several logs deduplicates segments by key.
 """
 
@@ -31,7 +31,7 @@ class RoutedTask(Protocol):
 
 
 class ManifestProgress(Protocol):
-    """What a sorter reports of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
+    """A sorter's report of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
 
     @property
     def manifest(self) -> int: ...
@@ -105,8 +105,8 @@ class Lineage:
 def reached(covers: Iterable[Cover], promises: Mapping[int, ManifestProgress]) -> int:
     """The ts up to which the manifests that were read hold every row of these covers.
 
-    `promises` by task id must have been fetched before the manifests were read. A promise counts only if every manifest
-    that it rests on has been read.
+    `promises` has the sorters' reports by task id. They must have been fetched before the manifests were read. A report
+    counts only if every manifest up to its `manifest` has been read.
     """
     return min(_reached(cover.log, promises.get(cover.log.task_id)) for cover in covers)
 

@@ -17,7 +17,7 @@ from tistream.pool.footers import FooterCache
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
 
-TAIL_BYTES = 32 << 10  # the first read at an object's end; holds a footer of about 35 row groups
+TAIL_BYTES = 32 << 10  # size of the first read at an object's end; it holds a footer of about 35 row groups
 WHOLE_BYTES = 256 << 10  # an object up to this size is read whole, in one request
 
 
@@ -36,14 +36,14 @@ class NamedObject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenedObject:
-    """An object's footer, and the bytes read to get it as (offset, bytes)."""
+    """An object's footer, and the bytes that were read to get it, as (offset, bytes)."""
 
     footer: ParquetFooter
     held: tuple[tuple[int, bytes], ...] = ()
 
 
 def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None) -> OpenedObject:
-    """Read the object's footer. The checksum is verified if the bytes read are the whole object.
+    """Read the object's footer. The checksum is verified if the whole object was read for it.
 
     Raises:
         NotFoundYet: garbage collection has deleted the object.
@@ -76,8 +76,8 @@ def read_groups(
     columns: Collection[str] | None,
     schema: pa.Schema,
 ) -> pa.Table:
-    """Row groups in the order of `indexes`, unfiltered, with `columns` (None means all) in the order and with the types
-    of `schema`. Raises as open_object."""
+    """Read row groups in the order of `indexes`, unfiltered, with `columns` (None means all) in the order and with the
+    types of `schema`. Raises the errors of open_object."""
     names = [name for name in schema.names if columns is None or name in columns]
     wanted = pa.schema([schema.field(name) for name in names])
     if not indexes:

@@ -64,7 +64,7 @@ def read_row_group(
     columns: Sequence[str] | None = None,
     footers: FooterCache | None = None,
 ) -> pa.Table:
-    """One row group, unfiltered. Raises as read_rows."""
+    """Read one row group, unfiltered. Raises the errors of read_rows."""
     return read_row_groups(objects, segment, [index], columns, footers)
 
 
@@ -75,14 +75,15 @@ def read_row_groups(
     columns: Sequence[str] | set[str] | None = None,
     footers: FooterCache | None = None,
 ) -> pa.Table:
-    """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as read_rows."""
+    """Read row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises the errors of
+    read_rows."""
     if not indexes:
         return SCHEMA.empty_table().select([name for name in SCHEMA.names if columns is None or name in columns])
     return read_opened_groups(objects, segment, open_segment(objects, segment, footers), indexes, columns)
 
 
 def open_segment(objects: ObjectStore, segment: SegmentRef, footers: FooterCache | None = None) -> OpenedObject:
-    """Read a segment's footer. Raises as read_rows."""
+    """Read a segment's footer. Raises the errors of read_rows."""
     opened = open_object(objects, segment, footers)
     rows = [group.rows for group in opened.footer.groups]
     if rows != [group.rows for group in segment.row_groups]:
@@ -97,7 +98,7 @@ def read_opened_groups(
     indexes: Sequence[int],
     columns: Sequence[str] | set[str] | None = None,
 ) -> pa.Table:
-    """read_row_groups for a segment whose footer has been read."""
+    """Like read_row_groups, for a segment whose footer has been read."""
     return read_groups(objects, segment, opened, indexes, columns, SCHEMA)
 
 

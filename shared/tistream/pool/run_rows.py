@@ -18,7 +18,7 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class GroupBounds:
-    """One row group of a run. All bounds are inclusive. `unpacked`: bytes of its pages, uncompressed."""
+    """The bounds of one row group of a run, all inclusive. `unpacked`: bytes of its pages, uncompressed."""
 
     rows: int
     unpacked: int
@@ -43,8 +43,8 @@ def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = No
 
 
 def group_bounds(run: RunRef, opened: OpenedObject) -> list[GroupBounds]:
-    """The bounds of each row group, in file order. A group without statistics of its keys, because one is too long, has
-    the bounds of the object."""
+    """The bounds of each row group, in file order. A row group with a very long key has no statistics of its keys; it
+    gets the bounds of the whole object."""
     return [_bounds(run, group) for group in opened.footer.groups]
 
 
@@ -55,12 +55,13 @@ def read_run_groups(
     indexes: Sequence[int],
     columns: Collection[str] | None = None,
 ) -> pa.Table:
-    """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as open_run."""
+    """Read row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises the errors of
+    open_run."""
     return read_groups(objects, run, opened, indexes, columns, SCHEMA)
 
 
 def read_run(objects: ObjectStore, run: RunRef, columns: Collection[str] | None = None) -> pa.Table:
-    """All rows of an object. Raises as open_run."""
+    """Read all rows of an object. Raises the errors of open_run."""
     opened = open_run(objects, run)
     return read_run_groups(objects, run, opened, range(len(opened.footer.groups)), columns)
 

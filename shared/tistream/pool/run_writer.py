@@ -15,7 +15,7 @@ from tistream.errors import InvariantBroken
 from tistream.format.run import GROUP_BYTES, GROUP_ROWS, SCHEMA, RunRef
 from tistream.pool.writer import byte_lengths, value_options
 
-LEVEL = 3  # zstd; a run is written once and read often
+LEVEL = 3  # zstd level; a run is written once and read often
 
 Ints = npt.NDArray[np.int64]
 
@@ -23,7 +23,8 @@ Ints = npt.NDArray[np.int64]
 def write_run(
     table: pa.Table, key: str, low_ts: int | None, high_ts: int, level: int = LEVEL
 ) -> tuple[memoryview, RunRef]:
-    """Encode versions as the object `key` of the run (low_ts, high_ts]; low_ts None: of the base run at high_ts.
+    """Encode versions as the object `key` of the run (low_ts, high_ts]. If low_ts is None, it is an object of the base
+    run at high_ts.
 
     Args:
         table: at least one row, columns of run.SCHEMA (any binary type for binary columns), sorted by run.ORDER.
@@ -52,8 +53,8 @@ def write_run(
 
 
 def group_edges(sizes: Ints) -> list[int]:
-    """The first row of each row group, and the number of rows: a group has at most GROUP_ROWS rows, and GROUP_BYTES
-    bytes unless one row is larger. `sizes`: the bytes of each row."""
+    """The first row of each row group, then the total number of rows. A group has at most GROUP_ROWS rows, and at most
+    GROUP_BYTES bytes unless one row is larger. `sizes`: the bytes of each row."""
     ends = np.cumsum(sizes)
     edges = [0]
     while (at := edges[-1]) < len(sizes):
@@ -84,7 +85,7 @@ def _check(table: pa.Table, key: str, low_ts: int | None, high_ts: int) -> None:
 
 
 def _file_schema(table: pa.Table) -> pa.Schema:
-    """SCHEMA with the binary types of `table`, which are all encoded alike in the file."""
+    """SCHEMA with the binary types of `table`. All binary types have the same encoding in the file."""
     return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
 
 
@@ -94,7 +95,7 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
         "compression": "zstd",
         "compression_level": {**dict.fromkeys(SCHEMA.names, level), "value": value_level},
         "use_dictionary": ["table_id", "op", "txn_source"],
-        # Sorted keys share their beginnings. Timestamps follow the keys and not each other.
+        # Sorted keys share prefixes. Timestamps follow the order of keys, so they do not ascend.
         "column_encoding": {
             "key": "DELTA_BYTE_ARRAY",
             "commit_ts": "BYTE_STREAM_SPLIT",

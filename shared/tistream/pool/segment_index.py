@@ -1,4 +1,4 @@
-"""Live segments of a task or of a tenant, found by window. Pure. Segments are usually appended, as in a task's log."""
+"""Finds the live segments of a task or of a tenant by window. Pure. Updates are usually appends, as in a task's log."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class TaskLog:
         self._index = SegmentIndex()
 
     def refresh(self) -> bool:
-        """Read the manifests committed since the last refresh, and return whether there were any. Without new ones it
+        """Read the manifests committed since the last refresh. Returns whether there were any. If there were none, it
         costs two small requests.
 
         Raises:
@@ -48,7 +48,7 @@ class TaskLog:
 
     @property
     def number(self) -> int:
-        """The newest manifest read; 0 before the first."""
+        """The number of the newest manifest that was read; 0 before the first."""
         return self._view.number
 
     @property
@@ -62,7 +62,7 @@ class TaskLog:
 
     @property
     def span(self) -> KeySpan:
-        """The keys of the task. Raises UnknownName before the task's first manifest."""
+        """The task's span of keys. Raises UnknownName before the task's first manifest."""
         if self._view.last is None:
             raise UnknownName(f"task {self._task.task_id} of {self._task.tenant} has no manifest yet")
         return self._view.last.span
@@ -78,7 +78,7 @@ class TaskLog:
 
     @property
     def children(self) -> tuple[tuple[int, KeySpan], ...]:
-        """The tasks that carry on after a seal: (task_id, span)."""
+        """The tasks that replace this one after its seal: (task_id, span)."""
         return self._view.last.children if self._view.last is not None else ()
 
     def segments_overlapping(self, window: Window) -> list[SegmentRef]:

@@ -1,9 +1,10 @@
-"""Encodes sorted rows as a segment: a Parquet file whose row groups let a reader fetch one table's rows alone.
+"""Encodes sorted rows as a segment: a Parquet file from whose row groups a reader can fetch the rows of one table
+alone.
 
 This module runs in Spark's Python workers, so it imports nothing heavier than pyarrow and numpy. The encodings were
 measured (docs/benchmarks.md): zstd level 1; DELTA_BINARY_PACKED for commit_ts, which ascends; BYTE_STREAM_SPLIT for
-start_ts, which does not; DELTA_BYTE_ARRAY (front coding) for keys of similar length. If a sample of a value column
-does not compress, the column is written at zstd's fastest level, which takes half of the time for the same size.
+start_ts, which does not; DELTA_BYTE_ARRAY (front coding) for keys of similar length. If a sample of a value column does
+not compress, the column is written at zstd's fastest level, which takes half of the time for the same size.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 
 PACKED_ROWS = 65_536  # small tables share a row group up to this many rows
 SPLIT_ROWS = 131_072  # a large table is split into row groups of this many rows
-GROUP_BYTES = 64 << 20  # every row group ends at about this size, so that reading one takes bounded memory
+GROUP_BYTES = 64 << 20  # a row group ends at about this size, so that reading it takes bounded memory
 SAMPLE_ROWS = 512
 NARROW_SPREAD = 0.25  # lengths are similar if their standard deviation is at most this fraction of their mean
 LEVEL, FASTEST_LEVEL = 1, -1
-SQUEEZED = 0.95  # a sample whose compressed size is above this fraction does not compress
+SQUEEZED = 0.95  # a sample is incompressible if its compressed size is above this fraction
 VALUES = ("key", "value", "old_value")
 
 
@@ -66,10 +67,11 @@ def write_segment(
 def row_group_cuts(
     table_ids: Int64s, row_bytes: Int64s | None = None, packed_rows: int = PACKED_ROWS
 ) -> list[tuple[int, int]]:
-    """[start, end) of each row group, for rows sorted by table. Small tables are packed together and not split; a large
-    table has row groups of its own.
+    """The rows [start, end) of each row group, for rows sorted by table. Small tables are packed together and not
+    split; a large table has row groups of its own.
 
-    `row_bytes`, the bytes of each row, ends a row group early at GROUP_BYTES. None means that no group gets so large.
+    `row_bytes` has the bytes of each row: a row group then ends early at GROUP_BYTES. None means that no row group gets
+    so large.
     """
     cuts: list[tuple[int, int]] = []
     packed = 0  # start of the row group that is being filled
@@ -91,7 +93,7 @@ def row_group_cuts(
 
 
 def _runs(table_ids: Int64s) -> Iterator[tuple[int, int]]:
-    """[start, end) of each run of equal table ids."""
+    """[start, end) of each sequence of equal table ids."""
     edges = np.flatnonzero(table_ids[1:] != table_ids[:-1]) + 1
     bounds = [0, *edges.tolist(), len(table_ids)]
     return pairwise(bounds)
@@ -143,7 +145,7 @@ def _info(table_ids: Int64s, commit_ts: Int64s) -> RowGroupInfo:
 
 
 def _file_schema(table: pa.Table) -> pa.Schema:
-    """SCHEMA with the binary types of `table`, which are all encoded alike in the file."""
+    """SCHEMA with the binary types of `table`. All binary types have the same encoding in the file."""
     if table.column_names != SCHEMA.names:
         raise InvariantBroken(8, f"a segment has the wrong columns: {table.column_names}")
     return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
@@ -166,8 +168,8 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
 
 
 def value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
-    """(encoding, zstd level) of a value column, chosen by a sample. DELTA_BYTE_ARRAY stores lengths apart from bytes,
-    which is smaller for values of similar length and larger for mixed ones."""
+    """(encoding, zstd level) of a value column, chosen by a sample. DELTA_BYTE_ARRAY stores the lengths of values apart
+    from their bytes, which is smaller for values of similar length and larger for mixed ones."""
     sample = _sample(column)
     joined = b"".join(sample)
     if not joined:
@@ -191,7 +193,8 @@ def byte_lengths(column: pa.ChunkedArray) -> Int64s:
         if not pa.types.is_binary_view(chunk.type):
             out.append(pc.fill_null(pc.binary_length(chunk), 0).to_numpy(zero_copy_only=False).astype(np.int64))
             continue
-        views = np.frombuffer(chunk.buffers()[1], np.int32).reshape(-1, 4)  # a view has 16 bytes and begins with length
+        # A view has 16 bytes and begins with its length.
+        views = np.frombuffer(chunk.buffers()[1], np.int32).reshape(-1, 4)
         lengths = views[chunk.offset : chunk.offset + len(chunk), 0].astype(np.int64)
         out.append(np.where(chunk.is_valid().to_numpy(zero_copy_only=False), lengths, 0))
     return np.concatenate(out)

@@ -1,6 +1,6 @@
-"""Writes change files by the push contract (design.md 2): tables in, the object's bytes out. Pure.
+"""Encodes change files (design.md 2): it converts tables to the object's bytes. Pure.
 
-The bytes are a function of the arguments and of the version of pyarrow.
+Equal arguments give equal bytes under one version of pyarrow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tistream.format.change_file import SCHEMA, VERSION
 from tistream.model.ids import TenantKey
 
-GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # of a row group of changes, as the contract recommends
+GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # size of a row group of changes that the push contract recommends
 
 DICTIONARY = ("type", "op_type", "region_id", "region_version", "log_index", "start_ts", "commit_ts", "txn_source")
 _STATISTICS = ["key"]
@@ -24,7 +24,8 @@ _STATISTICS = ["key"]
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The store that writes the file, and the ts of its previous file (0: none)."""
+    """The identity of a change file: the store that writes it, its ts, and the ts of the store's previous file (0:
+    none)."""
 
     tenant: TenantKey
     store_id: int
@@ -32,7 +33,8 @@ class FileIdentity:
 
 
 class _Sink:
-    """The bytes that a Parquet writer has written; each row group's bytes are final once it is written."""
+    """Collects the bytes that a Parquet writer writes. The bytes of a row group are final once the writer has written
+    it."""
 
     closed = False
 
@@ -70,11 +72,12 @@ def write_change_file(
     schema: pa.Schema = SCHEMA,
     said: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A change file.
+    """Encode a change file.
 
     Args:
         groups: changes, one table for each row group, with `schema`.
-        watermarks: rows of type WATERMARK, which become the last row group; none, if the table is empty.
+        watermarks: rows of type WATERMARK, which become the last row group. There is no such row group if the table is
+            empty.
         dictionary: the columns that are dictionary-encoded.
         schema: change_file.SCHEMA, or that with columns of the writer's own, which readers of version 1 ignore.
         said: further footer metadata of the writer, which readers of version 1 ignore.

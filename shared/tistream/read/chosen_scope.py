@@ -1,4 +1,4 @@
-"""What a reader of some tables of a tenant reads: those that rules choose, whatever their databases. Pure."""
+"""The scope of a reader that reads some tables of a tenant, chosen by rules across all databases. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tistream.read.cursor import Scope
 from tistream.schema.history import History
 from tistream.schema.visible import TableVersion
 
-_KEPT = 64  # choices whose ids are kept: one for each set of rules of the feeds of a tenant
+_KEPT = 64  # number of choices whose ids are cached: one for each set of rules among the feeds of a tenant
 
 
 class TableChoice(Protocol):
-    """Chooses tables by their versions alone. Equal choices choose alike, and have equal hashes."""
+    """Chooses tables by their versions alone. Equal choices choose the same tables, and have equal hashes."""
 
     def __hash__(self) -> int: ...
 
@@ -28,10 +28,11 @@ class TableChoice(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChosenScope(Scope):
-    """The scope of a reader that reads the rows of chosen tables. It reads every DDL: its reader decides what a DDL of
-    other tables means to it."""
+    """The scope of a reader that reads the rows of chosen tables. It includes every DDL, because the reader decides
+    whether a DDL of another table matters."""
 
-    choice: TableChoice | None = None  # never None: a field behind those with a default has one
+    # Never None; it has a default only because the fields of the base class have defaults.
+    choice: TableChoice | None = None
 
     def shows(self, version: TableVersion) -> bool:
         """Whether rows of this version are shown."""
@@ -40,16 +41,16 @@ class ChosenScope(Scope):
 
 
 class ChosenIds:
-    """The physical ids of chosen tables. They are computed anew only if a table has changed, because a tenant may have
-    very many tables. Not thread-safe."""
+    """Caches the physical ids of chosen tables. They are computed anew only after a table has changed, because a tenant
+    may have very many tables. Not thread-safe."""
 
     def __init__(self) -> None:
         self._of: History | None = None
         self._known: dict[TableChoice, tuple[int, Int64s | None]] = {}
 
     def within(self, history: History, choice: TableChoice, window: Window) -> Int64s | None:
-        """The ids, ascending, that rows of chosen tables have in the window. None: no base table is left out, so that
-        rows of ids that no schema names are read too, and noticed."""
+        """The physical ids, ascending, that rows of chosen tables have in the window. None: every base table is chosen,
+        so rows of any id are read. Then rows of an id that no schema names are noticed, too."""
         if history is not self._of:
             self._of, self._known = history, {}
         since = history.steady_since(window.low, window.high)

@@ -5,8 +5,8 @@ The text is urlsafe base64 without padding of
     u8 version = 1 | 12 bytes digest of the scope | i64 commit_ts | u8 place | i64 start_ts | i64 table_id | u8 op
     | key | 8 bytes digest of all before
 
-so it names no file, and a changed letter, another tenant or another call is seen. It is a position and nothing else:
-no secret, and none of the other parameters, which every request gives anew.
+so it names no file. The digests detect a changed letter, and a cursor of another tenant or call. A cursor is only a
+position: it holds no secret, and none of the other parameters, which every request states again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tistream.model.ids import TenantKey
 from tistream.schema.visible import fold
 
 VERSION = 1
-_POINT_KINDS = 0x80  # first bytes from here on are those of point_cursor.Kind
+_POINT_KINDS = 0x80  # a first byte at or above this one is a point_cursor.Kind
 _HEAD = struct.Struct(">B12sqBqqB")
 _CHECK_BYTES = 8
 _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
@@ -34,16 +34,16 @@ class Place(IntEnum):
     """How far the events of one commit_ts have been sent."""
 
     ROW = 0  # every row event up to the named one, and no ddl event
-    DDL = 1  # every row event, and the first `table_id` ddl events
-    DONE = 2  # everything
+    DDL = 1  # every row event, and the first N ddl events; N is in `table_id`
+    DONE = 2  # every event
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """The position of a pull: everything at or before it has been sent. Positions compare in the order in which events
+    """The position of a pull: every event at or before it has been sent. Positions compare in the order in which events
     are sent.
 
-    `op` is 0 for a delete and 1 for a put: of one transaction and table all deletes come first. `table_id` is the
+    `op` is 0 for a delete and 1 for a put: within one transaction and table, all deletes come first. `table_id` is the
     logical one.
     """
 
@@ -56,7 +56,7 @@ class Position:
 
     @property
     def low_ts(self) -> int:
-        """The highest ts up to which everything has been sent."""
+        """The highest ts up to which every event has been sent."""
         return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1
 
 
@@ -75,7 +75,8 @@ class Scope:
         return "PullTenant" if self.database is None else "PullDB" if self.table is None else "PullTable"
 
     def digest(self) -> bytes:
-        """12 bytes that differ between scopes. Databases and tables compare case-insensitively, as in TiDB."""
+        """A digest of 12 bytes that identifies the scope. Databases and tables compare case-insensitively, as in
+        TiDB."""
         names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call, self.database or "", self.table or "")
         folded = [name if at < 3 else fold(name) for at, name in enumerate(names)]
         raw = b"".join(struct.pack(">I", len(text)) + text for text in (name.encode() for name in folded))
@@ -89,12 +90,12 @@ def encode(scope: Scope, at: Position) -> str:
 
 
 def seal(body: bytes) -> str:
-    """Encode a cursor's body as text, with a digest by which `unseal` notices a changed letter."""
+    """Encode a cursor's body as text, with a digest that lets `unseal` detect a changed letter."""
     return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
 
 
 def unseal(text: str) -> bytes:
-    """The body of a cursor. Raises InvalidRequest for a text that `seal` did not make."""
+    """Decode the body of a cursor. Raises InvalidRequest for a text that `seal` did not make."""
     raw = _raw(text)
     if len(raw) < _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
         raise bad_cursor("was not issued by this service")
@@ -125,7 +126,7 @@ def _raw(text: str) -> bytes:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as error:
         raise bad_cursor("was not issued by this service") from error
-    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # the unused bits behind the last byte were changed
+    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # the unused bits after the last byte were changed
         raise bad_cursor("was not issued by this service")
     return raw
 
@@ -135,5 +136,5 @@ def _check(body: bytes) -> bytes:
 
 
 def bad_cursor(why: str) -> InvalidRequest:
-    """The error for a cursor that cannot be used."""
+    """The error for an unusable cursor, with the reason `why`."""
     return InvalidRequest(f"cursor {why}", {"parameter": "cursor"})

@@ -1,7 +1,7 @@
 """Events of a pull as columns: their order and their content. Pure.
 
-The content is kept as it was decoded, in typed columns. It is encoded as text or Arrow when it is sent,
-so events that a limit cuts off are never encoded.
+The content stays as it was decoded, in typed columns. It is encoded as text or Arrow when it is sent, so events that a
+limit excludes are never encoded.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
 
 _KEY = pa.binary()
-_OBJECT_BYTES = 2_048  # upper estimate of the memory of an array or a ddl event, in addition to its cells
+_OBJECT_BYTES = 2_048  # memory of an array or a ddl event besides its cells, estimated high
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One side (new or old) of some committed rows, decoded. A row that has no such side is null."""
+    """One side (the new or the old rows) of some committed rows, decoded. A row without this side is null in every
+    column."""
 
     columns: Sequence[pa.Array]  # the visible columns
-    keys: Sequence[pa.Array]  # the key's columns; in a table without a key, the integer handle `_tidb_rowid`
+    keys: Sequence[pa.Array]  # the key's columns; for a table without a key, the integer handle `_tidb_rowid`
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Rows:
     each event.
 
     An event shows row `new_at` of `new`, and its previous state in row `old_at` of `old`; -1 means absent. A delete has
-    no new row. An image that no event shows: None.
+    no new row. `new` or `old` is None if no event shows it.
     """
 
     version: TableVersion
@@ -52,7 +53,8 @@ class Rows:
     old_at: Int64s
     raw: pa.Array  # raw keys
     half: (
-        Bools  # the event is the delete or the put of an update that is shown as both; its row is at one index in both
+        # Whether the event is the delete or the put of an update that is shown as both. The row's images have one index.
+        Bools
     )
 
     def __len__(self) -> int:
@@ -60,7 +62,7 @@ class Rows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """The arrays that hold buffers; a buffer may be part of a larger one."""
+        """All arrays, for an estimate of their memory; a buffer of an array may be part of a larger one."""
         return [self.raw, *(one for image in (self.new, self.old) if image for one in (*image.columns, *image.keys))]
 
 
@@ -68,7 +70,8 @@ class Rows:
 class RawRows:
     """Changes of RawKV, unordered. All arrays have one element for each event.
 
-    raw: raw keys, with the prefix of the keyspace. value: null for a delete. expire_ts: seconds of Unix time; 0: never.
+    raw: raw keys, with the prefix of the keyspace. value: null for a delete. expire_ts: seconds since the Unix epoch;
+    0: never.
     """
 
     commit_ts: Int64s
@@ -84,13 +87,13 @@ class RawRows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """The arrays that hold buffers; a buffer may be part of a larger one."""
+        """All arrays, for an estimate of their memory; a buffer of an array may be part of a larger one."""
         return [self.raw, self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class Ddls:
-    """Ddl events, in order. `number` counts the events of one commit_ts from 1."""
+    """Ddl events, in order. `number` numbers the events of each commit_ts from 1."""
 
     events: tuple[DdlEvent, ...]
 
@@ -115,7 +118,7 @@ class Events:
     commit_ts: Int64s
     place: Int64s  # Place.ROW or Place.DDL
     start_ts: Int64s
-    table_id: Int64s  # logical id; of a ddl event, its number; of RawKV, the keyspace + 1
+    table_id: Int64s  # logical id; for a ddl event, its number; for RawKV, the keyspace + 1
     op: Int64s
     source: Int64s
     at: Int64s
@@ -125,7 +128,7 @@ class Events:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory that the events hold, in bytes. Counts whole buffers, even if only some of their bytes are
+        """Approximate memory of the events, in bytes. Counts whole buffers, even if only some of their bytes are
         used."""
         rows = [one for one in self.sets if not isinstance(one, Ddls)]
         arrays = [array for one in rows for array in one.arrays]
@@ -175,7 +178,7 @@ class Events:
             start = int(np.searchsorted(self.commit_ts, at.commit_ts, side="right"))
         else:
             low, high = (int(np.searchsorted(self.commit_ts, at.commit_ts, side=side)) for side in ("left", "right"))
-            while low < high:  # bisect: within a commit_ts, events are ordered by position
+            while low < high:  # bisect, because within a commit_ts events are ordered by position
                 middle = (low + high) // 2
                 low, high = (low, middle) if self.position(middle) > at else (middle + 1, high)
             start = low
@@ -197,8 +200,8 @@ class Events:
         return Position(commit_ts, Place(place), start_ts, table_id, op, key)
 
     def _keys_ascend(self) -> bool:
-        """Whether rows that are equal in all numeric columns are already in key order. They nearly always are, because
-        segments are sorted by key and the sort above is stable."""
+        """Whether rows that are equal in all numeric columns are already in key order. Nearly always they are, because
+        segments are sorted by key and the previous sort is stable."""
         same = np.ones(max(len(self) - 1, 0), dtype=bool)
         for column in self._order:
             same &= column[1:] == column[:-1]

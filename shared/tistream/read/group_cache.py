@@ -1,6 +1,5 @@
-"""A cache of decoded row groups, and of what pulls computed from them. Segments never change, so entries do not become
-stale; but entries of a tenant with its own key expire, because the key may be revoked.
-"""
+"""A cache of decoded row groups, and of results that pulls computed from them. Segments never change, so entries do not
+become stale. Entries of a tenant with its own encryption key expire, because the key may be revoked."""
 
 from __future__ import annotations
 
@@ -22,30 +21,31 @@ from tistream.storage import layout
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
 
-WORK_PART = 4  # computed results get 1/4 of the cache
+WORK_PART = 4  # computed results get 1/WORK_PART of the cache
 INDEX_COLUMNS = ("table_id", "commit_ts")
-# A row group below this size is read whole even if only its index is needed, because its rows will be needed next.
+# A row group below this size is read whole even if only its index is needed, because its rows will probably be needed
+# next.
 _SMALL_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CacheExpiry:
-    """How long row groups stay in the cache: those of a tenant with its own key for `keyed_ms`, because the key may be
-    revoked while the rows are in memory; others until they are evicted."""
+    """How long row groups stay in the cache. Those of a tenant with its own encryption key stay for `keyed_ms`, because
+    the key may be revoked while the rows are in memory. Others stay until they are evicted."""
 
     keys: TenantKeys
     keyed_ms: int
     clock: Clock
 
     def until_ms(self, key: str, *, read: bool = True) -> int | None:
-        """When an object's row groups expire, in monotonic ms; None: never. `read` is False if they were read at an
-        unknown time."""
+        """The time, in monotonic ms, at which an object's row groups expire; None: never. `read` is False if they were
+        read at an unknown earlier time."""
         if self.keys.known(layout.tenant_of(key)) is None:
             return None
         return self.clock.monotonic_ms() + (self.keyed_ms if read else 0)
 
     def over(self, until_ms: int | None) -> bool:
-        """Whether an expiry has passed."""
+        """Whether the expiry `until_ms` has passed."""
         return until_ms is not None and self.clock.monotonic_ms() >= until_ms
 
 
@@ -56,8 +56,8 @@ class _Kept:
 
 
 class GroupCache:
-    """An LRU of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. `work`
-    caches what pulls computed from them."""
+    """An LRU cache of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. `work`
+    caches the results that pulls computed from row groups."""
 
     def __init__(self, objects: ObjectStore, bytes_max: int, keeping: CacheExpiry | None = None) -> None:
         self._objects = objects
@@ -75,7 +75,7 @@ class GroupCache:
         return self._get(key, lambda: self._read(group))
 
     def index(self, group: GroupRef) -> GroupIndex:
-        """The index of a row group: table_id and commit_ts of its rows. Raises as `rows`."""
+        """The index of a row group: table_id and commit_ts of its rows. Raises the errors of `rows`."""
         key = (group.segment.key, group.index, True)
         with self._lock:
             whole = key in self._held
@@ -90,8 +90,8 @@ class GroupCache:
         return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
-        """The time, in monotonic ms, at which a result computed from these row groups expires: when the first of them
-        does. None: never."""
+        """The time, in monotonic ms, at which a result computed from these row groups expires: the earliest expiry of
+        any of them. None: never."""
         if self._keeping is None:
             return None
         found = []
@@ -119,7 +119,7 @@ class GroupCache:
             elif found is not None:
                 self._held.move_to_end(key)
                 return found.table
-        # Counted from before the read, when the key was valid.
+        # The expiry counts from before the read, when the key was valid.
         until_ms = None if self._keeping is None else self._keeping.until_ms(key[0])
         table = read().combine_chunks()
         with self._lock:

@@ -1,5 +1,5 @@
-"""Tables that rows were imported into, which no log has, are not served until they are backfilled (docs/log-backup.md).
-Pure, but for the schema's history."""
+"""Refuses reads of tables into which rows were imported that no log has. Such a table is served again once it is
+backfilled (docs/log-backup.md). Pure, except that it reads the schema history."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class TableImported(InvalidRequest):
 
 
 def check_pull(source: TenantSource, shards: Sequence[IndexShard], scope: Scope, low: int, end_ts: int | None) -> None:
-    """Raises TableImported if changes of the scope in (low, end_ts] would lack imported rows."""
+    """Check that changes of the scope in (low, end_ts] lack no imported rows. Raises TableImported."""
     high = MAX_TS if end_ts is None else end_ts
     for one, found in source.imports_of(scope, Window(low, high)).items():
         _check(source, shards, one, found, low, high)
 
 
 def check_rows(source: TenantSource, shards: Sequence[IndexShard], version: TableVersion, ts: int) -> None:
-    """Raises TableImported if the rows of a table as of `ts` would lack imported ones."""
+    """Check that the rows of a table as of `ts` lack no imported rows. Raises TableImported."""
     for one, found in source.imports(version.head.physical_ids).items():
         _check(source, shards, one, found, ts, ts)
 
 
 def held(source: TenantSource, shards: Sequence[IndexShard], physical_ids: Sequence[int], ts: int) -> str | None:
-    """Why a table with these physical ids is not served at `ts`; None if it is."""
+    """The reason why a table with these physical ids is not served at `ts`; None if it is served."""
     reasons = (problem(found, _read_as_of(shards, one), ts, ts) for one, found in source.imports(physical_ids).items())
     return next((reason for reason in reasons if reason is not None), None)
 
@@ -49,7 +49,7 @@ def _check(source: TenantSource, shards: Sequence[IndexShard], one: int, found: 
 
 
 def _read_as_of(shards: Sequence[IndexShard], physical_id: int) -> int | None:
-    """The lowest base_ts of the bases that tile the rows of an id; None if some were in no backfill."""
+    """The lowest base_ts of the bases that tile the rows of a physical id; None if some rows were in no backfill."""
     span = records_of(physical_id).span
     cover: Cover = tuple(base for shard in shards if shard.span.overlaps(span) for base in shard.cover)
     if any(True for _ in holes(cover, [span])):

@@ -1,4 +1,4 @@
-"""Reads a commit_ts with more rows than may be held at once, piece by piece."""
+"""Reads a commit_ts whose rows do not fit into memory at once (a crowded commit_ts), piece by piece."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tistream.read.source_contract import Batch, ScanSource
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """Some rows of a row group, by their indexes in it, ascending."""
+    """Some rows of a row group, given by their indexes in it, ascending."""
 
     group: GroupRef
     at: Int64s
@@ -43,7 +43,7 @@ class GroupRows:
 
 
 class OversizedCommit:
-    """One commit_ts of one scope, read in pieces of at most `budget` rows."""
+    """One crowded commit_ts of one scope, read in pieces of at most `budget` rows."""
 
     def __init__(
         self,
@@ -67,13 +67,15 @@ class OversizedCommit:
         self._budget = budget
         self._numbered = numbered
         self._moving = moving
-        self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # cuts of pieces, by transaction and lowest key
+        # The keys at which pieces are cut, by transaction and lowest key.
+        self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}
 
     def batches(self) -> Iterator[Batch]:
-        """Yield a batch that announces the crowd, one batch for each piece, and a last one with the ddl events."""
+        """Yield a batch that announces the crowded commit_ts, one batch for each piece, and a last batch with the ddl
+        events."""
         runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
-        if not self._inside:  # nothing of the commit_ts is sent before all of it has been checked to be decodable
+        if not self._inside:  # no event of the commit_ts is sent before all of its rows were checked to be decodable
             barrier = self._check(pieces)
             if barrier is not None:
                 yield Batch(NOTHING, self._commit_ts - 1, barrier=barrier)
@@ -85,7 +87,7 @@ class OversizedCommit:
             for piece in self._held(pieces):
                 found = Events.ordered(self._rendered(piece, piece.op).sets)
                 yield Batch(found.after(self._start) if self._inside else found, None)
-        except NotFoundYet as error:  # A part has been sent, so it is too late to plan again
+        except NotFoundYet as error:  # some events have been sent, so it is too late to plan again
             raise Unavailable(str(error)) from error
         yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
 
@@ -102,8 +104,8 @@ class OversizedCommit:
                 yield Run(number, low, start_ts, logical_id, physical_id, high - low, first, last)
 
     def _held(self, pieces: list[PlanPiece]) -> Iterator[PlanPiece]:
-        """Pieces that fit into the budget, without those that lie before the start. Keys are read when their piece is
-        next, so that the keys of all pieces are never held together."""
+        """Pieces that fit into the budget, without those that lie before the start. The keys of a piece are read only
+        when the piece is next, so that the keys of one piece at a time are in memory."""
         for piece in pieces:
             if self._inside and piece.over_before(self._start):
                 continue
@@ -121,7 +123,7 @@ class OversizedCommit:
 
     def _check(self, pieces: list[PlanPiece]) -> Barrier | None:
         whole = [piece for piece in pieces if piece.op != plan.OP_DELETE]
-        # Both sides of every row are decoded once, over the whole key range of the piece
+        # Both sides of every row are decoded once, over the whole key range of the piece.
         for piece in self._held(whole):
             found = self._rendered(piece, None).barrier
             if found:
@@ -137,8 +139,8 @@ class OversizedCommit:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))
 
     def _tables(self, piece: PlanPiece, columns: list[str]) -> Iterator[pa.Table]:
-        """These columns of the piece's rows, one row group after the other, so that the row groups that the piece
-        reaches into are never held together. Where only some keys of a row group are wanted, these rows are copied."""
+        """These columns of the piece's rows, one row group after the other. So only one of the row groups that the
+        piece overlaps is in memory. If only some keys of a row group are needed, their rows are copied."""
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
         for place, own in groupby(runs, key=lambda run: run.place):
             rows = self._taken[place].read(self._source).select(columns)
@@ -157,7 +159,7 @@ class OversizedCommit:
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
-    """Row ranges of one row group, as (begin, end). Adjacent runs are joined, since a strip may be a single row."""
+    """Row ranges of one row group, as (begin, end). Adjacent runs are joined, because a run may be a single row."""
     begin = end = 0
     for run in runs:
         if run.begin != end:

@@ -21,17 +21,19 @@ from tistream.read.cursor import Place, Position
 
 OP_DELETE = 0
 OP_PUT = 1
-# Minimum, however small the budget: all runs are in memory at once, and a piece that is too long is cut by keys.
+# Minimum number of rows in a piece, however small the budget: all runs are in memory at once, and a piece that is too
+# long is cut by keys.
 STRIP_ROWS_MIN = 256
-STRIPS = 16  # a run has at most 1/16 of the budget, which sets how exactly its bounds show where a piece may end
-# Budgets of rows in a piece that must be cut by its keys anyway, about: one read of the keys serves that number of
-# pieces.
+# A run has at most 1/16 of the budget; the shorter the runs, the more exactly their bounds show where a piece may end.
+STRIPS = 16
+# Approximate size, in budgets of rows, of a piece that must be cut by its keys anyway: one read of the keys serves that
+# number of parts.
 WIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRef:
-    """One row group of one segment."""
+    """A reference to one row group of one segment."""
 
     segment: SegmentRef
     index: int
@@ -70,7 +72,8 @@ def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None, *, raw: bo
 def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple[int, list[GroupRef]]:
     """The high end of a chunk whose row groups hold about `budget` rows, and those row groups.
 
-    `groups` is in the order of groups_in. The groups that begin first are always taken, whatever their size.
+    `groups` is in the order of groups_in. The row groups with the lowest commit_ts are always included, whatever their
+    size.
     """
     rows = 0
     high = window.high
@@ -84,7 +87,8 @@ def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple
 
 
 def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: Window, budget: int) -> int:
-    """The high end of a stride: the segments that begin in it hold at least `budget` rows, or it ends with the window.
+    """The high end of a stride: the ts up to which pulls look for row groups at once. The segments that begin in the
+    stride hold at least `budget` rows, or the stride ends with the window.
 
     `begins` and `rows` are the lowest commit_ts and the row counts of the window's segments, in any order.
     """
@@ -107,13 +111,14 @@ class PlanCut:
 
 
 def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> PlanCut:
-    """The end of a chunk of at most `budget` rows; `commit_ts` are those of its candidates, in any order.
+    """The end of a chunk of at most `budget` rows. `commit_ts` has the commit_ts of the rows that may be in it, in any
+    order.
 
-    A first commit_ts with more rows is a chunk of its own up to `budget_max` rows, and crowded above.
+    If the first commit_ts alone has more rows, it is a chunk of its own; above `budget_max` rows it is crowded.
     """
     if len(commit_ts) <= budget:
         return PlanCut(high, len(commit_ts), crowded=False)
-    ascending = bool((commit_ts[1:] >= commit_ts[:-1]).all())  # of one row group they nearly always are
+    ascending = bool((commit_ts[1:] >= commit_ts[:-1]).all())  # those of one row group nearly always ascend
     beyond = int(commit_ts[budget] if ascending else np.partition(commit_ts, budget)[budget])
     fit = int(np.count_nonzero(commit_ts < beyond))
     if fit:
@@ -133,11 +138,11 @@ class Run:
     """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
 
     place: int  # index of the row group among those that hold rows of the commit_ts
-    begin: int  # index of the run's first row among those rows
+    begin: int  # index of the run's first row among those rows of the row group
     start_ts: int
     table_id: int  # logical
     physical_id: int
-    rows: int  # small against the budget: longer runs are cut
+    rows: int  # few compared to the budget, because longer runs are cut
     first_key: bytes
     last_key: bytes
 
@@ -148,9 +153,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class PlanPiece:
-    """Rows to be held at once. Every event of a piece comes before every event of the next.
+    """Rows that are in memory at once. Every event of a piece comes before every event of the next.
 
-    `op` None means both; the keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
+    `op` None means deletes and puts. The keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
     """
 
     runs: tuple[Run, ...]
@@ -160,7 +165,7 @@ class PlanPiece:
 
     @property
     def rows_max(self) -> int:
-        """An upper bound of its rows: all rows of its runs, although `op` and the keys may exclude some."""
+        """An upper bound of the piece's rows: all rows of its runs, although `op` and the keys may exclude some."""
         return sum(run.rows for run in self.runs)
 
     def cut_at(self, keys: Sequence[bytes]) -> list[PlanPiece]:
@@ -187,14 +192,14 @@ def _meets(run: Run, low: bytes, high: bytes | None) -> bool:
 
 
 def strips(begin: int, end: int, budget: int) -> range:
-    """The row numbers at which to cut the rows `begin` to `end`, all of one run, so that each part is short enough."""
+    """The row numbers at which to cut the rows `begin` to `end` of one run, so that each part is short enough."""
     return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 
 def pieces(runs: Iterable[Run], budget: int) -> list[PlanPiece]:
-    """Cut a crowded commit_ts. Transactions and tables that fit the budget together make one piece.
+    """Cut a crowded commit_ts into pieces. Transactions and tables that fit the budget together make one piece.
 
-    A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is held: see `key_cuts`.
+    A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is read: see `key_cuts`.
     """
     ordered = sorted(runs, key=lambda run: (run.start_ts, run.table_id, run.first_key))
     out: list[PlanPiece] = []
@@ -218,13 +223,14 @@ def pieces(runs: Iterable[Run], budget: int) -> list[PlanPiece]:
 def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[PlanPiece]:
     """Pieces of one transaction and table in key order, cut where a run begins.
 
-    Row groups of one segment follow each other. Segments of one shard, or of several ticks, overlap: a run belongs to
-    every piece that it reaches into, and counts as a whole in each. While the runs that reach in from the previous
-    piece leave room, pieces are smaller by their size. Otherwise pieces are wide, and are cut by their keys.
+    Row groups of one segment follow each other in key order. Segments of one shard, or of several ticks, overlap: a run
+    belongs to every piece that it overlaps, and counts as a whole in each. While the runs that continue from the
+    previous piece leave room in the budget, a piece is smaller by their size. Otherwise pieces are wide, and are cut by
+    their keys.
     """
     key_low = b""
     held: list[Run] = []
-    fresh = reached = 0  # rows of the runs that begin in the piece, and of those that reach into it
+    fresh = reached = 0  # rows of the runs that begin in the piece, and of those that continue into it
     for run in runs:
         least = budget // 4 if reached <= budget // 2 else WIDE * budget
         full = fresh >= least and fresh + reached + run.rows > budget
@@ -239,8 +245,8 @@ def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[PlanPiece]:
 
 
 def key_cuts(ascending: pl.Series, budget: int) -> list[bytes]:
-    """Where to cut rows with these keys so that each part has at most `budget` of them. Rows of one key stay together;
-    a transaction has one of each."""
+    """The keys at which to cut rows with these keys, so that each part has at most `budget` rows. Rows of one key stay
+    together: a transaction has at most one delete and one put of a key."""
     parts = -(-len(ascending) // budget)
     found = [ascending[len(ascending) * part // parts] for part in range(1, parts)]
     return [key for key, _ in itertools.groupby(found) if key > ascending[0]]

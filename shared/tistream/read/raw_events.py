@@ -16,8 +16,8 @@ from tistream.read.row_events import Rendered
 
 
 def render_raw(rows: pa.Table, scope: RawScope, op: int | None = None) -> Rendered:
-    """The events of committed rows (tistream.format.segment.SCHEMA, in any order) with keys in the scope. `op`: only
-    deletes, or only puts."""
+    """Convert committed rows (tistream.format.segment.SCHEMA, in any order) with keys in the scope to events. `op`:
+    only deletes, or only puts."""
     puts = rows.column("op").to_numpy() == STORED_PUT
     keep = np.ones(len(rows), np.bool_) if op is None else puts == (op == OP_PUT)
     span = scope.span

@@ -1,4 +1,4 @@
-"""What a pull of RawKV reads: the keys of a tenant, of one keyspace, or of a range in it. Pure."""
+"""The scope of a pull of RawKV: all keys of a tenant, those of one keyspace, or a range in it. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tistream.read.cursor import Scope
 
 @dataclass(frozen=True, slots=True)
 class RawScope(Scope):
-    """The scope of PullRaw. `keyspace` None: every keyspace. `users`: the user's keys, without the keyspace; only with
-    a keyspace may they be bounded."""
+    """The scope of PullRaw. `keyspace` None means every keyspace. `users` is the span of the user's keys, without the
+    keyspace's prefix; it may be bounded only if a keyspace is given."""
 
     keyspace: int | None = None
     users: KeySpan = WHOLE
@@ -29,7 +29,7 @@ class RawScope(Scope):
 
     @property
     def span(self) -> KeySpan | None:
-        """The raw keys; None: those of every keyspace."""
+        """The span of raw keys; None: the keys of every keyspace."""
         if self.keyspace is None:
             return None
         prefix = raw_row.prefix(self.keyspace)
@@ -37,7 +37,7 @@ class RawScope(Scope):
         return KeySpan(prefix + self.users.start, prefix + self.users.end if self.users.end else after)
 
     def digest(self) -> bytes:
-        """12 bytes that differ between scopes."""
+        """A digest of 12 bytes that identifies the scope."""
         keyspace = "" if self.keyspace is None else str(self.keyspace)
         names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call, keyspace)
         parts = (*(name.encode() for name in names), self.users.start, self.users.end)

@@ -23,7 +23,7 @@ from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 
 Moving = Callable[[TableVersion], Sequence[Column]]
-"""The columns of a table whose change shows an update as a delete and a put, in addition to those of its key."""
+"""The columns of a table, besides those of its key, whose change turns an update into a delete and a put."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """The table versions that show one chunk's rows. `intervals` has an entry for each physical id that is shown.
-    `unknown` are ids that no schema ever contained. Events with a commit_ts above `version_ts[i]` have schema version
-    `versions[i]`; `version_ts` ascends and begins below every row."""
+    """The table versions that decode and show one chunk's rows. `intervals` has an entry for each physical id that is
+    shown. `unknown` are ids that no schema ever contained. Events with a commit_ts above `version_ts[i]` have schema
+    version `versions[i]`; `version_ts` ascends and begins below every row."""
 
     intervals: Mapping[int, Sequence[Interval]]
     unknown: frozenset[int]
@@ -49,7 +49,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A row that cannot be decoded. Nothing from its commit_ts on can be shown."""
+    """A row that cannot be decoded. No event from its commit_ts on can be returned."""
 
     commit_ts: int
     table: str | None  # database.table
@@ -73,8 +73,9 @@ class Rendered:
 def render(
     rows: pa.Table, shapes: Shapes, op: int | None = None, *, numbered: bool = False, moving: Moving | None = None
 ) -> Rendered:
-    """The events of committed rows (tistream.format.segment.SCHEMA, in any order). `op` restricts them to deletes or to
-    puts. `numbered`: ENUM and SET are numbers, not names."""
+    """Convert committed rows (tistream.format.segment.SCHEMA, in any order) to events. `op` restricts them to deletes
+    or to puts. `numbered`: ENUM and SET are numbers, not names. `moving`: the columns whose change turns an update into
+    a delete and a put."""
     sets: list[Rows | RawRows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
@@ -119,7 +120,7 @@ class _Part:
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
         valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
-        if op is not None:  # a delete needs the row before; a put needs the new row too
+        if op is not None:  # a delete needs the old row; a put needs the new row too
             put, old = (put & old, old) if op == OP_DELETE else (put, old & put)
         for row in np.flatnonzero(put & ~valued):
             self._undecodable(int(row), "a put without a value")
@@ -188,7 +189,7 @@ class _Part:
 
 
 def _taken(values: pa.Array, rows: Int64s) -> pa.Array:
-    """The elements of `values` at distinct `rows`. They are not copied if these are all of them in order."""
+    """The elements of `values` at distinct `rows`. They are not copied if `rows` are all elements in order."""
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values
     return values.take(pa.array(rows))

@@ -1,6 +1,6 @@
 """Reads a window of a tenant's committed rows in the order of events, chunk by chunk.
 
-Memory is bounded by the chunk, not by the window. plan.py decides what is read, and this module reads it.
+Memory is bounded by the chunk, not by the window. plan.py decides which rows are next, and this module reads them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tistream.read.source_contract import Batch, GroupIndex, ScanSource, Worked
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
 CHUNK_GROWTH = 4
-STRIDE_CHUNKS = 4  # in units of index_rows: how far ahead row groups are looked up
-LOOK_CHUNKS = 4  # in units of decoded_bytes: how much may be decoded to find the end of the next chunk
+STRIDE_CHUNKS = 4  # how far ahead row groups are looked up, in units of index_rows
+LOOK_CHUNKS = 4  # how many bytes may be decoded to find the end of the next chunk, in units of decoded_bytes
 REPLANS = 3
-IMAGES = 2  # images of a row: new and old
+IMAGES = 2  # a row has two images, the new and the old one
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Budget:
     """Limits of the rows that a scan holds in memory at once: rows of a chunk, their compressed bytes, and rows of
     which only ids and ts are read.
 
-    `first_rows` is the size of the first chunk: small, so that the first byte is sent soon; chunks then grow.
-    `decoded_bytes` bounds a chunk's rows in memory, whatever their compression; its events take a few times more.
-    `shown_bytes` bounds what the tables add when rows are decoded: texts that are stored as a number (ENUM, for
-    example), and columns that rows have no cell of.
+    `first_rows` is the size of the first chunk, which is small, so that the first byte is sent soon; chunks then grow.
+    `decoded_bytes` bounds a chunk's rows in memory, whatever their compression; its events need a few times more.
+    `shown_bytes` bounds the bytes that decoding adds to stored rows: texts that are stored as a number (ENUM, for
+    example), and columns for which rows have no cell.
     """
 
     rows: int = 32_768
@@ -62,7 +62,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Rows of one row group that a chunk may contain. `begins` is the lowest commit_ts that they may have."""
+    """Rows of one row group that may be in a chunk. `begins` is the lowest commit_ts that they may have."""
 
     begins: int
     rows: GroupRows
@@ -73,7 +73,7 @@ class _Found:
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """A chunk that was read: its cut, its rows by row group, the same rows in memory (only some of them if the cut is
-    crowded), and the highest number of rows that may be held at once."""
+    crowded), and the highest number of rows that may be in memory at once."""
 
     cut: PlanCut
     parts: list[GroupRows]
@@ -92,26 +92,26 @@ class _Step:
 
 
 class _Weights:
-    """Memory that rows of a window's tables take when decoded, in addition to their stored bytes."""
+    """Memory that decoded rows of a window's tables need in addition to their stored bytes."""
 
     def __init__(self, source: ScanSource, scope: Scope, window: Window) -> None:
         self._source, self._scope, self._window = source, scope, window
         self._known: dict[int, int] = {}  # bytes of a row, by physical id
 
     def of(self, rows: pa.Table) -> int:
-        """Bytes that all these rows take."""
+        """The additional bytes of all these rows."""
         ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
         images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
         weights: Int64s = np.array(self._each(ids), np.int64)
         return images * int((weights * counts).sum())
 
     def heaviest(self, ids: Sequence[Int64s]) -> int:
-        """Bytes of the heaviest row of the tables with these physical ids."""
+        """The additional bytes of the heaviest row of the tables with these physical ids."""
         return max(self._each(np.unique(np.concatenate(ids))))
 
     def _each(self, ids: Int64s) -> list[int]:
-        """Bytes of a row of each of these ids, in the heaviest version of the window."""
-        if isinstance(self._scope, RawScope):  # its values are shown as they are stored
+        """The additional bytes of a row of each of these ids, in the heaviest table version of the window."""
+        if isinstance(self._scope, RawScope):  # values of RawKV are shown as they are stored
             return [0] * len(ids)
         ones: list[int] = ids.tolist()
         if missing := [one for one in ones if one not in self._known]:
@@ -123,8 +123,8 @@ class _Weights:
 
 
 class Scan:
-    """Reads the events of one scope after `start` with commit_ts <= `high`. `numbered`: values of ENUM and SET are
-    numbers, not names. `moving`: see row_events."""
+    """Reads the events of one scope that follow the position `start` and have a commit_ts <= `high`. `numbered`: values
+    of ENUM and SET are numbers, not names. `moving`: see row_events."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Scan:
         self._budget = budget
         self._numbered = numbered
         self._moving = moving
-        self._low = start.low_ts  # everything at or below it has been returned
+        self._low = start.low_ts  # every event at or below it has been returned
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
     def batches(self) -> Iterator[Batch]:
@@ -158,7 +158,7 @@ class Scan:
                     yield batch
                     if batch.barrier:
                         return
-            except NotFoundYet as error:  # compacted meanwhile: the same rows are in other segments
+            except NotFoundYet as error:  # compaction has deleted the segment: the same rows are in other segments
                 replans = 0 if self._low > before else replans + 1
                 if replans > REPLANS:
                     raise Unavailable(f"{error}, though it is live by the newest manifests") from error
@@ -193,7 +193,8 @@ class Scan:
         rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
         batch = self._batch(rows, Window(self._low, taken.cut.high))
         step = _Step(taken.cut.high, batch)
-        # A barrier may be lifted later, and an empty step is made quickly: neither is cached
+        # Steps with a barrier are not cached, because a barrier may be lifted later. Empty steps are not cached,
+        # because they are made quickly.
         if batch.barrier is not None or not len(batch.events):
             return Worked(step, None, ())
         return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
@@ -216,7 +217,7 @@ class Scan:
         return high, found
 
     def _take(self, high: int, found: list[_Found]) -> _Taken:
-        """The next chunk, cut so that it fits into the budget."""
+        """Read the next chunk, cut so that it fits into the budget."""
         most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
         every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
         every = every[every <= high]
@@ -227,14 +228,15 @@ class Scan:
             parts = [rows for rows in parts if len(rows.at)]
             fit, tables = self._read(parts, weights)
             if fit >= min(cut.rows, most):
-                if cut.crowded:  # all rows of a piece may be of its heaviest table
+                if cut.crowded:  # all rows of a piece may be of the heaviest table
                     ids = [one.table_id[one.commit_ts == cut.high] for one in found]
                     most = min(most, max(1, self._budget.shown_bytes // max(1, IMAGES * weights.heaviest(ids))))
                 return _Taken(cut, parts, tables, most)
             most = fit
 
     def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
-        """The approximate number of these rows that may be held, and the rows read. Reading stops at the limit."""
+        """Read these rows until the limit of memory is reached. Returns the approximate number of rows that may be in
+        memory at once, and the rows read."""
         rows = decoded = shown = 0
         tables: list[pa.Table] = []
         for part in parts:
@@ -252,7 +254,7 @@ class Scan:
         if commit_ts - 1 > self._low:
             yield self._rest(self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1)))
         self._low = commit_ts - 1
-        taken.tables.clear()  # they are read again, piece by piece
+        taken.tables.clear()  # these rows are read again, piece by piece
         yield from OversizedCommit(
             self._source,
             self._scope,
@@ -278,8 +280,8 @@ class Scan:
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
 
     def _rest(self, batch: Batch) -> Batch:
-        """The events of a batch that follow the start of the scan. Only the first batch, which begins where the start's
-        commit_ts does, is cut."""
+        """The events of a batch that follow the start of the scan. Only the first batch has events before it, at the
+        start's own commit_ts."""
         if self._start.place is Place.DONE or self._low > self._start.low_ts:
             return batch
         return replace(batch, events=batch.events.after(self._start))
@@ -289,7 +291,8 @@ def _chosen(
     ref: GroupRef, index: GroupIndex, window: Window, ids: Int64s | None, *, raw: bool
 ) -> tuple[Int64s, Int64s]:
     """The indexes of the rows that the window and the scope may select, and their commit_ts."""
-    if ref.info.table_id_min == ref.info.table_id_max > 0:  # one selected table, in the order of commit_ts
+    # One selected table, whose rows are in the order of commit_ts.
+    if ref.info.table_id_min == ref.info.table_id_max > 0:
         low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))
         return np.arange(low, high), index.commit_ts[low:high]
     mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)

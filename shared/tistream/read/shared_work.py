@@ -1,7 +1,6 @@
 """Computes a result once for several pulls that need it at the same time or shortly after each other. Consumers that
 follow a tenant read the same window as soon as it is committed, and pulls that begin at the same position read the same
-rows.
-"""
+rows."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from tistream.concurrency import Event, new_event, new_lock
 
 T = TypeVar("T")
 
-_PART_MAX = 4  # one entry takes at most 1/4 of the room, because it would evict all small ones
+_PART_MAX = 4  # an entry may have at most 1/4 of the capacity, because it would evict all small ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,8 @@ class _Making:
 
 
 class SharedWork:
-    """An LRU cache of results, bounded by bytes. Thread-safe. `over` returns whether an expiry has passed."""
+    """An LRU cache of results, bounded by bytes. Thread-safe. The function `over` returns whether an expiry has
+    passed."""
 
     def __init__(self, bytes_max: int, over: Callable[[int | None], bool]) -> None:
         self._bytes_max, self._over = bytes_max, over
@@ -45,8 +45,8 @@ class SharedWork:
         self._bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
-        """The cached result, or the one that another thread computes now, or else the result of `make`. Raises as
-        `make`."""
+        """The cached result for `key`. Without one, waits for the result that another thread computes now, or calls
+        `make`. Raises the errors of `make`."""
         with self._lock:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):
@@ -71,7 +71,7 @@ class SharedWork:
         return made.value
 
     def _drop_what_is_over(self) -> None:
-        """Drop expired entries, which expire approximately in the order in which they were added."""
+        """Drop expired entries. Entries expire approximately in the order in which they were added."""
         while self._ending and ((made := self._held.get(self._ending[0])) is None or self._over(made.until_ms)):
             self._drop(self._ending.popleft())
 

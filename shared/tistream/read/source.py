@@ -1,4 +1,4 @@
-"""The source of pulls: one tenant's committed segments and its schema history, under one lock."""
+"""The source of pulls: one tenant's committed segments and its schema history, both guarded by one lock."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tistream.schema.visible import TableVersion, fold
 
 
 def not_kept(ts: int, earliest_ts: int) -> Gone:
-    """The error for a `ts` above which changes may have been deleted."""
+    """The error for a read from `ts` on if changes above `ts` may have been deleted."""
     return Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
 
 
 class TenantSource:
-    """The Source of one tenant (source_contract.py). `lock` guards history and segments; row groups are read without
-    it."""
+    """The ScanSource of one tenant (source_contract.py). `lock` guards history and segments; row groups are read
+    without it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TenantSource:
         retained_ts: Callable[[], int] = lambda: 0,
         snapshot_id: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`snapshot_id` returns the highest id in the tenant's snapshot; None if it cannot be read any more."""
+        """`snapshot_id` returns the highest table id in the tenant's snapshot; None if it cannot be read any more."""
         self.replan = replan
         self._lock = lock
         self._history_now = history
@@ -59,7 +59,8 @@ class TenantSource:
         self._snapshot_id = snapshot_id
         self._chosen = ChosenIds()
         self._worked_of: History | None = None
-        self._mine = object()  # key of shared results: it excludes those of other sources and of earlier histories
+        # Part of the key of shared results, so that results of other sources and of earlier histories are not used.
+        self._mine = object()
 
     def _history(self) -> History:
         history = self._history_now()
@@ -108,7 +109,7 @@ class TenantSource:
         )
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
-        if physical_id < 0:  # of RawKV
+        if physical_id < 0:  # a table id of RawKV
             return raw_row.keyspace_of(physical_id) + 1
         with self._lock:
             version = self._history().table_at(physical_id, commit_ts)
@@ -128,7 +129,7 @@ class TenantSource:
     def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
         with self._lock:
             history = self._history()
-            if history is not self._worked_of:  # it was read again, and may differ
+            if history is not self._worked_of:  # the history was read again, and may differ
                 self._worked_of, self._mine = history, object()
             mine = self._mine
 
@@ -141,10 +142,10 @@ class TenantSource:
         return cast(T, self._cache.work.get((mine, key), made))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
-        """Whether any object has the scope's name at some time from `low` to `high`, both inclusive."""
+        """Whether any table or database has the scope's name at some time from `low` to `high`, both inclusive."""
         if scope.database is None:
             return True
-        until = min(high + 1, MAX_TS)  # history answers what is valid strictly before a ts
+        until = min(high + 1, MAX_TS)  # the history returns the schema strictly before a ts
         with self._lock:
             history = self._history()
             if scope.table is None:
@@ -169,7 +170,8 @@ class TenantSource:
             return next((version for version in found if version.folded == name), None)
 
     def table_of(self, physical_ids: Iterable[int], table_id: int, ts: int) -> TableVersion | None:
-        """The table with this logical id that has rows under one of the physical ids at `ts`; None without one."""
+        """The version, at `ts`, of the table with this logical id, if it has rows under one of the physical ids at that
+        time; otherwise None."""
         with self._lock:
             history = self._history()
             found = (history.table_at(one, ts + 1) for one in physical_ids)
@@ -210,7 +212,8 @@ class TenantSource:
             return self._history().imports(physical_ids)
 
     def imports_of(self, scope: Scope, window: Window) -> dict[int, Import]:
-        """The same of the physical ids of the scope in the window; of the tenant: of those that exist now."""
+        """The last import of each physical id of the scope in the window that has one. If the scope is the whole
+        tenant, the ids are those that exist now."""
         with self._lock:
             history = self._history()
             if scope.database is None:
@@ -219,7 +222,7 @@ class TenantSource:
             return history.imports({one for bearer in bearers for one in bearer.physical_ids})
 
     def name_now(self, physical_id: int) -> str:
-        """The name `database.table` of the table that has the id now; the id if none has."""
+        """The name `database.table` of the table that has the physical id now; the id as text if no table has it."""
         with self._lock:
             version = self._history().table_at(physical_id, MAX_TS)
         return str(physical_id) if version is None else ".".join(version.name)

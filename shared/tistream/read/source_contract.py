@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Worked(Generic[T]):
-    """A result computed from these row groups, which is the same for every reader. `size` is its approximate size in
-    bytes; None: it is not shared."""
+    """A result computed from the row groups `groups`. It is the same for every reader. `size` is its approximate size
+    in bytes; None: it is not shared."""
 
     value: T
     size: int | None
@@ -42,7 +42,8 @@ class ScanSource(Protocol):
     """A tenant's pool and schema history, complete up to the window's end."""
 
     def horizon(self, window: Window, rows: int) -> int:
-        """The high end of a stride from the window's low end, whose segments hold about `rows` rows or more."""
+        """The high end of a stride, which begins at the window's low end and whose segments hold about `rows` rows or
+        more."""
 
     def segments(self, window: Window) -> Sequence[SegmentRef]:
         """The live segments that may hold rows of the window."""
@@ -51,37 +52,37 @@ class ScanSource(Protocol):
         """Read the tasks' logs again, because a segment has disappeared."""
 
     def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
-        """The physical ids, ascending, that the scope's rows may have in the window; None: any."""
+        """The physical ids, ascending, that the scope's rows may have in the window; None: all ids."""
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
         """The table versions that decode rows of these physical ids in the window, as far as the scope shows them."""
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
-        """The table id in events of this physical id's rows; the physical one if no table is shown. Of RawKV: the
-        keyspace + 1."""
+        """The table id in events of this physical id's rows; the physical id itself if no table is shown. For RawKV:
+        the keyspace + 1."""
 
     def ddl_events(self, scope: Scope, window: Window) -> Ddls:
         """The ddl events of the scope in the window."""
 
     def rows(self, group: GroupRef) -> pa.Table:
-        """One row group (tistream.format.segment.SCHEMA)."""
+        """Read one row group (tistream.format.segment.SCHEMA)."""
 
     def index(self, group: GroupRef) -> GroupIndex:
         """The table_id and commit_ts of the rows of a row group."""
 
     def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
-        """The result of `make`, which depends on what is known up to `high`; or the result that another pull made with
-        the same key."""
+        """The result of `make`, or the result that another pull made with the same key. It depends only on data up to
+        `high`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Events that follow those of the previous batch.
 
-    With them, everything at or below `through` has been returned. None: the batch ends inside a crowded commit_ts,
-    which is too large to be held at once. A batch with `crowd`, an upper bound of its events, precedes the first batch
-    of a crowded commit_ts. Nothing follows a `barrier`; the events end below its commit_ts. `last`: the answer must end
-    after this batch.
+    After this batch, every event at or below `through` has been returned. `through` is None if the batch ends inside a
+    crowded commit_ts, which is too large to be in memory at once. A batch with `crowd`, an upper bound of its events,
+    precedes the first batch of a crowded commit_ts. No batch follows one with a `barrier`, whose events end below the
+    barrier's commit_ts. `last`: the answer must end after this batch.
     """
 
     events: Events

@@ -1,1 +1,2 @@
-"""Statements that bring rows back: literals and comparisons of TiDB's types, and the undo of transactions. Pure."""
+"""Builds SQL statements that restore rows: literals and comparisons of TiDB's types, and the undo of transactions.
+Pure."""

@@ -1,7 +1,8 @@
-"""Fingerprints of a table's rows: a count, and a sum of 64-bit hashes that does not depend on their order.
+"""Fingerprints of a table's rows: a count, and a sum of 64-bit hashes that does not depend on the order of rows.
 
-The rows at a ts, as Arrow, and the rows that a server returns for `select_list` have equal fingerprints if and only if
-every value is the same. The hash is that of this process's polars: compare fingerprints in one process, store none.
+Rows at a ts, as Arrow, and the rows that a server returns for `select_list` have equal fingerprints if every value is
+the same, and different ones otherwise, except by a collision. The hash function is that of this process's polars:
+compare fingerprints in one process only, and do not store them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Fingerprint:
 
 
 def select_list(columns: Sequence[Column]) -> str:
-    """The list of expressions of a SELECT whose result `of_selected` takes: integers as they are, binary strings in
+    """The expressions of a SELECT whose result is an argument of `of_selected`: integers unchanged, binary strings in
     hexadecimal, and everything else as text in utf8mb4."""
     return ", ".join(map(_selected, columns)) or "1"
 
@@ -56,7 +57,7 @@ def of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column], dialec
 
 def of_rows(batch: pa.RecordBatch, columns: Sequence[Column], dialect: Dialect | None) -> Fingerprint:
     """The fingerprint of decoded rows (tistream.decode.rows). `columns` are the fields of the batch, in order.
-    `dialect`: that of the server whose rows it is compared with; None for files, which keep every value as it is."""
+    `dialect` is that of the server whose rows it is compared with; None for files, which keep every value unchanged."""
     if dialect is None:
         return _of_values(batch)
     return _of(batch.num_rows, (_of_arrow(*one, dialect) for one in zip(columns, batch.columns, strict=True)))
@@ -67,9 +68,9 @@ def _selected(column: Column) -> str:
     if column.binary:
         return f"LOWER(HEX({name}))"
     if column.tp == t.FLOAT:
-        return f"CONVERT({name} + 0e0 USING utf8mb4)"  # a FLOAT alone is shown with six digits
+        return f"CONVERT({name} + 0e0 USING utf8mb4)"  # without this, a FLOAT is shown with six digits only
     if column.tp == t.DECIMAL:
-        return f"CONVERT({name} + 0 USING utf8mb4)"  # without the zeros of ZEROFILL
+        return f"CONVERT({name} + 0 USING utf8mb4)"  # removes the zeros of ZEROFILL
     if column.tp in _WHOLE:
         return f"{name} + 0" if column.tp == t.BIT else name
     return f"CAST({name} AS CHAR)" if column.tp == t.VECTOR else f"CONVERT({name} USING utf8mb4)"
@@ -86,7 +87,7 @@ def _of_server(column: Column, values: Iterable[Any], dialect: Dialect) -> pl.Se
 
 
 def _of_values(batch: pa.RecordBatch) -> Fingerprint:
-    """The sum of the hashes of all rows by their values, which costs a fifth of their texts."""
+    """The sum of the hashes of all rows, computed from typed values. This costs a fifth of hashing their texts."""
     if not batch.num_columns or not batch.num_rows:
         return Fingerprint(batch.num_rows, 0)
     rows = pl.DataFrame([pl.Series(str(at), pl.from_arrow(one)) for at, one in enumerate(batch.columns)])
@@ -101,7 +102,7 @@ def _of_arrow(column: Column, array: pa.Array, dialect: Dialect) -> pl.Series:
 
 
 def _comparable(column: Column, texts: pl.Series, dialect: Dialect) -> pl.Series:
-    """Convert a JSON document to one form, because MySQL and TiDB rewrite documents and MariaDB keeps their text."""
+    """Convert JSON documents to one form, because MySQL and TiDB rewrite documents and MariaDB keeps their text."""
     if column.tp != t.JSON or dialect is Dialect.MARIADB:
         return texts
     one_form = [None if one is None else _document(one) for one in texts]

@@ -142,7 +142,8 @@ def _set_numbers(column: Column, cells: Cells) -> Any:
     bits, present = integer_bits(cells, unsigned=True)
     if len(column.elems) < _SET_MAX:
         bad = present & ((bits < 0) | (bits >> len(column.elems) != 0))
-        cells.errors[bad] = BAD_SET  # as for the names: a row is decodable or not, in whatever form it is wanted
+        # As when names are decoded: whether a row is decodable does not depend on the requested form.
+        cells.errors[bad] = BAD_SET
         present &= ~bad
     return number_array(bits.view(np.uint64), present)
 

@@ -100,13 +100,14 @@ def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, 
 
 @inline
 def _group_digits(left: int, leading: bool) -> int:
-    """The number of digits in the next word. The whole part begins with its short word, the fraction ends with it."""
+    """The number of digits in the next word, given the digits that are left. The short word is the first of a whole
+    part and the last of a fraction."""
     return i64(_FIRST_GROUP[left]) if leading else min(left, _WORD_DIGITS)
 
 
 @inline
 def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
-    """Read a binary decimal's digits to digits[1:]. Return False if a word's value has too many digits."""
+    """Read a binary decimal's digits into digits[1:]. Return False if the value of a word has too many digits."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     digits[0] = 0

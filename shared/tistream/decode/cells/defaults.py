@@ -27,8 +27,8 @@ _MAGNITUDES = {Kind.INT: 19, Kind.UINT: 20, Kind.DECIMAL: PRECISION_MAX}  # digi
 
 
 def origin_default(column: Column, *, numbered: bool = False) -> Default:
-    """The default as the column's Arrow value (`numbered`: of ENUM and SET as a number); None for NULL. Raises
-    ValueError if it does not fit the type."""
+    """The default as a value of the column's Arrow type; None for NULL. With `numbered`, an ENUM or SET is a number.
+    Raises ValueError if the default does not fit the type."""
     kind = kind_of(column, numbered=numbered)
     if column.tp == t.BIT and column.origin_default_bit is not None:
         return _bits(column.origin_default_bit)
@@ -139,12 +139,12 @@ def _fraction(micros: str | None, fsp: int) -> str:
 
 
 def _element(text: str, column: Column) -> str:
-    """The element in the spelling of the column's definition, because most collations ignore case."""
+    """The element as the column's definition spells it, because most collations ignore case."""
     return text if text in column.elems else _spellings(column).get(text.casefold(), text)
 
 
 def _elements(text: str, column: Column) -> str:
-    """The elements of a SET value, in the order of the column's definition."""
+    """The elements of a SET value, comma-separated, in the order of the column's definition."""
     known = frozenset(column.elems)
     own = _spellings(column)
     names = {name if name in known else own.get(name.casefold(), name) for name in text.split(",") if name}
@@ -152,13 +152,13 @@ def _elements(text: str, column: Column) -> str:
 
 
 def _element_number(text: str, column: Column) -> int:
-    """The number of the element, from 1; 0 for a text that is not an element."""
+    """The number of an ENUM's element, from 1; 0 for a text that is not an element."""
     name = _element(text, column)
     return column.elems.index(name) + 1 if name in column.elems else 0
 
 
 def _element_bits(text: str, column: Column) -> int:
-    """The bits of the elements."""
+    """The elements of a SET value as bits."""
     names = frozenset(_elements(text, column).split(",")) if text else frozenset()
     return sum(1 << bit for bit, name in enumerate(column.elems) if name in names)
 
@@ -187,12 +187,12 @@ def _same(text: str, _: Column) -> str:
 
 
 def _text(text: str, column: Column) -> str:
-    """The text, for CHAR without trailing spaces, which the stored default may have."""
+    """The text of a default. Without trailing spaces for CHAR, because the stored default may have them."""
     return text.rstrip(" ") if column.tp == t.STRING else text
 
 
 def _padded(text: str, column: Column) -> bytes:
-    """The bytes, for BINARY(n) padded with zero bytes, which the stored default may lack."""
+    """The bytes of a default. For BINARY(n) they are padded with zero bytes, which the stored default may lack."""
     value = text.encode()
     return value.ljust(column.flen, b"\0") if column.tp == t.STRING and 0 < column.flen <= 255 else value
 

@@ -118,8 +118,8 @@ def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[in
 
 @inline
 def _copy_groups(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Copy memcomparable bytes: groups of 8 bytes and a marker, up to the first group that is not full. Returns as
-    `_copy_datum` does."""
+    """Decode memcomparable bytes: groups of 8 bytes and a marker, up to the first group that is not full. Return the
+    same pair as `_copy_datum`."""
     size = 0
     while end - at > _GROUP:
         pad = _MARKER - keys[at + _GROUP]

@@ -59,8 +59,8 @@ def flat_bytes(values: Any) -> FlatBytes:
 
 
 def binary_array(data: U8, offsets: I64, valid: Bools | None, *, text: bool) -> Any:
-    """A large_string array (`text`) or a large_binary array over these buffers. The caller must have validated text as
-    UTF-8."""
+    """A large_string array (`text`) or a large_binary array that shares these buffers. The caller must have validated
+    text as UTF-8."""
     kind = pa.large_string() if text else pa.large_binary()
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [nulls, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
@@ -68,7 +68,7 @@ def binary_array(data: U8, offsets: I64, valid: Bools | None, *, text: bool) -> 
 
 
 def number_array(values: npt.NDArray[Any], valid: Bools | None) -> Any:
-    """An int64, uint64, float32 or float64 array over this buffer."""
+    """An int64, uint64, float32 or float64 array that shares this buffer."""
     kind = pa.from_numpy_dtype(values.dtype)
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [nulls, pa.py_buffer(np.ascontiguousarray(values))])

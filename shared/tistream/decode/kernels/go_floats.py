@@ -29,7 +29,7 @@ def put_go_double(out: U8, at: int, bits: int, plain: bool) -> int:
 
 @inline
 def put_go_single(out: U8, at: int, bits: int, plain: bool) -> int:
-    """Write a finite float32 likewise."""
+    """Write a finite float32, given its bits, with the shortest digits and as Go's JSON writers do."""
     if bits & 0x80000000:
         out[at] = _MINUS
         at += 1

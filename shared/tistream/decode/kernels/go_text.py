@@ -1,7 +1,8 @@
 """Writes strings as the JSON writers of Go programs do. Each function returns the position after the text.
 
-Go's writers escape control characters as `\\u0008`, also those for which JSON has a letter (but `\\n`, `\\r`, `\\t`).
-With `html`, they also escape `<`, `>`, `&`, U+2028 and U+2029. Callers ensure that the buffer has enough room.
+Go's writers escape control characters as `\\u0008`, also those that have a short escape in JSON, except `\\n`, `\\r`
+and `\\t`. With `html`, they also escape `<`, `>`, `&`, U+2028 and U+2029. Callers ensure that the buffer has enough
+room.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _QUOTE, _BACKSLASH, _ZERO, _U, _X = 0x22, 0x5C, 0x30, 0x75, 0x78
 _BLANK, _COMMA, _COLON, _POINT, _MINUS, _E = 0x20, 0x2C, 0x3A, 0x2E, 0x2D, 0x65
 _DELETE, _ASCII = 0x7F, 0x80
 _ONES, _TOPS = u64(0x0101010101010101), u64(0x8080808080808080)
-_BAD = -1  # no character
+_BAD = -1  # no valid character
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -39,7 +40,7 @@ def _escapes(html: bytes) -> U8:
 
 
 _PLAIN, _HTML = _escapes(b""), _escapes(b"<>&")
-_LETTERS = np.zeros(256, np.uint8)  # of Go's own quoting
+_LETTERS = np.zeros(256, np.uint8)  # the letter after the backslash, in Go's own quoting
 for _raw, _letter in zip(b'\a\b\f\n\r\t\v"\\', b'abfnrtv"\\', strict=True):
     _LETTERS[_raw] = _letter
 
@@ -58,7 +59,7 @@ def printable() -> U8:
 
 @inline
 def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as a JSON string: 2 bytes, and at most 6 for each byte."""
+    """Write UTF-8 bytes as a JSON string: 2 bytes for the quotes, and at most 6 for each byte."""
     out[at] = _QUOTE
     at = put_inner(out, at + 1, data, first, last, html)
     out[at] = _QUOTE
@@ -67,7 +68,7 @@ def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -
 
 @inline
 def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as the inside of a JSON string."""
+    """Write UTF-8 bytes as the content of a JSON string, without its quotes."""
     while first < last:
         clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
         at = put_raw(out, at, data, first, clean)
@@ -85,8 +86,8 @@ def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> 
 
 @inline
 def _html_clean_until(data: U8, first: int, last: int) -> int:
-    """The position of the first byte that begins something to escape, or `last`. Tests eight bytes at a time, as
-    `clean_until` does, if all of them are ASCII. `<` and `>` differ in one bit, which is set."""
+    """The position of the first byte that may need an escape, or `last`. Like `clean_until`, it tests eight bytes at a
+    time if all of them are ASCII. `<` and `>` differ in one bit, so one test with that bit set finds both."""
     while True:
         while last - first >= WORD:
             word = u64(peek64(data, first))
@@ -257,7 +258,8 @@ def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: b
 
 @inline
 def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
-    """Write the escape of a string in the document: a backslash and its letter. The digits of \\uXXXX follow."""
+    """Write an escape sequence of a string in the document: a backslash and its letter. The digits of \\uXXXX
+    follow."""
     out[at] = _BACKSLASH
     out[at + 1] = _BACKSLASH
     at += 2
@@ -277,7 +279,8 @@ def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
 
 @inline
 def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write the text of a vector as a JSON string, with numbers that have an exponent written out (`1e20`)."""
+    """Write the text of a vector as a JSON string. Numbers with an exponent are written without it (`1e20` as
+    100000000000000000000)."""
     out[at] = _QUOTE
     at += 1
     while first < last:

@@ -1,7 +1,7 @@
-"""Compiles the kernels of this package: they run without the GIL, and are compiled once per machine.
+"""Compiles the kernels of this package. Kernels run without the GIL, and are compiled once per machine.
 
-Numba caches a compiled kernel for as long as its own source file is unchanged, although the kernel also contains
-helpers from other files. So the name of the cache directory contains a digest of the whole package.
+Numba keeps a cached kernel until the kernel's own source file changes, although the machine code also contains helpers
+from other files. Therefore the name of the cache directory contains a digest of the whole package.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _writable_dir(candidates: list[Path]) -> str:
 
 
 def _candidates(chosen: str) -> list[Path]:
-    """The cache directory below `chosen` (NUMBA_CACHE_DIR) or, without it, below the package and in the user's cache.
-    Each version of the package has its own."""
+    """Possible cache directories. If `chosen` (NUMBA_CACHE_DIR) is set, it is a directory below that. Otherwise they
+    are one below the package and one in the user's cache. Each version of the package has its own directory."""
     name = f"tistream-kernels-{_package_digest()}"
     if chosen:
         return [Path(chosen) / name]

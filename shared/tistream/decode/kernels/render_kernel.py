@@ -52,8 +52,8 @@ class Form(IntEnum):
     QUOTED = 7  # text without characters to escape: digits and punctuation of numbers and times
     RAW = 8  # JSON text
     BASE64 = 9
-    # As JSON writers of Go programs print them:
-    GO_SINGLE = 10  # with an exponent below 1e-6 and from 1e21
+    # The notations of Go's JSON writers:
+    GO_SINGLE = 10  # with an exponent below 1e-6 and from 1e21 on
     GO_DOUBLE = 11
     SINGLE_TEXT = 12  # quoted, never with an exponent
     DOUBLE_TEXT = 13
@@ -112,8 +112,8 @@ def room_of(form: Form) -> int:
 _Render = Callable[..., tuple[int, int]]
 
 
-# One function: helpers that take this many arrays and return early cost numba more than what they do. It is compiled
-# twice, because pulls, which need no more than plain groups and the forms of JSON, would take a third longer.
+# One function, because calls of helpers with this many arrays cost numba more than their work. It is compiled twice,
+# because pulls need only plain groups and the forms of JSON, and would take a third longer with the rest.
 def _compiled(rich: bool) -> _Render:  # noqa: PLR0915
     @kernel
     def render(  # noqa: PLR0912
@@ -139,12 +139,13 @@ def _compiled(rich: bool) -> _Render:  # noqa: PLR0915
         """Write the lines [first, last) to `out` until it is full. Return (the first line not written, the bytes that
         it needs), or (last, 0).
 
-        A line consists of its groups in order and the last text. Group g begins with its first text. Its columns
-        follow, each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`), and then its last
-        text. For a negative place the group is `null` (SILENT: nothing) between its first text and its last, or nothing
-        at all (OPTIONAL). In a SPARSE group each column is followed by one more text, it is written only in the lines
-        that the flags at the address `shown` name (0: in all), and the text before the first one lacks its first byte,
-        a comma. `line_bytes` is an upper bound of a line's length without its byte strings.
+        A line consists of its groups in order, and the last text. Group g consists of its first text, its columns, and
+        its last text. Each column is a text and a value of row `places[g, line]` (ITSELF: of row `line`). If the place
+        is negative, `null` stands between the first and the last text of the group (SILENT: nothing does; OPTIONAL: the
+        texts are left out too). In a SPARSE group each value is followed by one more text. A column is then written
+        only in the lines whose flag is set at the address `shown` (0: in all lines), and the text before the first
+        column loses its first byte, a comma. `line_bytes` is an upper bound of a line's length without its byte
+        strings.
         """
         at = 0
         out_offsets[0] = 0

@@ -1,4 +1,5 @@
-"""Finds the shortest decimal digits that round-trip to the same float, as a kernel helper (R. Giulietti's Schubfach).
+"""A kernel helper that finds the shortest decimal digits of a float: those that parse to the same float (R. Giulietti's
+Schubfach).
 
 A float is c * 2^q. Doubles and float32 share one table of 128-bit powers of ten.
 """

@@ -17,7 +17,7 @@ from tistream.decode.kernels.shortest import double_digits, single_digits
 INT_CHARS = 20  # -9223372036854775808
 FLOAT_CHARS = 36  # sign, "0.", 14 zeros, 17 digits; with an exponent at most 24
 _ZERO, _POINT, _MINUS, _QUOTE, _BACKSLASH = 0x30, 0x2E, 0x2D, 0x22, 0x5C
-_PLAIN_MAX = 15  # TiDB prints 1e15 and 1e-16 with an exponent, anything between without
+_PLAIN_MAX = 15  # TiDB prints 1e15 and 1e-16 with an exponent, and numbers between them without
 _PAIRS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), np.uint16)
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -154,7 +154,7 @@ def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> i
 
 @inline
 def count_digits(digits: int) -> int:
-    """The number of decimal digits, from 1 to 18."""
+    """The number of decimal digits of a number, from 1 to 18."""
     count = 1
     bound = i64(10)
     while count < 18 and digits >= bound:
@@ -196,7 +196,7 @@ def put_plain(out: U8, at: int, digits: int, count: int, exponent: int, point: b
 
 @inline
 def put_mantissa(out: U8, at: int, digits: int, count: int) -> int:
-    """Write the digits with a point after the first one, if there are more."""
+    """Write the digits; if there are several, with a point after the first one."""
     scale = i64(1)
     for _ in range(count - 1):
         scale *= 10

@@ -1,1 +1,1 @@
-"""Decodes what TiKV stores below transactions: versioned keys and write records (upstream-formats 4)."""
+"""Decodes the entries of TiKV's column families: versioned keys and write records (upstream-formats 4)."""

@@ -75,7 +75,8 @@ def copy_bytes(data: U8, at: I64, offsets: Any, out: U8) -> None:
 
 @inline
 def _varint(data: U8, at: int, end: int) -> Any:
-    """An unsigned varint at `at`, and where it ends; the end is -1 if it is malformed."""
+    """Read the unsigned varint at `at`. Return its value and the position after it; the position is -1 if the varint is
+    malformed."""
     found = u64(0)
     for byte in range(min(_VARINT_BYTES, end - at)):
         part = u64(data[at + byte])

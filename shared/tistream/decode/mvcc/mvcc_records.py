@@ -14,8 +14,8 @@ from tistream.model.span import shown_key
 
 @dataclass(frozen=True, slots=True)
 class VersionedKeys:
-    """Raw keys (large_binary) and the ts of each. Of the `write` family the ts is a commit_ts, of `default` a start_ts.
-    Shapes: [n]."""
+    """Raw keys (large_binary[n]) and the ts of each (int64[n]): a commit_ts in the `write` column family, a start_ts in
+    `default`."""
 
     keys: Any
     ts: I64
@@ -40,7 +40,7 @@ class WriteRecords:
         return self._value_at >= 0
 
     def values(self) -> Any:
-        """The short values, large_binary[n]; null where a record holds none."""
+        """The values that records hold themselves (short values), large_binary[n]; null where a record holds none."""
         offsets = _offsets(self._value_bytes)
         out = np.empty(offsets[-1], np.uint8)
         copy_bytes(self._flat.data, self._value_at, offsets, out)
@@ -48,8 +48,8 @@ class WriteRecords:
 
 
 def versioned_keys(encoded: Any, prefix: int = 0) -> VersionedKeys:
-    """Split encoded keys, a binary column, that `prefix` bytes precede (1 in SST files: `z`). Raises ValueError with
-    the first malformed key."""
+    """Split encoded keys, a binary column, into raw keys and timestamps. `prefix` bytes precede each key (1 in SST
+    files: `z`). Raises ValueError with the first malformed key."""
     flat = flat_bytes(encoded)
     at, length = flat.offsets[:-1] + prefix, flat.lengths - prefix
     raw_length, ts = np.empty((2, len(flat)), np.int64)

@@ -40,10 +40,10 @@ SCHEMA = pa.schema(
         pa.field("commit_ts", pa.int64()),
     ]
 )
-UNKNOWN_TS = 1  # the commit_ts of a row in a base run if its chunk does not state it; no TSO is so low
+UNKNOWN_TS = 1  # the commit_ts of a base run's row if its chunk does not state one; no real TSO is so low
 FOOTER_BYTES_MAX = 4 << 20
-GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # of a row group that this program writes
-GROUP_ROWS_MAX, GROUP_BYTES_MAX = 4_194_304, 512 << 20  # of a row group that this program reads
+GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # limits of a row group that this program writes
+GROUP_ROWS_MAX, GROUP_BYTES_MAX = 4_194_304, 512 << 20  # limits of a row group that this program reads
 ADDED_BYTES_MAX = 256 << 20
 
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
@@ -51,7 +51,7 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 @dataclass(frozen=True, slots=True)
 class ChunkId:
-    """The identity of a chunk, which its key states: chunk `number` (>= 0) of a tenant's backfill."""
+    """The identity of a chunk, which its key states: the chunk with number `number` (>= 0) of a tenant's backfill."""
 
     tenant: TenantKey
     backfill_id: str
@@ -60,7 +60,8 @@ class ChunkId:
 
 @dataclass(frozen=True, slots=True)
 class BaseChunk:
-    """The checked footer of a chunk. `tail` has the bytes read at the object's end, with the footer."""
+    """The checked footer of a chunk. `tail` has the bytes that were read at the object's end; they include the
+    footer."""
 
     key: str
     size: int
@@ -74,7 +75,8 @@ class BaseChunk:
 
 
 def parse_footer(key: str, identity: ChunkId, tail: bytes, size: int) -> BaseChunk | NeedMore:
-    """Read a chunk's footer from the object's last bytes. Raises CorruptObject."""
+    """Parse a chunk's footer from the object's last bytes. Returns NeedMore if these are too few. Raises
+    CorruptObject."""
     footer = read_footer(key, tail, size, FOOTER_BYTES_MAX)
     if isinstance(footer, NeedMore):
         return footer
@@ -101,10 +103,11 @@ def parse_footer(key: str, identity: ChunkId, tail: bytes, size: int) -> BaseChu
 
 
 def read_group(chunk: BaseChunk, source: SparseFile, index: int, after: bytes | None = None) -> pa.Table:
-    """Decode and check one row group: columns of SCHEMA.
+    """Decode and check one row group. Returns columns of SCHEMA.
 
-    `after` is the last key of the row group before, which this group's keys must follow; None for the first. Raises
-    CorruptObject: a CRC, a null, a key outside of the span or out of order, or a commit_ts above base_ts.
+    `after` is the last key of the preceding row group, which this group's keys must follow; None for the first group.
+    Raises CorruptObject for a wrong CRC, a null, a key outside of the span or out of order, or a commit_ts above
+    base_ts.
     """
     key, group = chunk.key, chunk.groups[index]
     cf.check_group(key, group, chunk.footer, source)
@@ -130,7 +133,7 @@ def read_group(chunk: BaseChunk, source: SparseFile, index: int, after: bytes | 
 
 
 def write_chunk(tables: Iterable[pa.Table], identity: ChunkId, span: KeySpan, base_ts: int) -> bytes:
-    """Encode rows as a chunk. `tables`: the rows in order of their keys, columns of SCHEMA, of any binary type. One
+    """Encode rows as a chunk. `tables` have the columns of SCHEMA, of any binary type, and the rows in key order. One
     table at a time is in memory. Raises InvariantBroken if a key is out of order or outside of the span."""
     sink = io.BytesIO()
     crcs: list[str] = []
@@ -204,7 +207,8 @@ def _first_not_rising(keys: pa.Array, after: bytes | None) -> bytes | None:
 
 
 def _checked_last(part: pa.Table, span: KeySpan, after: bytes | None) -> bytes:
-    """The last key of rows to be written. Raises InvariantBroken."""
+    """The last key of rows that will be written. Raises InvariantBroken if a key is out of order or outside of the
+    span."""
     keys = part.column("key").chunk(0)
     last: bytes = keys[-1].as_py()
     shown = f"[{shown_key(span.start)}, {shown_key(span.end)})"

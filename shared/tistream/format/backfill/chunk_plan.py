@@ -4,9 +4,9 @@
     done  {"version":1,"chunks":N}                                            written after the last chunk
 
 The spans are in key order and do not overlap. Each lies in the record keys of one physical table id. Chunk n has the
-n-th span, counted from 0, and may be of any base_ts at or above `min_ts`: the log must have every change above the
-chunk's base_ts. `"exact":false` is in the plan of a source that does not read the bytes that TiKV stores, but encodes
-rows by itself: then values are not compared with those of the log.
+n-th span, counted from 0. Its base_ts may be any ts at or above `min_ts`: the log must have every change above it. A
+source that encodes rows itself, instead of copying the bytes that TiKV stores, sets `"exact":false` in its plan. Then
+values are not compared with those of the log.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def decode_plan(key: str, body: bytes) -> ChunkPlan:
 
 
 def table_id_of(span: KeySpan) -> int:
-    """The physical table id of a span of a plan."""
+    """The physical table id whose record keys the span of a plan lies in."""
     return int.from_bytes(span.start[1:9], "big") - (1 << 63)
 
 

@@ -1,7 +1,7 @@
-"""Encodes a task's bases for a manifest, as `[[start hex, end hex, base_ts], …]` in key order. Pure. A base states that
-all rows of a span of keys are known as of base_ts.
+"""Encodes a task's bases for a manifest, as `[[start hex, end hex, base_ts], …]` in key order. Pure.
 
-A checkpoint manifest restates them whole. The rows of the bases are in the version index (IndexPart.basis).
+A base states that all rows of a span of keys are known as of base_ts. The rows themselves are in the version index
+(IndexPart.basis). A checkpoint manifest restates all bases.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def cover_to_json(cover: Cover) -> list[list[Any]]:
 
 
 def cover_from_json(data: Iterable[Sequence[Any]]) -> Cover:
-    """Decode what cover_to_json has encoded."""
+    """Decode bases that cover_to_json has encoded."""
     return tuple(Base(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), base_ts) for start, end, base_ts in data)

@@ -1,4 +1,5 @@
-"""Why a base chunk was refused: a JSON object beside it, `{"version":1,"reason":"…"}` (docs/backfill.md). Pure."""
+"""The refusal of a base chunk: a JSON object beside it with the reason, `{"version":1,"reason":"…"}`
+(docs/backfill.md). Pure."""
 
 from __future__ import annotations
 

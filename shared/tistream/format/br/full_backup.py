@@ -33,8 +33,9 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}(?:/[A-Za-z0-9_.-]{1,255}){0,7}")
 class BackupFile:
     """One object of the backup. `start_key` and `end_key` are raw keys, without `z` and timestamps.
 
-    `total_kvs` of a `write` file counts the rows whose value is in it, and that of the `default` file the others.
-    `size` is in bytes; 0 where BR did not record it. `sha256` is of the object's bytes; empty where not recorded.
+    `total_kvs` of a `write` file counts the rows whose value is in that file; `total_kvs` of the `default` file counts
+    the others. `size` is in bytes; 0 if BR did not record it. `sha256` is of the object's bytes; empty if BR did not
+    record it.
     """
 
     name: str
@@ -78,8 +79,8 @@ class FullBackup:
 
 @dataclass(frozen=True, slots=True)
 class SstPair:
-    """The two SST files of one region: `write` with its write records, and `default` with the values that these records
-    do not hold, if there are any."""
+    """The two SST files of one region: `write` has the write records; `default` has the values that these records do
+    not hold, and is None if every record holds its value."""
 
     write: BackupFile
     default: BackupFile | None
@@ -159,7 +160,7 @@ def sst_pairs(files: Iterable[BackupFile]) -> list[SstPair]:
 
 
 def _refusal(root: Any) -> str | None:
-    """The reason why the backup is not supported, with the way out; None if it is."""
+    """The reason why the backup is not supported, and what to do about it; None if it is supported."""
     version, since, end = root.version, root.start_version, root.end_version
     reasons = (
         (version not in KNOWN_VERSIONS, f"backupmeta version {version}; this program knows {KNOWN_VERSIONS}"),

@@ -1,7 +1,7 @@
 """The protobuf messages of full and log backups, built at run time (kvproto `brpb`).
 
-Only the fields that are read are declared. Unknown fields are ignored, as protobuf does, so messages of newer versions
-of TiKV can be read. All integers are read as uint64: a negative number becomes a huge one, which limits refuse.
+Only the fields that TiStream uses are declared. Protobuf ignores unknown fields, so messages of newer versions of TiKV
+can be read. All integers are read as uint64. A negative number becomes a huge one, which the limits reject.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ _PACKAGE = "tistream.br"
 
 
 def parse(name: str, key: str, data: bytes, bytes_max: int = METADATA_BYTES_MAX) -> Any:
-    """Parse the object `key` as a message of this module. Raises CorruptObject for bytes that are no such message, or
-    more than `bytes_max`."""
+    """Parse the object `key` as the message `name` of this module. Raises CorruptObject if the bytes are not such a
+    message, or are more than `bytes_max`."""
     if len(data) > bytes_max:
         raise CorruptObject(key, f"has {len(data)} bytes; no more than {bytes_max} are read")
     try:

@@ -1,6 +1,7 @@
 """Reads single keys: the newest version of each as of a ts, and every version of a few keys.
 
-Sources are read newest first, and none is read for a key that a newer one has answered.
+Sources (runs and segments) are read newest first. Once a source has the newest version of a key, no older source is
+read for that key.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts
 
     Args:
         shards: the tenant's pool, in key order.
-        places: the columns `table_id` (physical) and `key`, sorted by key; a key may occur several times.
+        places: the keys to look up: the columns `table_id` (physical) and `key`, sorted by key. A key may occur several
+            times.
         ts: at least 1. The runs and segments must hold every version up to it.
 
     Returns:
-        run.SCHEMA with one row for each place, in the order of `places`. Of a key without a version, all columns but
+        run.SCHEMA with one row for each row of `places`, in the same order. If a key has no version, all columns but
         `table_id` and `key` are null. A deleted key has op 2 and a null value.
 
     Raises:
@@ -59,9 +61,9 @@ def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts
 def versions_of(
     shards: Sequence[IndexShard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
 ) -> pa.Table:
-    """Every version with commit_ts in `window` of some keys (run.SCHEMA), by key, then newest first. `places` is as in
-    `newest_at`, without repetitions. With `rows_max`, older versions may be missing beyond that number of rows in all.
-    """
+    """Every version with commit_ts in `window` of some keys (run.SCHEMA), by key, then newest first. `places` has the
+    keys as in `newest_at`, each once. With `rows_max`, the result may end after that number of rows in all; the
+    versions that are missing then are the oldest ones."""
     keys = one_array(places.column("key").cast(pa.binary()))
     found: list[pa.Table] = []
     rows = 0
@@ -87,11 +89,11 @@ class _Match:
 
     wanted: Ints
     rows: Ints
-    stamps: pa.Table  # merge.STAMPS, of these rows
+    stamps: pa.Table  # these rows with the columns merge.STAMPS
     opened: OpenedGroups
 
     def whole(self, at: Ints) -> pa.Table:
-        """The complete rows (run.SCHEMA) at these indexes."""
+        """Read the complete rows (run.SCHEMA) at these indexes."""
         rest = self.opened.read(_REST).take(pa.array(self.rows[at]))
         stamps = self.stamps.take(pa.array(at))
         columns = {name: table.column(name) for table in (stamps, rest) for name in table.column_names}
@@ -105,7 +107,7 @@ class _Best:
     keys: int
     commit_ts: Ints = field(init=False)
     start_ts: Ints = field(init=False)
-    at: Ints = field(init=False)  # index into the rows of `found`, -1 without a version
+    at: Ints = field(init=False)  # index into the rows of `found`; -1 if no version was found
     found: list[pa.Table] = field(default_factory=list)
     rows: int = 0
 
@@ -113,12 +115,12 @@ class _Best:
         self.commit_ts, self.start_ts, self.at = np.full((3, self.keys), -1, np.int64)
 
     def open_below(self, low: int, high: int, commit_ts: int) -> Ints:
-        """The keys from `low` to `high` (exclusive) for which a version up to `commit_ts` may be newer than the one
-        found."""
+        """The keys with indexes from `low` to `high` (exclusive) for which a version up to `commit_ts` may be newer
+        than the one found."""
         return np.flatnonzero(self.commit_ts[low:high] < commit_ts) + low
 
     def take(self, match: _Match) -> None:
-        """Keep those of the given versions that are newer than what was found for their keys."""
+        """Keep the given versions that are newer than those found so far for the same keys."""
         commit_ts, start_ts = merge.ints(match.stamps, "commit_ts"), merge.ints(match.stamps, "start_ts")
         order = np.lexsort((-start_ts, -commit_ts, match.wanted))
         wanted = match.wanted[order]
@@ -136,7 +138,7 @@ class _Best:
 
 
 def _answer(places: pa.Table, best: _Best, back: Ints) -> pa.Table:
-    """One row for each place; `back` says which wanted key it has."""
+    """One row for each row of `places`. `back` has the index of its key among the wanted keys."""
     rows = pa.concat_tables([*best.found, SCHEMA.empty_table()])
     at = best.at[back]
     found = rows.take(pa.array(at, mask=at < 0))
@@ -146,7 +148,8 @@ def _answer(places: pa.Table, best: _Best, back: Ints) -> pa.Table:
 
 
 def _spread(shards: Sequence[IndexShard], keys: pa.Array) -> Iterator[tuple[IndexShard, int, int]]:
-    """Each shard with its keys: `start` (inclusive) to `end` (exclusive) of `keys`, which ascend."""
+    """Assign the keys, which ascend, to shards: each shard with the range `start` (inclusive) to `end` (exclusive) of
+    indexes of its keys."""
     for shard in shards:
         start = merge.below(keys, shard.span.start)
         end = merge.below(keys, shard.span.end) if shard.span.end else len(keys)
@@ -173,8 +176,9 @@ def _matches(
     end: int,
     still: _Open,
 ) -> Iterator[_Match]:
-    """The versions in the window of `keys[start:end]`, newest source first. Before a source is read that has versions
-    up to some commit_ts, `still` is asked which keys between two indexes it must be read for."""
+    """The versions in the window of `keys[start:end]`, newest source first. Before a source is read, `still` is called
+    with the range of key indexes and the highest commit_ts of the source. It returns the keys for which the source must
+    be read."""
     for part in plan.groups_in_window(shard, window, ids):
         wanted = still(start, end, part.commit_ts_max)
         if len(wanted):
@@ -203,7 +207,8 @@ def _highest(run: RunRef, groups: RunGroups, at: int) -> int:
 
 
 def _touched(groups: RunGroups, keys: Sequence[bytes]) -> list[tuple[int, int, int]]:
-    """(row group, first key, end of keys) for each row group that may hold any of `keys`, which ascend."""
+    """(row group, index of the first key, end of the keys) for each row group that may hold any of `keys`, which
+    ascend."""
     if len(keys) > len(groups.rows):
         found = [
             (at, bisect_left(keys, first), bisect_right(keys, last))

@@ -1,7 +1,7 @@
 """Merges sorted versions of keys: the newest version of each key, in key order. Pure.
 
-A version is a row of run.SCHEMA. All tables here have keys in ascending order within one source; a source has a key's
-versions newest first.
+A version is a row of run.SCHEMA. Every table here holds one source, with keys in ascending order and the versions of a
+key newest first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def key_array(table: pa.Table) -> Any:
 
 
 def first_of_each(keys: Any) -> Bools:
-    """For keys in ascending order, whether each is the first of its equals. bool[n]."""
+    """For keys in ascending order, whether each is the first among equal keys. bool[n]."""
     out = np.ones(len(keys), np.bool_)
     if len(keys) > 1:
         out[1:] = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(zero_copy_only=False)
@@ -44,8 +44,8 @@ def first_of_each(keys: Any) -> Bools:
 
 
 def newest_in(stamps: pa.Table, low: int, high: int, *, every: bool = False) -> Ints:
-    """The rows of one source that a read needs: of each key its newest version with low < commit_ts <= high, or with
-    `every` all such versions. Returns row numbers, int64[m], ascending."""
+    """Select the rows of one source that a read needs: for each key its newest version with low < commit_ts <= high, or
+    with `every` all its versions in this window. Returns row numbers, int64[m], ascending."""
     commit_ts = ints(stamps, "commit_ts")
     if len(commit_ts) and low < int(commit_ts.min()) and int(commit_ts.max()) <= high:
         at, keys = np.arange(len(commit_ts)), key_array(stamps)
@@ -56,8 +56,8 @@ def newest_in(stamps: pa.Table, low: int, high: int, *, every: bool = False) -> 
 
 
 def merged(sources: Sequence[pa.Table], *, every: bool = False) -> Ints:
-    """The order of the concatenated rows of several sources: key ascending, then newest first. Without `every` only the
-    newest version of each key is in it.
+    """The order that merges the concatenated rows of several sources: key ascending, then newest first. Without
+    `every`, it contains only the newest version of each key.
 
     Args:
         sources: tables with the columns STAMPS, each in this order.
@@ -84,7 +84,7 @@ def _order(keys: Any, commit_ts: Ints, start_ts: Ints) -> Ints:
     if handles is None:
         frame = pl.DataFrame({"key": pl.from_arrow(keys), "commit_ts": -commit_ts, "start_ts": -start_ts})
         return frame.select(pl.arg_sort_by(frame.columns).cast(pl.Int64)).to_series().to_numpy()
-    # A stable sort of a concatenation of sorted runs is a merge of them
+    # A stable sort of concatenated sorted runs merges them.
     order = np.argsort(handles, kind="stable")
     ordered = handles[order]
     same = ordered[1:] == ordered[:-1]
@@ -98,7 +98,8 @@ def _order(keys: Any, commit_ts: Ints, start_ts: Ints) -> Ints:
 
 
 def _handles(keys: Any) -> Ints | None:
-    """The integer handles, if these are keys of integer handles of one physical table: then they order as the keys."""
+    """The integer handles, if all keys are record keys of one physical table with integer handles. The handles then
+    have the order of the keys. None otherwise."""
     flat = flat_bytes(keys)
     if not len(flat) or not (flat.lengths == INT_HANDLE_KEY_BYTES).all():
         return None

@@ -21,10 +21,10 @@ from tistream.pool.lineage import Cover
 class IndexShard:
     """The committed versions of the keys in `span`: a part of a task's version index, and the task's segments.
 
-    `runs` hold every version in (base_ts, indexed_ts] and the state at base_ts, `segments` every version above
-    indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled: `basis` has the base runs of
-    backfills, each row the oldest version of its key, and `cover` the spans that are known whole. Shards of split tasks
-    may list the same objects: only the rows with keys in the span belong to the shard.
+    `runs` hold the state at base_ts and every version in (base_ts, indexed_ts]; `segments` hold every version above
+    indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled. `basis` has the base runs of
+    backfills, whose rows are the oldest versions of their keys, and `cover` has the spans of which all rows are known.
+    Shards of split tasks may list the same objects: only the rows with keys in `span` belong to the shard.
     """
 
     span: KeySpan
@@ -68,7 +68,7 @@ class TableRange:
 
 
 def record_prefix(table_id: int) -> bytes:
-    """The bytes with which the record keys of a physical table begin."""
+    """`t{id}_r`, the prefix of the record keys of a physical table."""
     return b"t" + (table_id ^ _SIGN).to_bytes(8, "big") + b"_r"
 
 
@@ -99,8 +99,8 @@ class GroupInWindow:
 
 
 def groups_in_window(shard: IndexShard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
-    """The row groups of the shard's segments that may hold versions of the window which no run holds, newest first.
-    `table_ids` ascend."""
+    """The row groups of the shard's segments that may hold versions of the window, newest first. Versions that a run
+    holds do not count. `table_ids` ascend."""
     low = max(window.low, shard.indexed_ts)
     if low >= window.high or not table_ids:
         return []
@@ -117,8 +117,8 @@ def groups_in_window(shard: IndexShard, window: Window, table_ids: Sequence[int]
 
 
 def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
-    """The runs of the shard that may hold versions of the window with keys in `span`, newest first. Each is returned as
-    those of its objects that may hold such versions, in key order."""
+    """The runs of the shard that may hold versions of the window with keys in `span`, newest first. A run is returned
+    as the objects that may hold such versions, in key order."""
     found: dict[tuple[int | None, int], list[RunRef]] = {}
     for run in shard.runs:
         overlaps = run.high_ts > window.low and (run.low_ts is None or run.low_ts < window.high)
@@ -130,7 +130,8 @@ def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunR
 
 
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
-    """Group the objects of several backfills into few runs, each of objects with disjoint key ranges in key order."""
+    """Distribute the objects of several backfills to few runs. The objects of each run have disjoint key ranges and are
+    in key order."""
     chains: list[list[RunRef]] = []
     for run in sorted(objects, key=lambda run: run.first[1]):
         fitting = next((chain for chain in chains if chain[-1].last[1] < run.first[1]), None)

@@ -1,4 +1,5 @@
-"""Fetches row groups of runs and segments for reads of versions. Only I/O: plan.py and merge.py decide."""
+"""Fetches row groups of runs and segments for reads of versions. This module only does I/O; plan.py and merge.py
+decide."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ from tistream.storage.range_reader import fetch_ranges
 
 Ints = npt.NDArray[np.int64]
 
-STATISTICS_KEPT = 64  # runs whose statistics are held; of a run with 10^4 row groups they take some MB
+STATISTICS_KEPT = 64  # runs whose statistics are cached; those of a run with 10^4 row groups need some MB
 
 
 @dataclass(frozen=True, slots=True)
 class RunGroups:
-    """The row groups of a run, in key order. All bounds are inclusive; `bytes` are those of its pages, uncompressed."""
+    """The row groups of a run, in key order. All bounds are inclusive. `bytes` are the uncompressed bytes of each row
+    group's pages."""
 
     first_keys: tuple[bytes, ...]
     last_keys: tuple[bytes, ...]
@@ -55,10 +57,10 @@ class Reader(Protocol):
         """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
-        """Fetch row groups of a run, to be decoded later. Raises as `groups`."""
+        """Fetch row groups of a run, to be decoded later. Raises the errors of `groups`."""
 
     def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
-        """Fetch a row group of a segment, to be decoded later. Raises as `groups`."""
+        """Fetch a row group of a segment, to be decoded later. Raises the errors of `groups`."""
 
 
 class StoreReader:

@@ -1,6 +1,6 @@
-"""Reads the versions of a range of keys in key order, by a merge of runs and of what segments hold above them.
+"""Reads the versions of a range of keys in key order. It merges the runs with the rows that segments hold above them.
 
-Memory is bounded by the pieces of the sources that are under way, not by the range.
+Memory is bounded by the pieces of the sources that are being merged, not by the range.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import Reader
 from tistream.pool.versions.tail import Stamps
 
-FILL_ROWS = 1 << 15  # of a run, read at once
+FILL_ROWS = 1 << 15  # rows of a run that are read at once
 FILL_BYTES = 8 << 20  # the same, in unpacked bytes
-HELD_BYTES = 32 << 20  # of all runs of a shard together, about; but each holds a row group
+HELD_BYTES = 32 << 20  # about the most for all runs of a shard together, although each run holds at least one row group
 _VALUES = ("table_id", "value", "txn_source")
 
 
@@ -38,8 +38,8 @@ def read_range(
     deletes: bool = False,
     every: bool = False,
 ) -> Iterator[pa.Table]:
-    """Versions of the keys in `ranges` in the order of `ranges` and keys: of each key the newest with commit_ts in
-    `window`.
+    """Versions of the keys in `ranges`, in the order of `ranges` and keys: the newest version of each key with
+    commit_ts in `window`.
 
     Args:
         shards: the tenant's pool, in key order.
@@ -64,7 +64,7 @@ def read_range(
 
 @dataclass(slots=True)
 class _Values:
-    """Value columns of rows that were found together. They are decoded once, when the first of them is needed."""
+    """Value columns of rows that were found together. All of them are decoded when the first one is needed."""
 
     read: Callable[[], pa.Table]
     table: pa.Table | None = None
@@ -80,8 +80,8 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sorted rows of one source: their keys and timestamps, and where their values are. Row i has its values at row
-    `at[i]` of `values`."""
+    """Sorted rows of one source: their keys and timestamps, and the location of their values. The values of row i are
+    at row `at[i]` of `values`."""
 
     stamps: pa.Table
     at: Ints
@@ -91,7 +91,7 @@ class _Piece:
         return len(self.at)
 
     def split(self, count: int) -> tuple[_Piece, _Piece]:
-        """Split off the first `count` rows. Returns them, and the rest."""
+        """Split off the first `count` rows. Returns (the first rows, the rest)."""
         return (
             _Piece(self.stamps.slice(0, count), self.at[:count], self.values),
             _Piece(self.stamps.slice(count), self.at[count:], self.values),
@@ -104,11 +104,11 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Source:
-    """One sorted input of a merge: the pieces in memory, and the iterator of those that follow."""
+    """One sorted input of a merge: the pieces in memory, and the iterator of the pieces that follow."""
 
     coming: Iterator[tuple[_Piece, bytes]]
     held: list[_Piece] = field(default_factory=list)
-    reached: bytes = b""  # every row with a key below it is in memory or was taken
+    reached: bytes = b""  # every row with a key below it is in memory, or was removed from memory
     more: bool = True
 
     def fill(self) -> None:

@@ -1,7 +1,7 @@
-"""Sorts the versions that no run covers yet, so that segments can be merged with runs as one more sorted source.
+"""Sorts the versions that no run covers yet, so that segments become one more sorted source of a merge with runs.
 
-Segments are sorted by commit_ts. So the keys and ts of their rows are read first and sorted; values are read later,
-for some keys at a time.
+Segments are sorted by commit_ts. So the keys and timestamps of their rows are read first and sorted. Values are read
+later, for some keys at a time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tistream.pool.versions.merge import Ints
 from tistream.pool.versions.plan import GroupInWindow
 from tistream.pool.versions.reader import Reader
 
-ROWS_MAX = 1 << 20  # stamps held at once: above it, a range of keys is cut
-CHUNK_ROWS = 1 << 18  # rows whose values are held at once, at most
-CHUNK_BYTES = 16 << 20  # the same in bytes, about
+ROWS_MAX = 1 << 20  # stamps held at once: a range of keys with more is cut
+CHUNK_ROWS = 1 << 18  # most rows whose values are held at once
+CHUNK_BYTES = 16 << 20  # about the most bytes of values that are held at once
 _LOCAL = ("value", "txn_source")
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Keys and timestamps of rows in several segment row groups, without their values. Row i is row `row[i]` of
-    `parts[part[i]]`."""
+    """Keys and timestamps (stamps) of rows in several segment row groups, without their values. Row i is row `row[i]`
+    of `parts[part[i]]`."""
 
     parts: Sequence[GroupInWindow]
-    table: pa.Table  # merge.STAMPS
+    table: pa.Table  # the columns merge.STAMPS
     part: Ints
     row: Ints
 
@@ -72,7 +72,7 @@ class Stamps:
 
 def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> Iterator[Stamps]:
     """Read the keys and timestamps of one row group after the other. Yields the rows with keys in `span` and a
-    commit_ts in the window of their part."""
+    commit_ts in the window of their row group."""
     for number, part in enumerate(parts):
         table = reader.open_segment(part.segment, part.index).read(merge.STAMPS)
         commit_ts = merge.ints(table, "commit_ts")
@@ -89,9 +89,9 @@ def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> 
 def sorted_stamps(
     reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan, *, every: bool, rows_max: int = ROWS_MAX
 ) -> Iterator[Stamps]:
-    """The rows of `parts` with keys in `span`, sorted as a merge needs them: of each key the newest version, or with
-    `every` all versions. Yields one range of keys after the other, each of about `rows_max` rows or fewer; for each
-    range the keys of the parts are read again."""
+    """The rows of `parts` with keys in `span`, sorted as a merge needs them: for each key the newest version, or with
+    `every` all versions. Yields one range of keys after the other, each of about `rows_max` rows or fewer. For each
+    range, the keys of all parts are read again."""
     start: bytes | None = span.start
     while start is not None and parts:
         found, start = _one_range(reader, parts, KeySpan(start, span.end), every=every, rows_max=rows_max)
@@ -102,7 +102,8 @@ def sorted_stamps(
 def _one_range(
     reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan, *, every: bool, rows_max: int
 ) -> tuple[Stamps | None, bytes | None]:
-    """The rows of the first range of `span`, and the key at which the next range starts; None after the last range."""
+    """The rows of the first range of `span`, and the key at which the next range starts. The key is None if this is the
+    last range."""
     held: list[Stamps] = []
     rows = 0
     cut: bytes | None = None
@@ -140,8 +141,8 @@ def _ordered(parts: Sequence[GroupInWindow], held: Sequence[Stamps], *, every: b
 
 
 def chunks(stamps: Stamps) -> Iterator[Stamps]:
-    """Cut sorted rows so that the values of each chunk fit into CHUNK_BYTES, by the average of their segments. The
-    versions of one key may be in two chunks."""
+    """Cut sorted rows so that the values of each chunk fit into CHUNK_BYTES, estimated by the average row size of their
+    segments. The versions of one key may be in two chunks."""
     weights = np.array([part.segment.size / max(part.segment.rows, 1) for part in stamps.parts] or [0.0])
     each = weights[stamps.part] * _UNPACKED
     start, total = 0, np.cumsum(each)
@@ -153,4 +154,4 @@ def chunks(stamps: Stamps) -> Iterator[Stamps]:
         start += count
 
 
-_UNPACKED = 4  # bytes of decoded values for each stored byte, about
+_UNPACKED = 4  # about the bytes of decoded values for each stored byte

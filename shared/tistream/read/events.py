@@ -53,7 +53,7 @@ class Rows:
     old_at: Int64s
     raw: pa.Array  # raw keys
     half: (
-        # Whether the event is the delete or the put of an update that is shown as both. The row's images have one index.
+        # Whether the event is the delete or the put of an update that is shown as both. Both images have one index.
         Bools
     )
 

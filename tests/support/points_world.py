@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from support import golden
-from support.compare import Row
+from support.compare import Row, expected_changes
 from support.pull_world import World, committed, golden_world, task_cuts
 from support.sql_values import from_json
 from tistream.format.run import SCHEMA as RUN_SCHEMA
@@ -158,6 +158,16 @@ class PointWorld:
         """The rows at `ts` in the form of compare.Change. `types` are the SQL types of the columns, by name; empty: the
         table may be missing."""
         return rows_as(self.lines(database, table, ts), types)
+
+    def check_commit(self, name: str, ts: int, tables: list[tuple[str, str, dict[str, str]]]) -> None:
+        """The rows before a commit of a golden set, and what SELECT saw of it, are the rows after it."""
+        changes = expected_changes(golden.load(name))
+        for database, table, types in tables:
+            change = changes[str(ts), database, table]
+            before = self.state(database, table, ts - 1, types)
+            after = self.state(database, table, ts, types)
+            assert not change.removed - before, (ts, database, table)
+            assert before - change.removed + change.added == after, (ts, database, table)
 
     @property
     def base_ts(self) -> int:

@@ -23,6 +23,7 @@ class MySqlTables:
     def __init__(self, target: MySqlTarget) -> None:
         """Prepare the session. Raises TargetFailed."""
         self.dialect = target.dialect
+        self.compared: Dialect | None = target.dialect
         self._target = target
         self._begun: dict[str, RestoredTables] = {}  # by restore_id
         if self.dialect is Dialect.TIDB:

@@ -30,6 +30,7 @@ class ParquetTables:
     """A RestoreTarget that writes Parquet files into a directory."""
 
     chunk_rows = CHUNK_ROWS
+    compared: Dialect | None = None
 
     def __init__(self, directory: Path, dialect: Dialect) -> None:
         """Open the directory. `dialect` is the SQL dialect of schema.sql. Raises TargetRefused."""
@@ -71,7 +72,7 @@ class ParquetTables:
             if name.endswith(".parquet"):
                 with pq.ParquetFile(self._directory / name) as file:
                     for batch in file.iter_batches():
-                        total += of_rows(batch, table.columns, self.dialect)
+                        total += of_rows(batch, table.columns, self.compared)
         return total
 
 

@@ -75,6 +75,7 @@ class RestoreTarget(Protocol):
     """A destination of restored tables. Each call is atomic: it takes effect completely or not at all."""
 
     dialect: Dialect
+    compared: Dialect | None  # of the server whose rows are compared with those that were written; None for files
     chunk_rows: int  # rows of a chunk
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:

@@ -32,6 +32,7 @@ class SqlFiles:
     """A RestoreTarget that writes SQL files into a directory."""
 
     chunk_rows = CHUNK_ROWS
+    compared: Dialect | None = None
 
     def __init__(self, directory: Path, dialect: Dialect) -> None:
         """Open the directory. `dialect` is that of the server that will run the files. Raises TargetRefused."""

@@ -156,7 +156,7 @@ class CutAfter:
     """A RestoreTarget that is cut off at its n-th step, before or after the inner target has done it."""
 
     def __init__(self, inner: MySqlTables | ParquetTables | SqlFiles, step: int) -> None:
-        self.dialect, self.chunk_rows = inner.dialect, 7
+        self.dialect, self.compared, self.chunk_rows = inner.dialect, inner.compared, 7
         self._inner, self._left = inner, step
 
     def _step(self) -> None:

@@ -176,7 +176,7 @@ class Restoring:
             def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 nonlocal taken, size
                 for batch in batches:
-                    taken += of_rows(batch, table.columns, self.target.dialect)
+                    taken += of_rows(batch, table.columns, self.target.compared)
                     size += batch.nbytes
                     yield batch
 
@@ -197,7 +197,7 @@ class Restoring:
         while True:
             page = self.past.rows(table.source, cursor, self.target.chunk_rows)
             for batch in page.batches:
-                total += of_rows(batch, table.columns, self.target.dialect)
+                total += of_rows(batch, table.columns, self.target.compared)
             _, cursor = page.end()
             if cursor is None:
                 return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 import polars as pl
 
 from support import golden
+from support.effort import FULL
 from support.golden import Delivery, GoldenSet
 from support.pull_world import history_of, world_of
-from support.simulation import Simulation
+from support.simulation import Simulation, many_shards
 from tistream.clock import ManualClock
 from tistream.decode.keys import table_ids
 from tistream.format.change_file import COMMITTED
@@ -34,6 +36,7 @@ from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.source import Identity, ReleaseRunner, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld
+from tistream_sorter.upkeep.shards import CutRules
 
 ROOT = golden.ROOT / "logbackup"
 NAMES = ("everything", "everything-6.5", "large")
@@ -101,6 +104,11 @@ class SorterPool:
         return PoolShards(shards, self._simulation.loaded.snapshot_ts)
 
 
+def few_shards(rng: random.Random) -> CutRules:
+    """The sorter's ticks with two shards at most: tens of them are tried in support.any_order, and here in the soak."""
+    return many_shards(rng) if FULL else CutRules(2, 1 << 16)
+
+
 @dataclass
 class Adapted:
     """One tenant whose only source is a log backup: the bucket, adapters, and the pipeline behind them."""
@@ -116,7 +124,7 @@ class Adapted:
         self.tenant = TenantKey(pushed.tenant.cluster_id, pushed.tenant.tenant_id)
         self.bucket = MemoryObjectStore()
         loaded = replace(pushed, files=(), snapshot_ts=self.set.start_ts, end_ts=self.set.end_ts)
-        self.simulation = Simulation(loaded, self.spans, self.seed)
+        self.simulation = Simulation(loaded, self.spans, self.seed, few_shards)
         self.objects = self.simulation.objects
         self.pool = SorterPool(self.simulation)
         self.clock = ManualClock()

@@ -7,7 +7,7 @@ transport are replaced by the most naive thing that keeps to their contract. One
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -33,6 +33,7 @@ from tistream_sorter.state.positions import moved
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
 from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.task.tick import TaskFile, conclude, lookup_needed, needs_job, plan, take
+from tistream_sorter.upkeep.shards import CutRules
 
 
 @dataclass
@@ -45,11 +46,23 @@ class SimulatedTask:
     committed: list[Manifest] = field(default_factory=list)
 
 
-class Simulation:
-    """One tenant's pipeline. `spans` cut the key space into tasks."""
+def many_shards(rng: random.Random) -> CutRules:
+    """The rules of one tick, at random: tens of shards, and values that point."""
+    return any_rules(rng, rng.randint(1, 3), 1 << 12)
 
-    def __init__(self, loaded: GoldenSet, spans: Sequence[KeySpan], seed: int) -> None:
+
+class Simulation:
+    """One tenant's pipeline. `spans` cut the key space into tasks, `rules` each tick into shards."""
+
+    def __init__(
+        self,
+        loaded: GoldenSet,
+        spans: Sequence[KeySpan],
+        seed: int,
+        rules: Callable[[random.Random], CutRules] = many_shards,
+    ) -> None:
         self.rng = random.Random(seed)
+        self._rules = rules
         self.objects = MemoryObjectStore()
         self.loaded = loaded
         self._arrived: dict[int, dict[int, Source]] = {}  # store -> prev_ts -> file
@@ -148,7 +161,7 @@ class Simulation:
             del task.queue[: len(batch)]
             return True
         swept = frozenset(part.key for part in task.state.pending if sweep and part.kind == UNMATCHED)
-        planned = plan(task.state, taken, nonce, any_rules(self.rng, self.rng.randint(1, 3), 1 << 12), swept)
+        planned = plan(task.state, taken, nonce, self._rules(self.rng), swept)
         results = [process_guarded(self.objects, shard) for shard in planned.shards]
         again = lookup_needed(planned, results)
         if again is not None:

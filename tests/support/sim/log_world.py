@@ -15,11 +15,12 @@ from pathlib import Path
 import httpx
 
 from support import compare
+from support.effort import FULL
 from support.log_backup import LogSet
 from support.sim.asgi import in_fibers
 from support.sim.chaos import TASK_ACTS, Chaos
 from support.sim.consumer import Consumer
-from support.sim.platform import SimPlatform
+from support.sim.platform import SHARD_WORKS, SimPlatform
 from support.sim.scheduler import Scheduler
 from support.sim.threads import SimThreads
 from support.sim.world import Tracebacks
@@ -138,7 +139,8 @@ def simulated(seed: int, recorded: LogSet) -> Iterator[LogWorld]:
         ):
             rng = random.Random(f"log world {seed}")
             ranges, metas = rng.choice((1, 3)), rng.choice((1, 2))
-            platform = SimPlatform(scheduler, Path(directory), ranges=ranges, metas=metas, ingests=2)
+            works = SHARD_WORKS if FULL else SHARD_WORKS[1:]
+            platform = SimPlatform(scheduler, Path(directory), ranges=ranges, metas=metas, ingests=2, shard_works=works)
             chaos = Chaos(platform, random.Random(f"chaos {seed}"), rng.choice((1_500, 3_000)), acts=TASK_ACTS)
             pushed = recorded.pushed.tenant
             tenant = TenantKey(pushed.cluster_id, pushed.tenant_id)

@@ -267,6 +267,9 @@ class Member:
         return f"http://127.0.0.1:{self.port}"
 
 
+SHARD_WORKS = (1 << 14, 1 << 17, 128 << 20)  # the least of them gives tens of shards a tick
+
+
 class SimPlatform:
     """Members by name; `start`, `kill`, `pause` and `proceed` them in the scheduler's own context."""
 
@@ -285,9 +288,11 @@ class SimPlatform:
         retention_ms: int | None = None,
         changefeeds: int = 0,
         new_changefeed: Callable[[Member, Process, HttpClient], FastAPI] | None = None,
+        shard_works: Sequence[int] = SHARD_WORKS,
     ) -> None:
-        """With `changefeeds`, whose apps `new_changefeed` makes, there is nothing else but meta servers."""
-        self.retention_ms = retention_ms
+        """With `changefeeds`, whose apps `new_changefeed` makes, there is nothing else but meta servers. A start of a
+        sorter draws its `shard_work_max` from `shard_works`."""
+        self.retention_ms, self._shard_works = retention_ms, shard_works
         self._new_changefeed = new_changefeed
         self.scheduler = scheduler
         self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
@@ -501,7 +506,7 @@ class SimPlatform:
         return TickSettings(
             shard_bytes_min=1 << 16,
             checkpoint_every=4,
-            shard_work_max=choose([1 << 14, 1 << 17, 128 << 20]),
+            shard_work_max=choose(self._shard_works),
             # What is kept is also what the slowest task has flushed: in a run of seconds it says so soon.
             idle_manifest_ms=10_000 if self.retention_ms is None else 500,
             large_work=choose([1, 100_000, 256 << 20]),

@@ -18,12 +18,13 @@ import polars as pl
 import pyarrow as pa
 from polars.testing import assert_frame_equal
 
+from support.effort import FULL
 from support.oracle import COLUMNS
 from support.sim.asgi import in_fibers
 from support.sim.chaos import Chaos, Script
 from support.sim.consumer import Consumer
 from support.sim.load import Upstream
-from support.sim.platform import SimPlatform
+from support.sim.platform import SHARD_WORKS, SimPlatform
 from support.sim.scheduler import Scheduler
 from support.sim.threads import SimThreads
 from tistream import concurrency
@@ -310,6 +311,7 @@ def simulated(
                 metas=metas,
                 skew_ms=skew_ms,
                 retention_ms=retention_ms,
+                shard_works=SHARD_WORKS if FULL or retention_ms is None else SHARD_WORKS[1:],
             )
             upstream = Upstream(seed, platform, rng)
             every_ms = rng.choice((1_500, 3_000, 8_000))

@@ -68,9 +68,14 @@ class AgentProcess:
         found: list[dict[str, Any]] = answer.json()["territories"]
         return found
 
+    @property
+    def resolved_ts(self) -> int:
+        """All changes up to this ts are in its files; 0 while it does not answer."""
+        return int(self.status().get("resolved_ts", 0))
+
     def reached(self, ts: int) -> bool:
         """Whether all changes up to `ts` are in its files."""
-        return int(self.status().get("resolved_ts", 0)) >= ts
+        return self.resolved_ts >= ts
 
     def ended(self) -> int | None:
         """Its exit status; None while it runs."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from support.ahead_clock import AheadClock
 from support.certificates import Certificates
 from support.golden_streams import FOLDER, SCHEMA
-from tistream.clock import SystemClock
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream_upstream.emulator import servers
 from tistream_upstream.emulator.golden import GoldenSet
+
+RECORD_MS = 70_000  # a record of seven seconds at a tenth of its speed
 
 
 class EmulatedTikv:
@@ -32,12 +34,17 @@ class EmulatedTikv:
         if collected_ts:
             self.upstream.collect(collected_ts)
         files = None if tls is None else servers.Certificates(tls.authority.file, tls.cert_file, tls.key_file)
-        self._served = servers.EmulatedCluster(self.upstream, SystemClock(), speed, held=True, certificates=files)
+        self._clock = AheadClock()
+        self._served = servers.EmulatedCluster(self.upstream, self._clock, speed, held=True, certificates=files)
 
     def start(self) -> EmulatedTikv:
         """Begin to serve. Its time stands until a client registers."""
         self._served.start()
         return self
+
+    def play_out(self) -> None:
+        """What is left of the record happens at once."""
+        self._clock.advance(RECORD_MS)
 
     def stop(self) -> None:
         """End all streams and servers."""

@@ -137,6 +137,5 @@ class EmulatedCluster:
                 if not shared.held:
                     now = self._clock.monotonic_ms()
                     began_ms = now if began_ms is None else began_ms
-                    shared.upstream.advance(begun_us + int((now - began_ms) * 1_000 * self._speed))
-                shared.changed.notify_all()
+                    shared.advance(begun_us + int((now - began_ms) * 1_000 * self._speed))
                 shared.changed.wait(_PUMP_S)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from tistream_upstream.emulator.model.feed import Feed
 from tistream_upstream.emulator.model.upstream import Upstream
 
 Service: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
@@ -15,15 +16,22 @@ Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class Shared:
-    """The emulated cluster under a lock. `changed` is notified after each advance of its clock."""
+    """The emulated cluster under a lock. `changed` is notified when a stream has something to send, or has ended."""
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.changed = threading.Condition()
         self.stopping = False
         self.held = False  # its time stands until the first registration of a region that exists
+        self.streams: list[Feed] = []  # that clients have open
         self.addresses: dict[int, str] = {}  # of stores
         self.pd_url = ""
+
+    def advance(self, to_us: int) -> None:
+        """Advance the cluster's clock, under the lock; what streams have to send since then is sent."""
+        self.upstream.advance(to_us)
+        if any(feed.waiting or feed.closed for feed in self.streams):
+            self.changed.notify_all()
 
     def call(self, rpc: str, answer: Callable[[Upstream], Any]) -> Any:
         """Answer a call under the lock, and count it."""

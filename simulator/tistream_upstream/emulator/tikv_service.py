@@ -62,6 +62,7 @@ class _ChangeData:
         with shared.changed:
             store = shared.upstream.stores[self._number]
             feed = store.open(multiplexing) if store.up else None
+            shared.streams += [] if feed is None else [feed]
         if feed is None:
             context.abort(grpc.StatusCode.UNAVAILABLE, f"store {self._number} is down")
             return
@@ -105,6 +106,8 @@ class _ChangeData:
     def _closed(self, feed: Feed) -> None:
         with self._shared.changed:
             feed.closed = feed.closed or "the client ended the stream"
+            if feed in self._shared.streams:
+                self._shared.streams.remove(feed)
             self._shared.upstream.stores[self._number].close(feed)
             self._shared.changed.notify_all()
 

@@ -127,6 +127,7 @@ def test_a_killed_and_a_sleeping_agent_are_replaced_and_one_that_wakes_gives_up(
     second.send(signal.SIGCONT)
     eventually(lambda: second.territories() == [])
     assert second.ended() is None, "as a node it goes on: it may be given other territories"
+    world.tikv.play_out()
     eventually(lambda: first.reached(world.loaded.end_ts))
     assert len(world.nonces()) == len(set(world.nonces())), "no agent has pushed after it was fenced"
 
@@ -135,6 +136,9 @@ def test_a_killed_and_a_sleeping_agent_are_replaced_and_one_that_wakes_gives_up(
 def test_without_meta_servers_the_holder_goes_on(world: World) -> None:
     first, _ = _pair(world)
     world.meta.stop()
+    reached = first.resolved_ts
+    eventually(lambda: first.resolved_ts > reached)
+    world.tikv.play_out()
     eventually(lambda: first.reached(world.loaded.end_ts))
     assert first.status()["state"] == "running"
     world.meta = world._start_meta(world.meta.port)
@@ -146,6 +150,7 @@ def test_a_drained_agent_hands_over_and_a_removed_territory_ends(world: World) -
     world.ask("POST", f"/v1/nodes/{first.settings['NODE_ID']}/drain", {"draining": True})
     eventually(lambda: world.said().get("state") == "running" and second.territories() != [])
     eventually(lambda: first.territories() == [])
+    world.tikv.play_out()
     eventually(lambda: second.reached(world.loaded.end_ts))
     world.ask("DELETE", "/v1/clusters/7/tenants/nodes/territories/1")
     eventually(lambda: second.territories() == [])

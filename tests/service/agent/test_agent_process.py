@@ -27,6 +27,7 @@ from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
 QUICK = {"CUT_MS": "100", "IDLE_CUT_MS": "200"}
+SPEED = 5.0  # the seven seconds of the record take one and a half
 FENCED = 75
 
 
@@ -46,7 +47,7 @@ class World:
         return self.loaded.tenant
 
     def tikv(self, **options: Any) -> EmulatedTikv:
-        started = EmulatedTikv(**options).start()
+        started = EmulatedTikv(**{"speed": SPEED, **options}).start()
         self._tikvs.append(started)
         return started
 
@@ -86,6 +87,7 @@ def test_of_two_agents_the_first_ends_itself_and_the_chain_stays_whole(world: Wo
     second = world.agent(tikv)
     eventually(lambda: first.ended() is not None)
     assert first.ended() == FENCED
+    tikv.play_out()
     eventually(lambda: second.reached(world.loaded.end_ts))
     assert second.ended() is None
     files = [open_change_file(world.objects, key) for key in world.files()]

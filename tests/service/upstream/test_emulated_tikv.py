@@ -131,7 +131,7 @@ class Client:
 def follow(name: str, path: str = V2, version: str = "") -> EmulatedCluster:
     """A client that follows the whole set; fails if it misses a change."""
     golden = GoldenSet.read(FOLDER / name)
-    with EmulatedCluster(golden.upstream(version=version), SystemClock(), speed=1.0, held=True) as served:
+    with EmulatedCluster(golden.upstream(version=version), SystemClock(), speed=5.0, held=True) as served:
         client = Client(served.pd_address, golden, name, path)
         client.follow(golden.end_ts)
         client.close()

@@ -45,6 +45,7 @@ from tistream_changefeed.shard_metrics import ShardsTold
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
 from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+from tistream_changefeed.warmup import warm_kernels
 
 KEYED_CACHE_MS = 300_000
 router = APIRouter()
@@ -155,4 +156,4 @@ def build_app(
 def _warm() -> None:
     """Compile the kernels before the first events come."""
     decode.warm()
-    decode.warm_messages()
+    warm_kernels()

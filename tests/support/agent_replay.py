@@ -155,6 +155,7 @@ class Replay:
         agent.planner = script
         self.step(agent, steps.Tick(), 0)
         assert agent.phase.name == "RUNNING"
+        self.step(agent, steps.TimestampsTaken(0, self.recorded.base_ts + 1), 0)  # the agent knows PD's time
         events, sent, log_ids = list(self.recorded.events), 0, 0
         now_ms = 0
         while events or sent < len(self.recorded.frames):

@@ -38,13 +38,15 @@ def log_id_is_the_regions_id(original: Function) -> Function:
     """R1: the log id is the region's id, which its next subscription has too."""
 
     def broken(self: Any, call: int, last: int, above: int, now_ms: int) -> Any:
+        from tistream_agent.core.planner import _Batch
+
         chosen = [self.territory.at(start) for start in self._chosen] if call == self._call else []
-        out = []
+        out, batch = [], _Batch()
         if chosen:
             self._release()
         for piece in chosen:
             known = self.territory.at(piece.span.start)
-            out += self._register(known, known.state.region.region_id, now_ms)
+            out += self._register(known, known.state.region.region_id, batch, now_ms)
         return out
 
     return broken
@@ -135,13 +137,29 @@ def scanning_span_left_out_of_the_footer(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_agent:TerritoryAgent._ts_max",
+    "tistream_agent:PdClock.ts_max",
     invariants=(1, 7),
     catchers=("test_a_timestamp_of_the_far_future_ends_its_stream",),
 )
 def timestamps_of_the_future(original: Function) -> Function:
     """A resolved_ts that PD cannot have given is a promise of the chain."""
     return lambda self, now_ms: (1 << 63) - 1
+
+
+@mutant(
+    "tistream_agent:reached_of",
+    invariants=(6, 7),
+    catchers=("test_a_lock_between_what_tikv_told_and_what_it_holds_is_not_dead_while_it_lives",),
+)
+def late_locks_hold_nothing(original: Function) -> Function:
+    """A lock below what TiKV holds, but above what it told, does not hold the promise of its region."""
+
+    def broken(table: Any, slots: Any) -> Any:
+        from tistream_agent.core import kernels as k
+
+        return table[k.RESOLVED_TS, slots]
+
+    return broken
 
 
 @mutant(

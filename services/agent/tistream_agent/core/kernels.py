@@ -30,7 +30,12 @@ REQUEST_ID, STREAM, REGION_ID, LOG_ID, INDEX, CUT_INDEX, BASE, TOLD, RESOLVED_TS
 )
 PROMISED = 13  # the resolved_ts of earlier subscriptions of all of these keys; 0: none
 TIKV_STORE, START_SHOWN, END_SHOWN = range(14, 17)  # the last two: lengths of the platform's bounds
-SUB_COLUMNS = 17
+# What locks hold back (received/late_locks.py). FILED: the resolved_ts in the newest file. HIGHEST: TiKV cannot have
+# held more when it reported a resolved_ts last. HOLD, ABOVE: the promise stays at HOLD until TiKV reports more than
+# ABOVE; 0: no hold. NEXT_HOLD, NEXT_ABOVE: of the locks that came since.
+FILED, HIGHEST, HOLD, ABOVE, NEXT_HOLD, NEXT_ABOVE = range(17, 23)
+SUB_COLUMNS = 23
+TS_END = (1 << 63) - 1
 FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
 
 # Rows of the table of registrations that were sent.
@@ -53,6 +58,27 @@ def _below(data: Any, at: int, size: int, other: Any, begin: int, end: int) -> b
         if left != right:
             return bool(left < right)
     return size < end - begin
+
+
+@inline
+def _hold(subs: Any, slot: int, start_ts: int, above: int) -> None:
+    """Hold the promise of a subscription for a lock, until TiKV reports more than `above`."""
+    least = max(start_ts, subs[FILED, slot])
+    at = HOLD if subs[HOLD, slot] == 0 else NEXT_HOLD
+    if at == HOLD or subs[NEXT_HOLD, slot] == 0:
+        subs[at, slot], subs[at + 1, slot] = least, above
+    else:
+        subs[at, slot], subs[at + 1, slot] = min(subs[at, slot], least), max(subs[at + 1, slot], above)
+
+
+@inline
+def _release(subs: Any, slot: int, told: int) -> None:
+    """Let go of the locks that have ended, because TiKV has reported more than it held when they came."""
+    for _ in range(2):
+        if subs[HOLD, slot] == 0 or told <= subs[ABOVE, slot]:
+            return
+        subs[HOLD, slot], subs[ABOVE, slot] = subs[NEXT_HOLD, slot], subs[NEXT_ABOVE, slot]
+        subs[NEXT_HOLD, slot], subs[NEXT_ABOVE, slot] = 0, 0
 
 
 @kernel
@@ -92,6 +118,7 @@ def apply(
     bounds: Any,
     drops_empty: bool,
     ts_max: int,
+    ts_now: int,
     row_slot: Any,
     row_index: Any,
     ends: Any,
@@ -105,6 +132,7 @@ def apply(
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
         ts_max: PD cannot have given a higher timestamp yet.
+        ts_now: PD had given no higher one when the items arrived.
         row_slot: out; the slot of each row that enters a file, or -1.
         row_index: out; its log index.
         ends: out; items with an error of a live subscription, in order. `counters[ENDS]` is their number.
@@ -144,6 +172,8 @@ def apply(
             else:
                 subs[TOLD, slot] = ts
                 subs[RESOLVED_TS, slot] = max(subs[RESOLVED_TS, slot], ts)
+                subs[HIGHEST, slot] = max(ts, ts_now)
+                _release(subs, slot, ts)
         else:
             live = subs[STATE, slot] == LIVE
             index = subs[INDEX, slot] + 1 if live else i64(0)
@@ -174,6 +204,8 @@ def apply(
                 if drops_empty and type_ == 1 and op == 1 and rows[VALUE_LEN, row] == 0:
                     counters[EMPTY_REPEATS] += 1
                     continue
+                if type_ == 1 and (not live or rows[START_TS, row] <= subs[HIGHEST, slot]):
+                    _hold(subs, slot, rows[START_TS, row], subs[HIGHEST, slot] if live else TS_END)
                 row_slot[row] = slot
                 row_index[row] = index
                 kept = True
@@ -181,6 +213,12 @@ def apply(
                 subs[INDEX, slot] = index
             if initialized and not live:
                 subs[STATE, slot] = LIVE
+                subs[HIGHEST, slot] = ts_now
+                if subs[HOLD, slot] != 0:
+                    if subs[NEXT_HOLD, slot] != 0:
+                        subs[HOLD, slot] = min(subs[HOLD, slot], subs[NEXT_HOLD, slot])
+                    subs[ABOVE, slot] = ts_now
+                    subs[NEXT_HOLD, slot], subs[NEXT_ABOVE, slot] = 0, 0
     return FINE, -1
 
 

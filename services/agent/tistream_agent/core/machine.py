@@ -11,15 +11,16 @@ from enum import Enum
 
 import pyarrow as pa
 
-from tistream.model.ts import from_physical_ms, physical_ms
+from tistream.model.ts import from_physical_ms
 from tistream_agent.core import steps
 from tistream_agent.core.chain import Position, Promise
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.planner import Planner
 from tistream_agent.core.received.counts import UNUSABLE
+from tistream_agent.core.received.pd_clock import PdClock
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
-from tistream_agent.core.subscription import TS_MAX, PromiseBroken, StreamLies, Subscriptions
+from tistream_agent.core.subscription import PromiseBroken, StreamLies, Subscriptions
 from tistream_agent.core.territory import (
     LIVE,
     SCANNING,
@@ -36,7 +37,6 @@ from tistream_agent.core.wire import ErrorKind
 _FATAL = {ErrorKind.COMPATIBILITY: "compatibility", ErrorKind.CLUSTER_ID_MISMATCH: "cluster_id_mismatch"}
 _LIES_MAX = 3  # streams of a store that ended because of what it sent, within _LIES_MS
 _LIES_MS = 600_000
-_AHEAD_MS = 3_600_000  # what a timestamp may be above PD's clock, which is only estimated
 _ENTRIES_BYTES = 12 << 10  # memory of a table besides its data
 _FOLD, _FOLDED_BYTES = 64, 1 << 20  # small tables in a row become one
 
@@ -89,7 +89,7 @@ class TerritoryAgent:
         self._under_way: Draft | None = None
         self._cut_ms = 0
         self._lies: dict[int, list[int]] = {}  # by store, when
-        self._pd_ahead_ms: int | None = None  # PD's clock less the caller's
+        self._pd_clock = PdClock()
         self._last_id = max(promise.ts for promise in position.promises)  # the highest timestamp that is known
         self._small = 0  # tables at the end of _open that are small
 
@@ -156,12 +156,20 @@ class TerritoryAgent:
     def _go_on(self, now_ms: int) -> list[Command]:
         if self.phase is not Phase.RUNNING:
             return []
-        out = self._release(now_ms) if self._is_stalled(now_ms) else self.planner.plan(now_ms)
+        out = self._release(now_ms) if self._is_stalled(now_ms) else self._plan(now_ms)
         if self._is_due(now_ms):
             out += self._cut(now_ms)
         if self._hold_asked_ms is None or now_ms - self._hold_asked_ms >= self.config.hold_refresh_ms:
             out += self._move_hold(now_ms)
         return out + self._pressure()
+
+    def _plan(self, now_ms: int) -> list[Command]:
+        out = self.planner.plan(now_ms)
+        if self._pd_clock.is_stale(now_ms):
+            out += self.planner.look_at_clock()
+        if any(isinstance(one, steps.TakeTimestamps) for one in out):
+            self._pd_clock.asked(now_ms)
+        return out
 
     def _move_hold(self, now_ms: int) -> list[Command]:
         if self._hold_under_way:  # the next one is moved to where the files are then
@@ -218,7 +226,7 @@ class TerritoryAgent:
         if store is None:
             return []
         try:
-            outcome = self.subscriptions.take(event.stream, scan(event.messages), self._ts_max(now_ms))
+            outcome = self.subscriptions.take(event.stream, scan(event.messages), *self._pd_bounds(now_ms))
         except (BrokenMessage, StreamLies) as error:
             return self._distrust(event.stream, str(error), now_ms)
         except PromiseBroken as error:
@@ -274,15 +282,12 @@ class TerritoryAgent:
                 "restored, or --pd changed? Connect it as a new tenant",
             )
         self._last_id = max(self._last_id, event.last)
-        ahead_ms = physical_ms(event.last) - now_ms
-        self._pd_ahead_ms = ahead_ms if self._pd_ahead_ms is None else max(self._pd_ahead_ms, ahead_ms)
+        self._pd_clock.answered(event.last, now_ms)
         return out
 
-    def _ts_max(self, now_ms: int) -> int:
-        """PD cannot have given a higher timestamp yet."""
-        if self._pd_ahead_ms is None:
-            return TS_MAX
-        return from_physical_ms(now_ms + self._pd_ahead_ms + _AHEAD_MS)
+    def _pd_bounds(self, now_ms: int) -> tuple[int, int]:
+        """(PD cannot have given a higher timestamp yet, and has not given one unless its clock leaps)."""
+        return self._pd_clock.ts_max(now_ms), self._pd_clock.ts_now(now_ms)
 
     # -- files --------------------------------------------------------------------------------------------------------
 

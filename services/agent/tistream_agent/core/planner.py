@@ -122,6 +122,13 @@ class Planner:
         self._chosen = [piece.span.start for piece in chosen]
         return [TakeTimestamps(self._call, len(chosen))]
 
+    def look_at_clock(self) -> list[Command]:
+        """A call that takes one timestamp for no registration, unless a call is under way."""
+        if self._call:
+            return []
+        self._call = self._next()
+        return [TakeTimestamps(self._call, 1)]
+
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def regions_found(self, scan: int, regions: Sequence[Region], now_ms: int) -> None:
@@ -178,7 +185,7 @@ class Planner:
         if call != self._call:
             return []
         chosen = [self.territory.at(start) for start in self._chosen]
-        if last - len(chosen) < above:
+        if last - max(1, len(chosen)) < above:
             return None
         self._release()
         out: list[Command] = []

@@ -19,7 +19,9 @@ from tistream_agent.core import kernels as k
 from tistream_agent.core import wire
 from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkColumns
 from tistream_agent.core.keys import KeyMap
+from tistream_agent.core.received.columns import binary
 from tistream_agent.core.received.counts import Counts
+from tistream_agent.core.received.late_locks import reached_of
 from tistream_agent.core.received.requests import SentRequests
 from tistream_agent.core.region_error import RegionError
 from tistream_agent.core.scanner import Scanned
@@ -121,7 +123,7 @@ class Subscriptions:
         column[:] = 0
         column[k.REQUEST_ID], column[k.STREAM], column[k.REGION_ID] = opened.request_id, opened.stream, opened.region_id
         column[k.LOG_ID], column[k.BASE], column[k.RESOLVED_TS] = opened.log_id, opened.base_ts, opened.base_ts
-        column[k.STATE], column[k.PROMISED] = k.SCANNING, opened.told_ts
+        column[k.STATE], column[k.PROMISED], column[k.FILED] = k.SCANNING, opened.told_ts, opened.base_ts
         column[k.START_AT], column[k.END_AT], column[k.BOUND_END] = self._keep_bounds(opened.span)
         # The platform's bounds are the ends of those on the wire, or empty.
         shown = self.keys.in_platform(opened.span)
@@ -152,15 +154,16 @@ class Subscriptions:
         return slot != _NO_SLOT and bool(self._table[k.STATE, slot] == k.LIVE)
 
     def resolved_ts(self, request_id: int) -> int:
-        """What the subscription has reached: its base_ts until a higher resolved_ts arrived."""
+        """What TiKV has reported of the subscription: its base_ts until a higher resolved_ts arrived."""
         return int(self._table[k.RESOLVED_TS, self._slot(request_id)])
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX) -> Outcome:
+    def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX, ts_now: int = TS_MAX) -> Outcome:
         """Apply a batch of a stream's messages; its items then have the numbers of registrations.
 
-        `ts_max`: PD cannot have given a higher timestamp yet.
+        `ts_max`: PD cannot have given a higher timestamp yet. `ts_now`: PD had given no higher one when the batch
+        arrived; lower than `ts_max`, which allows for wrong clocks.
 
         Raises:
             StreamLies: an event contradicts its registration. Nothing of the batch may be used.
@@ -178,7 +181,8 @@ class Subscriptions:
         before = table[:, slots]  # a copy, because a batch that is refused changes nothing
         verdict, item = k.apply(
             *(scanned.data, items, rows, stream, self._slot_of, self._lowest, table),
-            *(self._bounds, self.drops_empty, ts_max, row_slot, row_index, ends, counters),
+            *(self._bounds, self.drops_empty, ts_max, ts_now),
+            *(row_slot, row_index, ends, counters),
         )
         if verdict != k.FINE:
             refused = self._refused(verdict, scanned, int(item), int(sent_as[item]))
@@ -256,9 +260,9 @@ class Subscriptions:
             "region_id": log_id,
             "region_version": log_id,
             "log_index": pa.array(row_index[kept]),
-            "key": _binary(scanned.data, rows[k.KEY_AT] + prefix, rows[k.KEY_LEN] - prefix, None),
-            "value": _binary(scanned.data, rows[k.VALUE_AT], rows[k.VALUE_LEN], has_value),
-            "old_value": _binary(scanned.data, rows[k.OLD_AT], rows[k.OLD_LEN], has_old),
+            "key": binary(scanned.data, rows[k.KEY_AT] + prefix, rows[k.KEY_LEN] - prefix, None),
+            "value": binary(scanned.data, rows[k.VALUE_AT], rows[k.VALUE_LEN], has_value),
+            "old_value": binary(scanned.data, rows[k.OLD_AT], rows[k.OLD_LEN], has_old),
             "start_ts": pa.array(rows[k.START_TS]),
             "commit_ts": pa.array(rows[k.COMMIT_TS], mask=rows[k.COMMIT_TS] == 0),
             "txn_source": pa.array(rows[k.SOURCE], mask=rows[k.SOURCE] == 0),
@@ -284,8 +288,9 @@ class Subscriptions:
         live = np.flatnonzero(self._table[k.STATE] == k.LIVE)
         if not len(live):
             return None
-        slot = live[np.argmin(self._table[k.RESOLVED_TS, live])]
-        return int(self._table[k.REQUEST_ID, slot]), int(self._table[k.RESOLVED_TS, slot])
+        reached = reached_of(self._table, live)
+        at = np.argmin(reached)
+        return int(self._table[k.REQUEST_ID, live[at]]), int(reached[at])
 
     def cut(self) -> WatermarkColumns:
         """The watermark rows of one file, in the order of the log ids. Ended subscriptions are forgotten."""
@@ -296,6 +301,7 @@ class Subscriptions:
         slots = np.flatnonzero(owed)
         slots = slots[np.argsort(table[k.LOG_ID, slots])]
         out = self._watermarks(slots)
+        table[k.FILED, slots] = out.resolved_ts
         table[k.CUT_INDEX, slots] = table[k.INDEX, slots] + 1
         for slot in np.flatnonzero(table[k.STATE] == k.ENDED).tolist():
             self._forget(slot)
@@ -310,12 +316,12 @@ class Subscriptions:
         starts, ends = column[k.START_SHOWN], column[k.END_SHOWN]
         return WatermarkColumns(
             log_id=column[k.LOG_ID],
-            start=_binary(self._bounds, column[k.END_AT] - starts, starts, None),
-            end=_binary(self._bounds, column[k.BOUND_END] - ends, ends, None),
+            start=binary(self._bounds, column[k.END_AT] - starts, starts, None),
+            end=binary(self._bounds, column[k.BOUND_END] - ends, ends, None),
             first_index=np.where(first, 1, column[k.CUT_INDEX]),
             log_index=column[k.INDEX],
             base_ts=pa.array(column[k.BASE], mask=~first),
-            resolved_ts=column[k.RESOLVED_TS],
+            resolved_ts=reached_of(self._table, slots),
             tikv_region_id=column[k.REGION_ID],
             tikv_store_id=column[k.TIKV_STORE],
         )
@@ -326,6 +332,8 @@ class Subscriptions:
         opened = self._opened[slot]
         if initialized:
             self._last_rows.add(opened.request_id)
+        # Its successor's scan repeats the locks that live, so they hold nothing any more.
+        self._table[k.HOLD, slot] = self._table[k.NEXT_HOLD, slot] = 0
         reached = int(self._table[k.RESOLVED_TS, slot]) if initialized else opened.base_ts
         return Ended(opened, reached, int(self._table[k.TOLD, slot]), initialized, error)
 
@@ -386,16 +394,3 @@ class Subscriptions:
         self._bounds_used = 0
         for slot, span in zip(live, texts, strict=True):
             self._table[k.START_AT : k.BOUND_END + 1, slot] = self._keep_bounds(span)
-
-
-def _binary(
-    data: Bytes, at: Int64s, size: Int64s, valid: np.ndarray[tuple[int], np.dtype[np.bool_]] | None
-) -> pa.Array:
-    """A binary array of pieces of `data`; null where not `valid`."""
-    if valid is not None:
-        size = np.where(valid, size, 0)
-    total = int(size.sum())
-    out, offsets = np.empty(total, np.uint8), np.empty(len(at) + 1, np.int32)
-    k.gather(data, np.ascontiguousarray(at), np.ascontiguousarray(size), out, offsets)
-    nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), len(at), [nulls, pa.py_buffer(offsets), pa.py_buffer(out)])

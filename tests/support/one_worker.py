@@ -22,7 +22,16 @@ GROUPS = {
     **dict.fromkeys(("backfill", "faults", "log_backup", "tenant_ends", "undecodable"), DAMAGES),
     **dict.fromkeys(("crash", "lifecycle"), MORTAL),
     **dict.fromkeys(("auth", "console_auth"), GUARDED),
-    **dict.fromkeys(("test_kafka_sink", "test_kafka_protocols", "test_secured_kafka", "test_consume_command"), BROKER),
+    **dict.fromkeys(
+        (
+            "test_kafka_sink",
+            "test_kafka_protocols",
+            "test_secured_kafka",
+            "test_verified_topics",
+            "test_consume_command",
+        ),
+        BROKER,
+    ),
 }
 # Longest first. What is not here takes less than these.
 LONGEST = (

@@ -28,6 +28,7 @@ from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed, FeedWork
+from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence, Revision
@@ -45,6 +46,7 @@ from tistream_changefeed.shard_metrics import ShardsTold
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
 from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+from tistream_changefeed.verify.verification import Verifications
 from tistream_changefeed.warmup import warm_kernels
 
 KEYED_CACHE_MS = 300_000
@@ -56,6 +58,13 @@ def check_changefeed(request: Request, body: CheckChangefeed) -> ChangefeedPlan:
     """What a feed would do, after a look at its sink. Refuses what cannot run, with the way out."""
     checks: Checks = request.app.state.checks
     return checks.plan(body)
+
+
+@router.post("/v1/changefeeds/verifications", operation_id="VerifyFeed")
+def verify_feed(request: Request, body: VerifyFeed) -> FeedVerification:
+    """Compare a range of a feed's topics with the pool."""
+    verifications: Verifications = request.app.state.verifications
+    return verifications.verify(body)
 
 
 def build_app(
@@ -72,11 +81,10 @@ def build_app(
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
     keys = keys_of(objects)
     counted = measured(objects, registry)
-    http = (new_http or peers.new_http)()
+    http, secret_keys = (new_http or peers.new_http)(), SecretKeys(settings.secrets_key_file)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     executor, instance = new_executor("refresh", settings.refresh_threads), new_instance()
     member = Membership(meta, settings.node, "changefeed", settings.url, instance=instance, end=end)
-    secret_keys = SecretKeys(settings.secrets_key_file)
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
     def new_holder(work: FeedWork) -> Holder:
@@ -147,6 +155,9 @@ def build_app(
         return view.source.tables_at(view.resolved_ts(), Scope(tenant))
 
     app.state.checks = Checks(settings.hosts, secret_keys, tables, settings.file_urls)
+    app.state.verifications = Verifications(
+        settings.hosts, secret_keys, lambda of: tenants.view(of.cluster_id, of.tenant_id), clock, settings.budget
+    )
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
     registry.register(ShardsTold(driver.told, clock))
     app.include_router(router)

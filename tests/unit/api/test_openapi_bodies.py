@@ -12,6 +12,7 @@ from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
 from tistream.wire.bulk.changefeeds import CreateChangefeed
 from tistream.wire.bulk.feed_changes import ResumeChangefeed, SkipEvent, UpdateChangefeed
+from tistream.wire.bulk.feed_verify import VerifyChangefeed
 from tistream.wire.bulk.restores import CreateRestore
 from tistream.wire.bulk.secrets import PutSecret
 from tistream.wire.bulk.sources import AddSource
@@ -45,6 +46,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "StartBackfill": StartBackfill,
     "UndoTransactions": UndoBody,
     "UpdateChangefeed": UpdateChangefeed,
+    "VerifyChangefeed": VerifyChangefeed,
 }
 
 

@@ -185,6 +185,30 @@ def changefeed_skip(
     skip_event(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), skip)
 
 
+@changefeed_app.command("verify")
+def changefeed_verify(
+    cluster: Cluster,
+    tenant: Tenant,
+    changefeed_id: FeedId,
+    from_ts: Annotated[int | None, typer.Option(help="A TSO, exclusive. Default: a minute before --to-ts.")] = None,
+    to_ts: Annotated[int | None, typer.Option(help="A TSO, inclusive. Default: the checkpoint.")] = None,
+    table: Annotated[str | None, typer.Option(help="database.table. Default: all.")] = None,
+    repair: Annotated[
+        str | None, typer.Option("--repair", metavar="TOPIC", help="Write the events that are missing into this topic.")
+    ] = None,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Compare what the topics hold with what the pool has; the exit status is 1 if they differ."""
+    with importing():
+        from tistream_cli.changefeed.changefeed import FeedOf
+        from tistream_cli.changefeed.verify import VerifyRange, verify_feed
+        from tistream_cli.client import ApiClient
+
+    wanted = VerifyRange(from_ts, to_ts, table, repair)
+    verify_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), wanted, as_json=as_json)
+
+
 @changefeed_app.command("remove")
 def changefeed_remove(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
     """Remove a changefeed. What it has written stays in the sink."""

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from tistream.errors import InvalidRequest
-from tistream.model.ts import physical_ms
+from tistream.model.ids import TenantKey
+from tistream.model.ts import LOGICAL_BITS, physical_ms
 from tistream.wire.bulk.changefeeds import (
     FEED_ID,
     URI_MAX,
@@ -19,6 +20,7 @@ from tistream.wire.bulk.changefeeds import (
     Skip,
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedLag, SkipEvent, UpdateChangefeed
+from tistream.wire.bulk.feed_verify import TOPIC, VerifyChangefeed, VerifyFeed
 from tistream_api.request.queries import QueryModel
 from tistream_api.request.query_types import Flag
 from tistream_api.routes import openapi
@@ -62,6 +64,22 @@ SKIP: dict[str, Any] = openapi.json_doc(
         "reason": {"type": "string", "minLength": 1, "maxLength": 500},
     },
     required=["commit_ts", "table", "reason"],
+)
+
+
+VERIFY_MS = 60_000  # of the range that is compared by default
+VERIFY: dict[str, Any] = openapi.json_doc(
+    {
+        "from_ts": {**_TS, "description": "exclusive; default: a minute before to_ts"},
+        "to_ts": {**_TS, "description": "inclusive; default: the checkpoint"},
+        "table": {**_OPTIONAL_TEXT, "description": "database.table; default: all"},
+        "repair_topic": {
+            **_OPTIONAL_TEXT,
+            "pattern": TOPIC,
+            "description": "write the events that are missing into this topic",
+        },
+    },
+    optional=True,
 )
 
 
@@ -144,6 +162,41 @@ def named(ask: SkipEvent) -> Skip:
         key=ask.key,
         ddl_job=None if ask.ddl_job is None else int(ask.ddl_job),
         reason=ask.reason,
+    )
+
+
+def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
+    """The comparison that a caller asks for. Raises InvalidRequest for a range that the sink does not have, or has
+    under an earlier configuration."""
+    checkpoint_ts = int(feed.checkpoint_ts)
+    lowest_ts = int(feed.start_ts) if feed.applied is None else max(feed.applied.from_ts, feed.applied.after_ts)
+    to_ts = checkpoint_ts if ask.to_ts is None else int(ask.to_ts)
+    if to_ts > checkpoint_ts:
+        raise InvalidRequest(
+            f"to_ts {to_ts} lies above the checkpoint {checkpoint_ts}: what is above it is not in the sink yet",
+            {"parameter": "to_ts"},
+        )
+    from_ts = max(lowest_ts, to_ts - (VERIFY_MS << LOGICAL_BITS)) if ask.from_ts is None else int(ask.from_ts)
+    if from_ts < lowest_ts:
+        raise InvalidRequest(
+            f"from_ts {from_ts} lies below {lowest_ts}, from which on the feed has its present configuration",
+            {"parameter": "from_ts"},
+        )
+    if from_ts >= to_ts:
+        raise InvalidRequest(f"from_ts {from_ts} is not below to_ts {to_ts}", {"parameter": "from_ts"})
+    if ask.table is not None and "." not in ask.table[1:-1]:
+        raise InvalidRequest(f"table {ask.table[:80]!r} is not of the form database.table", {"parameter": "table"})
+    return VerifyFeed(
+        cluster_id=tenant.cluster_id,
+        tenant_id=tenant.tenant_id,
+        changefeed_id=feed.changefeed_id,
+        sink_uri=feed.sink_uri,
+        config=feed.config,
+        skips=feed.skips,
+        from_ts=from_ts,
+        to_ts=to_ts,
+        table=ask.table,
+        repair_topic=ask.repair_topic,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi.responses import Response
 
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
@@ -15,6 +18,7 @@ from tistream.wire.bulk.changefeeds import (
     CheckChangefeed,
     CreateChangefeed,
 )
+from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.feeds.feed_body import FEED_NAME
@@ -49,21 +53,30 @@ class FeedCalls:
     def plan(self, tenant: TenantKey, wanted: CreateChangefeed, *, look: bool = True) -> ChangefeedPlan:
         """What a worker says that the feed would do. `look`: it looks at the sink. Raises Unavailable without a worker,
         and InvalidRequest for what cannot run."""
-        urls = self._tenants.services("changefeed")
-        if not urls:
-            raise Unavailable("no changefeed worker runs, which would run the feed")
         check = CheckChangefeed(
             cluster_id=tenant.cluster_id,
             tenant_id=tenant.tenant_id,
             wanted=wanted,
-            secrets=self._sealed(tenant, wanted) if look else {},
+            secrets=self._sealed(tenant, wanted.sink_uri, wanted.config) if look else {},
             look=look,
         )
-        return self._http.send("POST", f"{urls[0]}/v1/changefeeds/checks", check, ChangefeedPlan)
+        return self._http.send("POST", f"{self._worker()}/v1/changefeeds/checks", check, ChangefeedPlan)
 
-    def _sealed(self, tenant: TenantKey, wanted: CreateChangefeed) -> dict[str, str]:
+    def verify(self, tenant: TenantKey, ask: VerifyFeed) -> FeedVerification:
+        """What a worker finds when it compares the feed's topics with the pool. Raises Unavailable, InvalidRequest."""
+        sealed = self._sealed(tenant, ask.sink_uri, ask.config)
+        body = ask.model_copy(update={"secrets": sealed})
+        return self._http.send("POST", f"{self._worker()}/v1/changefeeds/verifications", body, FeedVerification)
+
+    def _worker(self) -> str:
+        urls = self._tenants.services("changefeed")
+        if not urls:
+            raise Unavailable("no changefeed worker runs, which would run the feed")
+        return urls[0]
+
+    def _sealed(self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any]) -> dict[str, str]:
         """The sealed secrets that a feed refers to, by name. Raises InvalidRequest if one does not exist."""
-        names = names_in(wanted.sink_uri, wanted.config)
+        names = names_in(sink_uri, config)
         if not names:
             return {}
         known = self._meta.sealed_secrets(tenant)

@@ -1,4 +1,4 @@
-"""HTTP routes that look at a changefeed. They parse, call and translate."""
+"""HTTP routes that look at a changefeed, and at its sink. They parse, call and translate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from fastapi.responses import Response
 from tistream.follow.tenants import Tenants
 from tistream.wire.bulk.changefeeds import ChangefeedInfo, ChangefeedList, FeedTables
 from tistream.wire.bulk.feed_changes import FeedEvents, FeedLag
+from tistream.wire.bulk.feed_verify import FeedVerification, VerifyChangefeed
 from tistream_api.admission import gate
-from tistream_api.feeds.feed_body import as_wanted, lag_of
+from tistream_api.feeds.feed_body import VERIFY, as_wanted, lag_of, range_of
 from tistream_api.feeds.feed_calls import FeedCalls, feed_path, feeds_path
 from tistream_api.feeds.feed_routes import FEED, FEEDS
+from tistream_api.request.bodies import Body, read
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 
@@ -62,5 +64,22 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         view.wait_fresh()
         view.check_known()
         return lag_of(feed, view.resolved_ts())
+
+    @router.post(
+        FEED + "/verify",
+        operation_id="VerifyChangefeed",
+        response_model=FeedVerification,
+        responses=openapi.RESTORE_PROBLEMS,
+        openapi_extra=VERIFY,
+    )
+    @gate.FEED_TENANT
+    def verify_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> FeedVerification:
+        """Compare what a changefeed's topics hold of a range with what the pool has for it: equal, or which events are
+        missing, unexpected or repeated. With `repair_topic` the missing ones are written there, in order. 409 if the
+        range has too many events, 503 if the topics are not read in time: compare a shorter range."""
+        ask = read(VerifyChangefeed, body or b"{}")
+        feed = calls.feed(cluster_id, tenant_id, changefeed_id)
+        view = tenants.view(name_of(cluster_id), name_of(tenant_id))
+        return calls.verify(view.tenant, range_of(view.tenant, feed, ask))
 
     return router

@@ -69,6 +69,11 @@ class Topics:
             found[topic] = wanted if there is None else self._written(topic, there)
         return found
 
+    def there(self, topics: Iterable[str]) -> list[str]:
+        """Those of these topics that exist."""
+        counts = self._counts()
+        return [topic for topic in topics if topic in counts]
+
     def small(self, topics: Iterable[str]) -> dict[str, int]:
         """Those of these topics that exist and take smaller messages than `max-message-bytes`, with their
         max.message.bytes. Looks at SMALL_MAX topics."""

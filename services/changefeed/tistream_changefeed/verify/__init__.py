@@ -1,0 +1,1 @@
+"""Compares what the topics of a feed hold with what the pool has."""

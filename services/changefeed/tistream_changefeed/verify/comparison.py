@@ -1,0 +1,116 @@
+"""Compares the events that a feed has to send with the messages that its topics hold. Pure.
+
+Both are counted by a digest of place, key and value, so the memory of a comparison does not depend on the size of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, VerifiedTable
+from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.verify.message_heads import Head
+
+Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Counted:
+    """One event, or several that are equal. `offset`: of its newest message."""
+
+    head: Head
+    topic: str
+    partition: int
+    wanted: int = 0
+    found: int = 0
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Takes events and messages in any order."""
+
+    _seen: dict[bytes, _Counted] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def wanted(self, one: Sent, head: Head) -> None:
+        """Take an event that the feed has to send."""
+        self._of(one, head).wanted += 1
+
+    def found(self, one: Sent, head: Head, offset: int) -> None:
+        """Take the message of an event, at `offset` of its partition."""
+        counted = self._of(one, head)
+        counted.found += 1
+        counted.offset = offset
+
+    def take_missing(self, one: Sent) -> bool:
+        """Whether this event is missing. It counts as found from now on: of equal ones so many are missing as lack."""
+        counted = self._seen.get(_digest(one))
+        if counted is None or counted.found >= counted.wanted:
+            return False
+        counted.found += 1
+        return True
+
+    def tables(self) -> list[VerifiedTable]:
+        """The tables, by name."""
+        counts: dict[Name, Counter[str]] = {}
+        for one in self._seen.values():
+            of = counts.setdefault((one.head.database, one.head.table), Counter())
+            of["events"] += one.wanted
+            of["messages"] += one.found
+            of["missing"] += max(0, one.wanted - one.found)
+            of["unexpected"] += 0 if one.wanted else one.found
+            of["repeated"] += max(0, one.found - one.wanted) if one.wanted else 0
+        return [
+            VerifiedTable(
+                database=database,
+                table=table,
+                events=of["events"],
+                messages=of["messages"],
+                missing=of["missing"],
+                unexpected=of["unexpected"],
+                repeated=of["repeated"],
+            )
+            for (database, table), of in sorted(counts.items())
+        ]
+
+    def differences(self) -> list[Difference]:
+        """The first DIFFERENCES_MAX of them, by commit_ts."""
+        found = sorted(self._different(), key=lambda one: (int(one.commit_ts), one.topic, one.partition))
+        return found[:DIFFERENCES_MAX]
+
+    def _different(self) -> Iterator[Difference]:
+        for one in self._seen.values():
+            if one.wanted == one.found:
+                continue
+            yield Difference(
+                what="missing" if one.found < one.wanted else "repeated" if one.wanted else "unexpected",
+                database=one.head.database,
+                table=one.head.table,
+                commit_ts=str(one.head.commit_ts),
+                topic=one.topic,
+                partition=one.partition,
+                offset=one.offset,
+                key=dict(one.head.key),
+            )
+
+    def _of(self, one: Sent, head: Head) -> _Counted:
+        digest = _digest(one)
+        found = self._seen.get(digest)
+        if found is None:
+            found = self._seen[digest] = _Counted(head, one.topic, one.partition)
+        return found
+
+
+def _digest(one: Sent) -> bytes:
+    """Differs for another place, key or value; null is not empty."""
+    found = hashlib.blake2b(f"{one.topic}/{one.partition}".encode(), digest_size=16)
+    for part in (one.key, one.value):
+        found.update(b"-" if part is None else b"+%d:" % len(part))
+        found.update(part or b"")
+    return found.digest()

@@ -1,0 +1,148 @@
+"""What messages of rows say of themselves: the table, the commit_ts and the key. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tistream_changefeed.config.feed_config import ProtocolConfig
+
+_WORD = 8  # bytes of a length in open-protocol
+_ROW, _RESOLVED = 1, 3  # kinds of messages in open-protocol
+Pair = tuple[bytes | None, bytes | None]
+"""Key and value of one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A row event. `key`: the values of its handle key, as far as the message marks them."""
+
+    commit_ts: int
+    database: str
+    table: str
+    key: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedHead:
+    """A resolved message of `ts`."""
+
+    ts: int
+
+
+HeadOf = Callable[[Pair], Head | ResolvedHead | None]
+"""None: a message that is neither, such as a DDL. Raises Unreadable."""
+
+
+class Unreadable(ValueError):
+    """A message that is not of the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the messages of a protocol are read. `events`: the events of one message, each with the key and the value
+    that the encoder gave it. `resolves`: the topic has resolved messages."""
+
+    events: Callable[[Pair], Sequence[Pair]]
+    head: HeadOf
+    resolves: bool = True
+
+
+def reading(protocol: ProtocolConfig) -> Reading | str:
+    """How topics of this protocol are read; a text says why they cannot be compared."""
+    name = protocol.protocol
+    if name == "open-protocol":
+        return Reading(unframed, _checked(_open))
+    if name == "simple":
+        return Reading(_alone, _checked(_simple))
+    if name == "debezium":
+        return Reading(_alone, _checked(_debezium), protocol.enable_tidb_extension)
+    if name == "canal-json":
+        if protocol.enable_tidb_extension:
+            return Reading(_alone, _checked(_canal))
+        return "canal-json has no commit_ts in its messages: enable-tidb-extension=true of the sink URI adds it"
+    return f"messages of {name} are not compared: open-protocol, canal-json, debezium and simple are"
+
+
+def unframed(message: Pair) -> Sequence[Pair]:
+    """The events of a message of open-protocol. Raises Unreadable."""
+    key, value = message
+    keys, values = list(_pieces((key or b"")[_WORD:])), list(_pieces(value or b""))
+    if len(keys) != len(values):
+        raise Unreadable(f"a message has {len(keys)} keys and {len(values)} values")
+    return list(zip(keys, values, strict=True))
+
+
+def _pieces(data: bytes) -> Sequence[bytes]:
+    out, at = [], 0
+    while at < len(data):
+        end = at + _WORD + int.from_bytes(data[at : at + _WORD])
+        if end > len(data):
+            raise Unreadable("a message ends inside an event")
+        out.append(data[at + _WORD : end])
+        at = end
+    return out
+
+
+def _alone(message: Pair) -> Sequence[Pair]:
+    return (message,)
+
+
+def _checked(head: HeadOf) -> HeadOf:
+    def found(pair: Pair) -> Head | ResolvedHead | None:
+        try:
+            return head(pair)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise Unreadable(f"a message is not of the protocol ({type(error).__name__})") from error
+
+    return found
+
+
+def _open(pair: Pair) -> Head | ResolvedHead | None:
+    key = orjson.loads(pair[0] or b"")
+    if key["t"] == _RESOLVED:
+        return ResolvedHead(int(key["ts"]))
+    if key["t"] != _ROW:
+        return None
+    body = orjson.loads(pair[1] or b"")
+    columns = body.get("u") or body.get("d") or {}
+    named = {name: column.get("v") for name, column in columns.items() if column.get("h")}
+    return Head(int(key["ts"]), str(key["scm"]), str(key["tbl"]), named)
+
+
+def _canal(pair: Pair) -> Head | ResolvedHead | None:
+    value = orjson.loads(pair[1] or b"")
+    extension = value["_tidb"]
+    if "watermarkTs" in extension:
+        return ResolvedHead(int(extension["watermarkTs"]))
+    if value["isDdl"]:
+        return None
+    row = value["data"][0]
+    named = {name: row.get(name) for name in value["pkNames"] or ()}
+    return Head(int(extension["commitTs"]), str(value["database"]), str(value["table"]), named)
+
+
+def _simple(pair: Pair) -> Head | ResolvedHead | None:
+    value = orjson.loads(pair[1] or b"")
+    kind = value["type"]
+    if kind == "WATERMARK":
+        return ResolvedHead(int(value["commitTs"]))
+    if kind not in ("INSERT", "UPDATE", "DELETE"):
+        return None
+    return Head(int(value["commitTs"]), str(value["database"]), str(value["table"]), {})
+
+
+def _debezium(pair: Pair) -> Head | ResolvedHead | None:
+    value = orjson.loads(pair[1] or b"")
+    payload = value.get("payload", value)
+    source, kind = payload["source"], payload.get("op")
+    if kind == "m":
+        return ResolvedHead(int(source["commit_ts"]))
+    if kind not in ("c", "u", "d"):
+        return None
+    key = orjson.loads(pair[0] or b"{}")
+    named = dict(key.get("payload", key))
+    return Head(int(source["commit_ts"]), str(source["db"]), str(source["table"]), named)

@@ -1,0 +1,234 @@
+"""Compares a range of a feed's topics with the pool, and writes what they lack into another topic.
+
+What the feed has to send of the pool is encoded again, by its configuration as it is now: messages are a function of
+the events and of the configuration (invariant 48).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, LimitReached, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.model.ts import physical_ms
+from tistream.read.chosen_scope import ChosenScope
+from tistream.read.cursor import Place, Position
+from tistream.read.scan import Budget, Scan
+from tistream.schema.visible import fold
+from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
+from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.feed_settings import RunnableFeed, parsed
+from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.hold.sink import Encoded
+from tistream_changefeed.pipeline import FeedPipeline
+from tistream_changefeed.sinks.allowed import check_hosts
+from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
+from tistream_changefeed.sinks.kafka.target import KafkaTarget
+from tistream_changefeed.sinks.kafka.topics import Topics
+from tistream_changefeed.verify.comparison import Comparison
+from tistream_changefeed.verify.kafka_range import ANSWER_S, KafkaRange
+from tistream_changefeed.verify.message_heads import Head, Reading, ResolvedHead, Unreadable, reading
+
+LONGEST_MS = 8_000  # less than the API server waits for the answer
+ANSWER_MS = int(ANSWER_S * 1000)
+EVENTS_MAX = 200_000  # of one comparison
+SKEW_MS = 600_000  # by which the broker's clock may be ahead of the upstream's
+
+
+@dataclass(frozen=True, slots=True)
+class Verifications:
+    """`hosts`: those that feeds may use. `view`: the pool of a tenant."""
+
+    hosts: Sequence[str]
+    keys: SecretKeys
+    view: Callable[[TenantKey], Pool]
+    clock: Clock
+    budget: Budget
+    clients: KafkaClients = CONFLUENT
+
+    def verify(self, ask: VerifyFeed) -> FeedVerification:
+        """Compare. Raises InvalidRequest, LimitReached, TargetNotAllowed, Gone; Unavailable if the sink does not
+        answer, or not in time."""
+        deadline_ms = self.clock.monotonic_ms() + LONGEST_MS
+        tenant = TenantKey.parse(ask.cluster_id, ask.tenant_id)
+        feed = parsed(ask.sink_uri, ask.config, ask.skips)
+        how = reading(feed.config.protocol)
+        if isinstance(how, str):
+            raise InvalidRequest(how)
+        check_hosts(feed.hosts, self.hosts)
+        target = feed.target.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
+        view = self.view(tenant)
+        view.wait_fresh()
+        view.check_known()
+        view.check_retained(ask.from_ts)
+        if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, ANSWER_MS):
+            raise Unavailable(f"this worker has not read the pool up to {ask.to_ts} yet")
+        one = _Comparing(ask, tenant, feed, how, target, view, self, deadline_ms)
+        try:
+            return one.result()
+        except FeedFailed as error:
+            if error.failure.kind == "retry" and not error.failure.refused:
+                raise Unavailable(str(error)) from error
+            raise InvalidRequest(str(error)) from error
+
+
+@dataclass(slots=True)
+class _Comparing:
+    """One comparison."""
+
+    ask: VerifyFeed
+    tenant: TenantKey
+    feed: RunnableFeed
+    how: Reading
+    target: KafkaTarget
+    view: Pool
+    by: Verifications
+    deadline_ms: int
+    counts: dict[str, int] = field(default_factory=dict)  # of partitions, by topic
+    topics: Topics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.target, "tistream-verify", ANSWER_S, self.by.clients)
+
+    def result(self) -> FeedVerification:
+        """Compare, and repair if that is asked for. Raises FeedFailed, InvalidRequest, Unavailable."""
+        found = Comparison()
+        self._partitions(self.target.topic)
+        if self.ask.repair_topic in {self.target.progress_topic, f"{self.target.topic}-dead-letter"}:
+            raise InvalidRequest(f"repair_topic {self.ask.repair_topic} is a topic of the feed: name another one")
+        for _, one, head in self._wanted():
+            found.wanted(one, head)
+            self._check_room(found)
+        if self.ask.repair_topic in self.counts:
+            raise InvalidRequest(f"repair_topic {self.ask.repair_topic} is a topic of the feed: name another one")
+        for one, head, offset in self._there():
+            found.found(one, head, offset)
+            self._check_room(found)
+        tables, differences = found.tables(), found.differences()
+        return FeedVerification(
+            changefeed_id=self.ask.changefeed_id,
+            from_ts=str(self.ask.from_ts),
+            to_ts=str(self.ask.to_ts),
+            equal=not differences,
+            tables=tables,
+            differences=differences,
+            repaired=0 if self.ask.repair_topic is None else self._repair(found, self.ask.repair_topic),
+        )
+
+    # ---- what the feed has to send
+
+    def _encoded(self) -> Iterator[Encoded]:
+        pipeline = self._pipeline()
+        scope = ChosenScope(self.tenant, choice=pipeline.tables)
+        start, high, budget = Position(self.ask.from_ts), self.ask.to_ts, self.by.budget
+        numbered, moving = pipeline.numbered, pipeline.splitting
+        for batch in Scan(self.view.source, scope, start, high, budget, numbered=numbered, moving=moving).batches():
+            if self.by.clock.monotonic_ms() > self.deadline_ms:
+                raise Unavailable("the pool was not read in time: compare a shorter range")
+            if batch.barrier is not None:
+                raise InvalidRequest(f"a row at commit_ts {batch.barrier.commit_ts} cannot be decoded")
+            rows = batch.events.chosen(np.flatnonzero(batch.events.place != int(Place.DDL)))
+            if len(rows):
+                yield pipeline.rows(rows, self._partitions)
+
+    def _wanted(self) -> Iterator[tuple[tuple[Encoded, int], Sent, Head]]:
+        """Each event, with its head and its place among those that were encoded with it."""
+        for encoded in self._encoded():
+            for at, one in enumerate(encoded.messages.each()):
+                head = self._head(one)
+                if isinstance(head, Head) and self._asked_for(head):
+                    yield (encoded, at), one, head
+
+    def _pipeline(self) -> FeedPipeline:
+        pipeline = self.feed.pipeline(owner=f"{self.tenant}/{self.ask.changefeed_id}")
+        list(pipeline.opened(self.ask.from_ts, lambda _: (), self._partitions))
+        return pipeline
+
+    def _partitions(self, topic: str) -> int:
+        if topic not in self.counts:
+            self.counts |= self.topics.planned([topic])
+        return self.counts[topic]
+
+    # ---- what is there
+
+    def _there(self) -> Iterator[tuple[Sent, Head, int]]:
+        done: set[tuple[str, int]] = set()
+        there = self.topics.there(self.counts)
+        since_ms = max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
+        if not there:
+            return
+        reader = KafkaRange(self.target, self.by.clock, self.deadline_ms, self.by.clients)
+        for read in reader.messages({topic: self.counts[topic] for topic in there}, since_ms, lambda: done):
+            sent = read.sent
+            for key, value in self._events(sent, read.offset):
+                one = replace(sent, key=key, value=value)
+                head = self._head(one)
+                if isinstance(head, ResolvedHead):
+                    if head.ts >= self.ask.to_ts:
+                        done.add((sent.topic, sent.partition))
+                elif head is not None and self._asked_for(head):
+                    yield one, head, read.offset
+
+    def _events(self, sent: Sent, offset: int) -> Sequence[tuple[bytes | None, bytes | None]]:
+        try:
+            return self.how.events((sent.key, sent.value))
+        except Unreadable as error:
+            raise InvalidRequest(f"{sent.topic}-{sent.partition}, offset {offset}: {error}") from error
+
+    def _head(self, one: Sent) -> Head | ResolvedHead | None:
+        try:
+            return self.how.head((one.key, one.value))
+        except Unreadable as error:
+            raise InvalidRequest(f"{one.topic}-{one.partition}: {error}") from error
+
+    def _asked_for(self, head: Head) -> bool:
+        table = self.ask.table
+        within = self.ask.from_ts < head.commit_ts <= self.ask.to_ts
+        return within and (table is None or fold(f"{head.database}.{head.table}") == fold(table))
+
+    # ---- repair
+
+    def _repair(self, found: Comparison, topic: str) -> int:
+        """Write the events that are missing into `topic`, in order and in one transaction, and resolved messages behind
+        them. Returns their number."""
+        count = max(self.counts.values())
+        target = replace(self.target, topic=topic, partition_num=count)
+        Topics(target, "tistream-verify", ANSWER_S, self.by.clients).partitions(topic)
+        chosen: dict[int, tuple[Encoded, list[int]]] = {}
+        for (encoded, at), one, _ in self._wanted():
+            if found.take_missing(one):
+                chosen.setdefault(id(encoded), (encoded, []))[1].append(at)
+        messages = [
+            replace(one, topic=topic)
+            for encoded, at in chosen.values()
+            for one in encoded.framed(_taken(encoded.messages, at)).each()
+        ]
+        messages += self._pipeline().resolved(self.ask.to_ts, {topic: count})
+        name = f"tistream-{self.tenant.cluster_id}-{self.tenant.tenant_id}-{self.ask.changefeed_id}-repair"
+        KafkaRange(target, self.by.clock, self.deadline_ms, self.by.clients).write(name, messages)
+        return sum(len(at) for _, at in chosen.values())
+
+    def _check_room(self, found: Comparison) -> None:
+        if len(found) > EVENTS_MAX:
+            raise LimitReached(f"the range has more than {EVENTS_MAX} events: compare a shorter one, or one table")
+
+
+def _taken(messages: Outgoing, at: Sequence[int]) -> Outgoing:
+    """Some of these messages."""
+    index = np.array(at, np.int64)
+    return replace(
+        messages,
+        topic=messages.topic[index],
+        partition=messages.partition[index],
+        keys=None if messages.keys is None else messages.keys.take(pa.array(index)),
+        values=messages.values.take(pa.array(index)),
+        commit_ts=messages.commit_ts[index],
+        shape=None if messages.shape is None else messages.shape[index],
+    )

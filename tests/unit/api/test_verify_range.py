@@ -1,0 +1,53 @@
+"""A comparison asks for what the sink has, under the configuration that the feed has now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.model.ts import from_physical_ms
+from tistream.wire.bulk.changefeeds import Applied, ChangefeedInfo
+from tistream.wire.bulk.feed_verify import VerifyChangefeed
+from tistream_api.feeds.feed_body import VERIFY_MS, range_of
+
+TENANT = TenantKey("7", "acme")
+START, MIDDLE, CHECKPOINT = map(from_physical_ms, (1_000_000, 1_300_000, 1_500_000))
+FEED = ChangefeedInfo(
+    changefeed_id="orders",
+    state="running",
+    sink_uri="kafka://broker:9092/orders",
+    config={},
+    start_ts=str(START),
+    end_ts=None,
+    created_ms="1",
+    checkpoint_ts=str(CHECKPOINT),
+)
+CHANGED = FEED.model_copy(update={"applied": Applied(revision=1, from_ts=MIDDLE, after_ts=START)})
+
+
+def test_by_default_the_last_minute_is_compared_but_nothing_before_the_feed() -> None:
+    found = range_of(TENANT, FEED, VerifyChangefeed())
+    assert (found.from_ts, found.to_ts) == (CHECKPOINT - from_physical_ms(VERIFY_MS), CHECKPOINT)
+    young = FEED.model_copy(update={"start_ts": str(CHECKPOINT - 5)})
+    assert range_of(TENANT, young, VerifyChangefeed()).from_ts == CHECKPOINT - 5
+
+
+def test_what_was_sent_under_another_configuration_or_twice_is_not_compared() -> None:
+    assert range_of(TENANT, CHANGED, VerifyChangefeed(from_ts=str(MIDDLE))).from_ts == MIDDLE
+    with pytest.raises(InvalidRequest, match="from which on the feed has its present configuration"):
+        range_of(TENANT, CHANGED, VerifyChangefeed(from_ts=str(MIDDLE - 1)))
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        ({"to_ts": str(CHECKPOINT + 1)}, "above the checkpoint"),
+        ({"from_ts": str(START - 1)}, "lies below"),
+        ({"from_ts": str(CHECKPOINT)}, "is not below to_ts"),
+        ({"table": "orders"}, "not of the form database.table"),
+    ],
+)
+def test_a_range_that_the_sink_does_not_have_is_refused(ask: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        range_of(TENANT, FEED, VerifyChangefeed(**ask))

@@ -187,6 +187,13 @@ class LimitReached(InvalidRequest):
     http_status = 409
 
 
+class QuotaReached(InvalidRequest):
+    """The tenant's quota is used up: free some of it, or ask the operator for more."""
+
+    code = "quota-reached"
+    http_status = 429
+
+
 class AuthOff(InvalidRequest):
     """The call needs an authenticated caller, and authentication is disabled on this server."""
 

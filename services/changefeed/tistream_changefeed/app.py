@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 
 from fastapi import APIRouter, FastAPI, Request
@@ -11,6 +12,7 @@ from fastapi import APIRouter, FastAPI, Request
 from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import new_executor, start_thread
+from tistream.follow.tenant_view import TenantView
 from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Scope
@@ -38,6 +40,7 @@ from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.registry.of_feed import registry_of
@@ -79,8 +82,7 @@ def build_app(
     """Build the app. Its loops run while it serves; `end` ends the process."""
     peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
-    keys = keys_of(objects)
-    counted = measured(objects, registry)
+    keys, counted = keys_of(objects), measured(objects, registry)
     http, secret_keys = (new_http or peers.new_http)(), SecretKeys(settings.secrets_key_file)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     executor, instance = new_executor("refresh", settings.refresh_threads), new_instance()
@@ -104,7 +106,7 @@ def build_app(
             claims = ClaimFiles(open_objects(storage_url(feed.claim_check, settings.file_urls)), feed.claim_check)
         return Holder(
             Shard(order, rng),
-            lambda: tenants.view(of.cluster_id, of.tenant_id),
+            lambda: view_of(tenant),
             lambda: KafkaSink(target, order, clock, claims=claims),
             feed.pipeline(
                 registry_of(feed.config, values),
@@ -116,6 +118,7 @@ def build_app(
             settings.window_bytes,
             metrics,
             tuple(values.values()),
+            charge=partial(quotas.charge, tenant),
         )
 
     @contextmanager
@@ -147,19 +150,23 @@ def build_app(
     app = new_app("tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     cache = GroupCache(counted, settings.cache_bytes, CacheExpiry(keys, KEYED_CACHE_MS, clock))
     tenants = Tenants(http, meta, counted, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
+    quotas = TenantQuotas(tenants.limits, clock)
+
+    def view_of(tenant: TenantKey) -> TenantView:
+        return tenants.view(tenant.cluster_id, tenant.tenant_id)
 
     def tables(tenant: TenantKey) -> Sequence[TableVersion]:
-        view = tenants.view(tenant.cluster_id, tenant.tenant_id)
+        view = view_of(tenant)
         view.wait_fresh()
         view.check_known()
         return view.source.tables_at(view.resolved_ts(), Scope(tenant))
 
-    app.state.checks = Checks(settings.hosts, secret_keys, tables, settings.file_urls)
-    app.state.verifications = Verifications(
-        settings.hosts, secret_keys, lambda of: tenants.view(of.cluster_id, of.tenant_id), clock, settings.budget
+    app.state.checks, app.state.verifications = (
+        Checks(settings.hosts, secret_keys, tables, settings.file_urls),
+        Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget),
     )
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
-    registry.register(ShardsTold(driver.told, clock))
+    registry.register(ShardsTold(driver.told, clock, cache))
     app.include_router(router)
     return app
 

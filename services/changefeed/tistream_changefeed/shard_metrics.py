@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from tistream.clock import Clock
 from tistream.model.ts import physical_ms
+from tistream.read.group_cache import GroupCache
 from tistream.wire.bulk.changefeeds import FeedReport
 
 LABELS = ("cluster", "tenant", "feed", "shard")
@@ -31,17 +32,18 @@ class ShardTally:
     flush_seconds: float = 0.0
     window_bytes: int = 0  # of the rows' messages in the newest transaction that had rows
     buffer_bytes: int = 0  # of encoded messages that are not acknowledged yet
-    failures: Counter[str] = field(default_factory=Counter)  # failed steps, by stage
+    barrier_seconds: float = 0.0  # of waiting for other shards at DDLs
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # failed steps, by stage and cause
 
 
 Told = tuple[FeedReport, ShardTally]
 
 
 class ShardsTold(Collector):
-    """The metrics of the shards that `told` returns."""
+    """The metrics of the shards that `told` returns, and of the `cache` of row groups that they share."""
 
-    def __init__(self, told: Callable[[], Iterable[Told]], clock: Clock) -> None:
-        self._told, self._clock = told, clock
+    def __init__(self, told: Callable[[], Iterable[Told]], clock: Clock, cache: GroupCache) -> None:
+        self._told, self._clock, self._cache = told, clock, cache
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Compute all of them."""
@@ -103,13 +105,29 @@ class ShardsTold(Collector):
         yield _counter(
             "flushing_seconds", "Time spent on waiting for the sink.", told, lambda _, tally: tally.flush_seconds
         )
+        yield _counter(
+            "barrier_seconds",
+            "Time spent on waiting for other shards at DDLs.",
+            told,
+            lambda _, tally: tally.barrier_seconds,
+        )
         failures = CounterMetricFamily(
-            "tistream_changefeed_failures", "Failed steps of a shard, by stage.", labels=(*LABELS, "stage")
+            "tistream_changefeed_failures",
+            "Failed steps of a shard, by stage and by the sink's name of the error.",
+            labels=(*LABELS, "stage", "cause"),
         )
         for report, tally in told:
-            for stage, count in sorted(tally.failures.items()):
-                failures.add_metric((*_values(report), stage), count)
+            for names, count in sorted(tally.failures.items()):
+                failures.add_metric((*_values(report), *names), count)
         yield failures
+        reads = CounterMetricFamily(
+            "tistream_changefeed_cache_reads",
+            "Reads of row groups, or of events made of them, that the cache had (hit) or not (miss).",
+            labels=("outcome",),
+        )
+        reads.add_metric(("hit",), self._cache.hits + self._cache.work.hits)
+        reads.add_metric(("miss",), self._cache.misses)
+        yield reads
 
 
 Value = Callable[[FeedReport, ShardTally], float]

@@ -68,6 +68,7 @@ class GroupCache:
         self._held: OrderedDict[tuple[str, int, bool], _Kept] = OrderedDict()
         self._bytes = 0
         self._footers = FooterCache()
+        self.hits = self.misses = 0  # of row groups
 
     def rows(self, group: GroupRef) -> pa.Table:
         """The whole row group (tistream.format.segment.SCHEMA). Raises NotFoundYet, CorruptObject, Unavailable."""
@@ -118,7 +119,9 @@ class GroupCache:
                 self._bytes -= self._held.pop(key).table.nbytes
             elif found is not None:
                 self._held.move_to_end(key)
+                self.hits += 1
                 return found.table
+            self.misses += 1
         # The expiry counts from before the read, when the key was valid.
         until_ms = None if self._keeping is None else self._keeping.until_ms(key[0])
         table = read().combine_chunks()

@@ -43,6 +43,7 @@ class SharedWork:
         self._making: dict[Hashable, _Making] = {}
         self._ending: deque[Hashable] = deque()  # keys of entries with an expiry
         self._bytes = 0
+        self.hits = 0
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
         """The cached result for `key`. Without one, waits for the result that another thread computes now, or calls
@@ -51,6 +52,7 @@ class SharedWork:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):
                 self._held.move_to_end(key)
+                self.hits += 1
                 return found.value
             others = self._making.get(key)
             if others is None:
@@ -59,6 +61,8 @@ class SharedWork:
             others.done.wait()
             theirs = others.made
             if theirs is not None and theirs.size is not None and not self._over(theirs.until_ms):
+                with self._lock:
+                    self.hits += 1
                 return theirs.value
             return make().value  # the other thread failed, did not share its result, or took too long
         try:

@@ -19,6 +19,14 @@ class Limits(Wire):
     pulls_at_once: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     served_bytes_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     notifications_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
+    changefeeds: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
+    changefeed_shards: int | None = Field(default=None, ge=0, le=QUOTA_MAX, description="of all changefeeds together")
+    feed_rows_per_second: int | None = Field(
+        default=None, ge=0, le=QUOTA_MAX, description="row events of all changefeeds, at each worker"
+    )
+    feed_bytes_per_second: int | None = Field(
+        default=None, ge=0, le=QUOTA_MAX, description="bytes of their messages, at each worker"
+    )
     stored_bytes: int | None = Field(default=None, ge=0, le=QUOTA_MAX, description="more is reported, not rejected")
 
 

@@ -11,7 +11,7 @@ from support.certificates import Authority
 from support.kafka import partitions_of
 from support.secret_pair import new_pair
 from support.secured_kafka import PASSWORD, USER, SecuredKafka
-from tistream.errors import InvalidRequest
+from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.secrets.sealing import public_key, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
@@ -94,3 +94,13 @@ def test_a_feed_with_a_wrong_password_or_authority_is_refused_at_its_creation(se
         assert "hunter3" not in str(refused.value)
         assert refused.value.extra == {"parameter": "sink_uri"}
     assert checks.plan(secured.check(pw=PASSWORD, ca=secured.kafka.authority)).topics == {"secured": 1}
+
+
+def test_a_port_of_tls_is_told_to_who_asks_in_clear(secured: Secured) -> None:
+    uri = f"kafka://127.0.0.1:{secured.kafka.port}/secured?partition-num=1"
+    checks = Checks(["127.0.0.1"], secured.keys, lambda _: [])
+    check = CheckChangefeed(
+        cluster_id="7", tenant_id="acme", wanted=CreateChangefeed(changefeed_id="all", sink_uri=uri)
+    )
+    with pytest.raises(Unavailable, match="does it want enable-tls=true, or a sasl-user"):
+        checks.plan(check)

@@ -364,6 +364,10 @@ NO_QUOTAS = {
     "pulls_at_once": None,
     "served_bytes_per_second": None,
     "notifications_per_second": None,
+    "changefeeds": None,
+    "changefeed_shards": None,
+    "feed_rows_per_second": None,
+    "feed_bytes_per_second": None,
     "stored_bytes": None,
 }
 

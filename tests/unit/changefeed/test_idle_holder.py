@@ -100,7 +100,7 @@ def test_a_holder_counts_what_the_sink_has_acknowledged_and_apart_from_it_what_i
     kafka.faults.refused = 1.0
     pool.ts = world.end_ts
     holder.step()
-    assert (tally.aborted, dict(tally.failures), tally.buffer_bytes) == (1, {"sink": 1}, 0)
+    assert (tally.aborted, dict(tally.failures), tally.buffer_bytes) == (1, {("sink", "_INCONSISTENT"): 1}, 0)
     assert holder.report().phase == "retrying"
     acknowledged = tally.transactions
 

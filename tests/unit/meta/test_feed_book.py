@@ -9,9 +9,11 @@ from sqlalchemy import update
 
 from support.audit_world import ACME as PATH
 from support.audit_world import World
-from tistream.errors import AlreadyDiffers, LimitReached, UnknownName
+from tistream.errors import AlreadyDiffers, LimitReached, QuotaReached, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FEEDS_MAX, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
+from tistream.wire.bulk.feed_changes import ChangedFeed
+from tistream.wire.limits import Limits
 from tistream_meta.database import tables
 from tistream_meta.decide.feed_policy import Feed, HeldShard, check_room
 from tistream_meta.feeds.feed_book import FeedBook
@@ -99,6 +101,40 @@ def test_a_tenant_has_a_limited_number_of_feeds(book: FeedBook) -> None:
     check_room([feed] * (FEEDS_MAX - 1), ACME)
     with pytest.raises(LimitReached, match=f"{FEEDS_MAX} changefeeds"):
         check_room([feed] * FEEDS_MAX, ACME)
+
+
+def test_a_quota_bounds_the_feeds_of_a_tenant_and_their_shards(book: FeedBook, world: World) -> None:
+    world.server.tenant_rules.set_limits(ACME, Limits(changefeeds=3, changefeed_shards=4))
+    book.add(ACME, wanted("a"))
+    with pytest.raises(QuotaReached, match="5 shards of changefeeds, and its quota is 4") as refused:
+        book.add(ACME, wanted("b").model_copy(update={"config": {"tistream": {"shards": 4}}}))
+    assert refused.value.http_status == 429
+    book.add(ACME, wanted("b"))
+    book.add(ACME, wanted("c"))
+    assert not book.add(ACME, wanted("c"))[1], "the same again"
+    with pytest.raises(QuotaReached, match="4 changefeeds, and its quota is 3"):
+        book.add(ACME, wanted("d"))
+    book.remove(ACME, "a")
+    assert book.add(ACME, wanted("d"))[1]
+    assert book.add(OTHER, wanted("a"))[1]
+
+
+def test_events_that_were_left_out_are_counted_in_every_topic(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+
+    def left_out(count: int) -> int:
+        [held] = workers.beat("w1")
+        workers.beat("w1", report(held, checkpoint_ts=held[1].checkpoint_ts + 1).model_copy(update={"skipped": count}))
+        return info_of(*book.one(ACME, "a")).skipped_events
+
+    assert (left_out(2), left_out(3)) == (2, 3)
+    for uri, count, total in ((f"{URI}-2", 4, 7), (URI, 5, 9)):
+        feed, _ = book.pause(ACME, "a")
+        book.update(ACME, "a", ChangedFeed(revision=feed.revision, sink_uri=uri, end_ts=None, config={}))
+        book.resume(ACME, "a")
+        assert info_of(*book.one(ACME, "a")).skipped_events == total - count + (3 if uri == URI else 0)
+        assert left_out(count) == total
 
 
 def test_workers_share_the_feeds_and_each_holds_one_epoch(book: FeedBook, world: World) -> None:

@@ -14,13 +14,15 @@ Kind = Literal["retry", "failed", "fenced"]
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A failure of one step. The text names the object and the way out, and holds no secret. `refused`: the sink has
-    answered, and refuses the credentials or the certificate; a person must act unless they are about to be rotated."""
+    answered, and refuses the credentials or the certificate; a person must act unless they are about to be rotated.
+    `cause`: one of few words, by which failures are counted: for Kafka the name of its error."""
 
     kind: Kind
     stage: HeldStage
     object: str
     reason: str
     refused: bool = False
+    cause: str = "other"
 
     @property
     def held_by(self) -> HeldBy:
@@ -36,19 +38,19 @@ class FeedFailed(Exception):
         self.failure = failure
 
 
-def retry(stage: HeldStage, what: str, reason: str) -> FeedFailed:
+def retry(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
     """A failure that may pass by itself."""
-    return FeedFailed(Failure("retry", stage, what, reason))
+    return FeedFailed(Failure("retry", stage, what, reason, cause=cause))
 
 
-def refused(what: str, reason: str) -> FeedFailed:
+def refused(what: str, reason: str, cause: str = "other") -> FeedFailed:
     """The sink refuses the credentials. It is tried again, because they may be put anew."""
-    return FeedFailed(Failure("retry", "sink", what, reason, refused=True))
+    return FeedFailed(Failure("retry", "sink", what, reason, refused=True, cause=cause))
 
 
-def failed(stage: HeldStage, what: str, reason: str) -> FeedFailed:
+def failed(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
     """A failure that only a person can end."""
-    return FeedFailed(Failure("failed", stage, what, reason))
+    return FeedFailed(Failure("failed", stage, what, reason, cause=cause))
 
 
 def fenced(what: str, reason: str) -> FeedFailed:

@@ -8,7 +8,8 @@ The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its 
      "stopped":[[database, table, cursor, reason, left], …],"ddl":"…"}
 
 The last six are there once the feed was changed, as of Applied, events were skipped, tables have stopped, and one of
-several shards has sent a DDL: `ddl` is the cursor behind the newest. `topics` has the number of messages that the shard
+several shards has sent a DDL: `ddl` is the cursor behind the newest. With `stopped` or `ddl`, `version` is 2, because a
+program that does not know them must not go on. `topics` has the number of messages that the shard
 has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that has
 lost messages; the CRC shows what was in them.
 """
@@ -30,7 +31,7 @@ from tistream_changefeed.core.failure import failed, fenced
 from tistream_changefeed.core.outgoing import Sent
 from tistream_changefeed.core.stopped import StoppedTable
 
-VERSION = 1
+PLAIN, WITH_WAITS = 1, 2  # versions
 
 
 class Fence(NamedTuple):
@@ -142,7 +143,7 @@ def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
 def encode(tenant: TenantKey, progress: Progress) -> bytes:
     """The value of the record."""
     members = {
-        "version": VERSION,
+        "version": WITH_WAITS if progress.stopped or progress.ddl is not None else PLAIN,
         "cursor": cursors.encode(Scope(tenant), progress.at),
         "resolved_ts": str(progress.resolved_ts),
         "generation": str(progress.fence.generation),
@@ -169,8 +170,10 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
     """Parse a record. Raises FeedFailed if this program did not write it."""
     try:
         members: dict[str, Any] = json.loads(value)
-        if members["version"] != VERSION:
-            reason = f"the progress record has version {members['version']}; this program knows {VERSION}"
+        if members["version"] not in (PLAIN, WITH_WAITS):
+            reason = (
+                f"the progress record has version {members['version']}; this program knows {PLAIN} and {WITH_WAITS}"
+            )
             raise failed("sink", where, f"{reason}: upgrade the workers")
         return Progress(
             cursors.decode(Scope(tenant), members["cursor"]),

@@ -22,6 +22,7 @@ from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.hold.quota import Slowed, unlimited
 from tistream_changefeed.hold.sending import Sending, Stopped
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -40,7 +41,8 @@ ENDED = ("failed", "finished", "fenced")
 @dataclass(slots=True)
 class Holder:
     """One shard that this process holds. `run` is a thread's main function; `report` and `stop` are for other
-    threads. `window_bytes`: what one transaction aims for."""
+    threads. `window_bytes`: what one transaction aims for. `charge` counts the row events and bytes of a transaction
+    against the tenant's quotas."""
 
     shard: Shard
     view: Callable[[], Pool]
@@ -52,6 +54,8 @@ class Holder:
     metrics: ChangefeedMetrics
     secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no error may show
     tally: ShardTally = field(default_factory=ShardTally)
+    charge: Callable[[int, int], Slowed | None] = unlimited
+    _slowed: Slowed | None = None
     _sink: Sink | None = None
     _sending: Sending | None = None
     _resolved_ts: int = 0
@@ -127,6 +131,8 @@ class Holder:
         return 0
 
     def _held_by_others(self) -> Iterator[HeldBy]:
+        if (slowed := self._slowed) is not None:
+            yield slowed.held_by
         for late in () if self._sending is None else self._sending.late:
             reason = "it has not come to the DDL that the others wait at: its worker, or its partitions, say why"
             yield HeldBy(stage="ddl", object=f"shard {late}", reason=reason)
@@ -214,9 +220,14 @@ class Holder:
         except FeedFailed:
             self.tally.aborted += 1
             raise
-        now_ms = self.clock.monotonic_ms()
+        now_ms, before = self.clock.monotonic_ms(), self.shard.acked
         self.shard.acknowledged(transaction, now_ms)
         self._flushed(transaction, now_ms - begun_ms)
+        if before is not None:
+            now = transaction.progress
+            self._slowed = slowed = self.charge(now.rows - before.rows, now.bytes - before.bytes)
+            if slowed is not None:
+                self._stopping.wait(slowed.wait_ms / 1000)
 
     # ---- what is counted
 
@@ -240,7 +251,7 @@ class Holder:
             "error": f"{failure.object}: {failure.reason}",
         }
         log.log(level, f"feed {failure.kind}", extra=fields)
-        self.tally.failures[failure.stage] += 1
+        self.tally.failures[failure.stage, failure.cause] += 1
         self.tally.buffer_bytes = 0
         self.shard.failed(failure, self.clock.monotonic_ms())
         self._leave()

@@ -94,11 +94,13 @@ class Sending:
         """Wait until every other shard of the feed has come to `until` (core/barrier.py). Raises Stopped."""
         if self.shard.uncommitted:  # the others wait for this one
             self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
+        begun_ms = self.clock.monotonic_ms()
         while late := self.sink.behind(until):
             self.late = late
             if self.pause(BARRIER_LOOK_S):
                 raise Stopped
         self.late = ()
+        self.tally.barrier_seconds += (self.clock.monotonic_ms() - begun_ms) / 1000
 
     # ---- rows
 

@@ -49,7 +49,8 @@ class Comparison:
         counted.offset = offset
 
     def take_missing(self, one: Sent) -> bool:
-        """Whether this event is missing. It counts as found from now on: of equal ones so many are missing as lack."""
+        """Whether this event is missing. It counts as found from now on, so that of equal events only those that
+        lack are missing."""
         counted = self._seen.get(_digest(one))
         if counted is None or counted.found >= counted.wanted:
             return False

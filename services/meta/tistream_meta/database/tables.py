@@ -139,6 +139,7 @@ changefeeds = Table(
     Column("moved", Text),  # JSON of tistream.wire.bulk.changefeeds.Move: the newest move of the checkpoint
     Column("skips", Text),  # JSON: a list of …Skip
     Column("applied", Text),  # JSON of …Applied: the newest revision that a worker has put in force
+    Column("skipped", Text),  # JSON: events that were left out, by sink and shard
 )
 
 # What happened to feeds: feed_events.py
@@ -244,6 +245,10 @@ LIMITS = (
     "pulls_at_once",
     "served_bytes_per_second",
     "notifications_per_second",
+    "changefeeds",
+    "changefeed_shards",
+    "feed_rows_per_second",
+    "feed_bytes_per_second",
     "stored_bytes",
 )
 

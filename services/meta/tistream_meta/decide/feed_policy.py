@@ -9,12 +9,13 @@ write one shard for a moment: the sink fences the lower epoch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from tistream.errors import AlreadyDiffers, LimitReached
+from tistream.errors import AlreadyDiffers, LimitReached, QuotaReached
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, Skip, State, StoredState
+from tistream.wire.limits import Limits
 
 LEASE_MS = 10_000
 RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
@@ -24,7 +25,8 @@ RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
 class Feed:
     """A row of the table `changefeeds`. `config`: JSON. `error`: why it has failed. `revision`: raised by each change.
     `begin_ts`: where a sink without progress begins, None: at `start_ts`. `moved`, `skips`, `applied`: as in FeedWork
-    and FeedReport."""
+    and FeedReport. `skipped`: events that were left out, by sink and shard: a feed that goes to another topic keeps
+    them."""
 
     tenant: TenantKey
     feed_id: str
@@ -40,6 +42,7 @@ class Feed:
     moved: Move | None = None
     applied: Applied | None = None
     skips: tuple[Skip, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,19 @@ def check_room(feeds: Sequence[Feed], key: TenantKey) -> None:
     """Check that a tenant may have another feed. Raises LimitReached."""
     if len(feeds) >= FEEDS_MAX:
         raise LimitReached(f"tenant {key} has {len(feeds)} changefeeds (at most {FEEDS_MAX}): remove one")
+
+
+def check_quotas(limits: Limits, key: TenantKey, feeds: int, shards: int) -> None:
+    """Check that a tenant may have this number of feeds, and of shards of all of them. Raises QuotaReached."""
+    for what, name, wanted, most in (
+        ("changefeeds", "changefeeds", feeds, limits.changefeeds),
+        ("shards of changefeeds", "changefeed_shards", shards, limits.changefeed_shards),
+    ):
+        if most and wanted > most:
+            raise QuotaReached(
+                f"tenant {key} would have {wanted} {what}, and its quota is {most}: remove one, or raise the quota "
+                f"{name} (`tistream tenant quotas`)"
+            )
 
 
 def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:

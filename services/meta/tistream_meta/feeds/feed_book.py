@@ -50,10 +50,11 @@ class FeedBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewChangefeed) -> tuple[Shown, bool]:
-        """Add a feed with its shards; also whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        """Add a feed with its shards; also whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached,
+        QuotaReached."""
 
         def body(connection: Connection) -> tuple[Shown, bool]:
-            tenant_rows.one(connection, key)
+            limits = tenant_rows.one(connection, key).limits
             generation = int(connection.execute(select(self._now_ms)).scalar_one())
             feed = _new(key, wanted, generation)
             known = {one.feed_id: one for one in feed_rows.feeds(connection, feed_rows.of_tenant(_FEEDS, key))}
@@ -61,9 +62,12 @@ class FeedBook:
                 feed_policy.check_same(there, feed, start_given=wanted.start_given)
                 return feed_rows.one(connection, key, feed.feed_id), False
             feed_policy.check_room(list(known.values()), key)
+            shards = feed_shards.wanted(wanted.config)
+            had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key)))
+            feed_policy.check_quotas(limits, key, len(known) + 1, had + shards)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
             connection.execute(insert(_FEEDS).values(feed_rows.values_of(feed)))
-            for shard in range(feed_shards.wanted(wanted.config)):
+            for shard in range(shards):
                 connection.execute(
                     insert(_SHARDS).values(
                         cluster_id=key.cluster_id,
@@ -258,6 +262,9 @@ def _reported(
         feed = replace(feed, state=state, error=report.error)
     if applied is not None:
         feed = replace(feed, applied=applied)
+    counter = f"{feed_usage.sink_of(feed.sink_uri)}/{shard.shard}"
+    if report.skipped > feed.skipped.get(counter, 0):
+        feed = replace(feed, skipped={**feed.skipped, counter: report.skipped})
     text = json.dumps(report.model_dump())  # the column is ASCII
     renewed = replace(shard, lease_until_ms=now_ms + LEASE_MS, checkpoint_ts=checkpoint_ts, report=text)
     ended = report.phase == "fenced"

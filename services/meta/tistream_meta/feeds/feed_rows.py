@@ -85,6 +85,7 @@ def _changing(feed: Feed) -> dict[str, Any]:
         "begin_ts": feed.begin_ts,
         "moved": None if feed.moved is None else feed.moved.model_dump_json(),
         "skips": json.dumps([one.model_dump() for one in feed.skips]) if feed.skips else None,
+        "skipped": json.dumps(dict(feed.skipped)) if feed.skipped else None,
         "applied": None if feed.applied is None else feed.applied.model_dump_json(),
     }
 
@@ -105,6 +106,7 @@ def _feed(row: Row[Any]) -> Feed:
         None if row.moved is None else Move.model_validate_json(row.moved),
         None if row.applied is None else Applied.model_validate_json(row.applied),
         () if row.skips is None else tuple(Skip.model_validate(one) for one in json.loads(row.skips)),
+        {} if row.skipped is None else json.loads(row.skipped),
     )
 
 

@@ -79,7 +79,7 @@ def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -
         "changefeed_id": feed.feed_id,
         "created_ms": feed.generation,
         "shard": report.shard.shard,
-        "sink": _sink(feed.sink_uri),
+        "sink": sink_of(feed.sink_uri),
     }
     same = and_(*(_USED.c[name] == value for name, value in names.items()))
     before = connection.execute(select(func.max(_USED.c.rows_until), func.max(_USED.c.bytes_until)).where(same)).one()
@@ -94,7 +94,7 @@ def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -
         connection.execute(insert(_USED).values(**names, **counted, **until))
 
 
-def _sink(uri: str) -> str:
+def sink_of(uri: str) -> str:
     """Names what has the progress: brokers and topic, without options and credentials."""
     parts = urlsplit(uri)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -160,6 +160,7 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
         revision=feed.revision,
         applied=feed.applied,
         skips=list(feed.skips),
+        skipped_events=sum(feed.skipped.values()),
     )
     if report is None:
         return info
@@ -174,7 +175,6 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
             "rows": report.rows,
             "bytes": report.bytes,
             "retries": report.retries,
-            "skipped_events": report.skipped,
             "stopped": report.stopped,
         }
     )

@@ -42,7 +42,7 @@ class VerifyFeed(StrictRequest):
 class Difference(Wire):
     """An event that is not in the sink once. `missing`: it is not there; `unexpected`: a message that the feed would
     not send; `repeated`: more often than it was committed. `key`: the values of the handle key, as the message has
-    them. `offset`: of the message; null: there is none."""
+    them. `offset`: of the message; null: no message has it."""
 
     what: Literal["missing", "unexpected", "repeated"]
     database: str

@@ -30,25 +30,32 @@ def says_why(name: str, text: str) -> bool:
     return name in CONNECTING or _PLAIN in text
 
 
-def failure_of(name: str, text: str, where: str) -> FeedFailed:
-    """The failure that an error with this name and text is. What may pass by itself is tried again: the pool keeps the
-    changes meanwhile. A producer that the broker has fenced looks at the progress, which says who owns the shard."""
+def failure_of(name: str, text: str, where: str, *, ended: bool = False) -> FeedFailed:
+    """The failure that an error with this name and text is. `ended`: brokers have ended connections unasked. What may
+    pass by itself is tried again: the pool keeps the changes meanwhile. A producer that the broker has fenced looks at
+    the progress, which says who owns the shard."""
     if name in _TOO_LARGE:
         return failed("sink", where, f"a message is larger than the broker takes ({text}): raise max.message.bytes of "
-                      "the topic, and max-message-bytes of the sink URI")  # fmt: skip
+                      "the topic, and max-message-bytes of the sink URI", name)  # fmt: skip
     if name in _REFUSED:
-        return failed("sink", where, f"{_REFUSED[name]} ({text})")
+        return failed("sink", where, f"{_REFUSED[name]} ({text})", name)
     if name in CONNECTING:
-        return refused(where, f"{CONNECTING[name]} ({text})")
-    return retry("sink", where, _passing(name, text))
+        return refused(where, f"{CONNECTING[name]} ({text})", name)
+    return retry("sink", where, _passing(name, text, ended=ended), name)
 
 
-def _passing(name: str, text: str) -> str:
+def ends_unasked(line: str) -> bool:
+    """Whether a line of the client's log says that a broker ended a connection before it has answered at all: it may
+    want TLS or SASL, of which the client's errors say nothing."""
+    return "Disconnected" in line and "APIVERSION_QUERY" in line
+
+
+def _passing(name: str, text: str, *, ended: bool) -> str:
     """What is tried again."""
     if name in _FENCED:
         return f"another producer has the feed's transactional id ({name})"
-    if _PLAIN in text:
-        return f"the broker ends connections: does it want enable-tls, or a sasl-user? ({text})"
+    if _PLAIN in text or ended:
+        return f"the broker ends connections: does it want enable-tls=true, or a sasl-user? ({text or name})"
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
         return f"no broker answers ({text or name}): check that it runs and that workers reach it"
     return f"{text or name} ({name})"

@@ -13,7 +13,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
-from tistream_changefeed.sinks.kafka.faults import failure_of, says_why
+from tistream_changefeed.sinks.kafka.faults import ends_unasked, failure_of, says_why
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
     KafkaTarget,
@@ -35,6 +35,18 @@ _COMPACTED = {
 T = TypeVar("T")
 
 
+class _Overheard:
+    """A logger for a client, which notes what only its log says."""
+
+    def __init__(self) -> None:
+        self.ended = False  # a connection, by the broker, before it has answered
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """Log a line."""
+        self.ended = self.ended or ends_unasked(text % args if args else text)
+        log.log(level, text, *args)
+
+
 class Topics:
     """Topics by name. Every call raises FeedFailed. `answer_s`: seconds to wait for each answer of the broker."""
 
@@ -44,7 +56,8 @@ class Topics:
         self._answer_s = answer_s
         self._target = target
         conf: Any = {**common(target, client), "error_cb": self._remember}
-        self._admin = clients.admin(conf, logger=log)
+        self._overheard = _Overheard()
+        self._admin = clients.admin(conf, logger=self._overheard)
         self._last: KafkaError | None = None  # what the connection said, which a call that times out does not say
         self._known: dict[str, int] = {}
         self._limits: dict[str, int] = {}
@@ -182,7 +195,7 @@ class Topics:
         last = self._last
         if last is not None and says_why(last.name(), last.str()):
             return failure_of(last.name(), last.str(), where)
-        return failure_of(name, text, where)
+        return failure_of(name, text, where, ended=self._overheard.ended)
 
     def _remember(self, error: KafkaError) -> None:
         if self._last is None or says_why(error.name(), error.str()):

@@ -1,4 +1,4 @@
-"""Composition of the dispatcher."""
+"""Builds the app of the dispatcher from its parts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_stores(
     cluster_id: Annotated[str | None, Query()] = None,
     tenant_id: Annotated[str | None, Query()] = None,
 ) -> StoreList:
-    """The status of every store: its chains, and what it waits for."""
+    """List the status of every store: its chains, and what it waits for."""
     driver: TenantDriver = request.app.state.driver
     return driver.stores(cluster_id, tenant_id)
 
@@ -80,7 +80,7 @@ def build_app(
     room = ByteBudget(PROCESS_BYTES)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        # A new store waits until the meta server assigns it, so `tell` reports it at once.
+        # The meta server must assign a new store before it is read, so `tell` reports the store at once.
         collect_ms = collect.every_ms if collect.enabled else None
         return TenantFeed(
             tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms, room
@@ -121,7 +121,7 @@ def build_app(
         finally:
             driver.stop()
             for loop in loops:
-                loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
+                loop.stop(timeout_s=0.2)  # a long poll that hangs ends with the process
             collector.close()
             meter.last_report()
 

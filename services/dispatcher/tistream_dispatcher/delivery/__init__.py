@@ -1,1 +1,1 @@
-"""Routes files to the tasks of a tenant, sends them, and records what each task has received."""
+"""Routes files to the tasks of a tenant, sends them, and records the files that each task has received."""

@@ -1,17 +1,17 @@
 """Finds the change files of a store that no recovery can need any more (docs/adr/0009, invariant 12). Pure.
 
-What the newest manifest of a task does not need, no later manifest of it or of its heirs needs: positions and
-flushed_ts only rise, heirs of several tasks take the lowest, and a pending row points into files that its task pointed
-into before, or has read since. So outdated facts about a task do no harm, nor do those of its sealed parents. A task
-without any facts would. Per store, let c be the newest chain that every task has begun and flushed through the
-beginning of:
+If the newest manifest of a task does not need a file, no later manifest of the task or of its children needs it:
+positions and flushed_ts only rise, a child of several tasks begins with their lowest positions, and a pending row
+points into files that its task pointed into before, or has read since. So outdated facts about a task do no harm, and
+neither do those of its sealed parents. A task without any facts would: then no file is deleted. For each store, let c
+be the newest chain that every task has begun, and whose beginning every task has flushed:
 
-    files before c's first             not needed: older chains are closed (chain.py)
+    files before the first of c        not needed: older chains are closed (chain.py)
     of c, up to the lowest position    every task has a manifest that covers them
-    what is pointed into, or lies in   stays, and so does everything above it
-    a sorter's inbox
-    the newest file of any chain       stays (chain.py, collection.py): it is where its writer continues, and it stops
-                                       another writer
+    files that are pointed into, or    needed, and so are all files above them
+    lie in a sorter's inbox
+    the newest file of any chain       kept (chain.py, collection.py): its writer continues there, and it keeps
+                                       other writers from continuing the chain
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
 @dataclass(frozen=True, slots=True)
 class Needs:
     """The change files that a task would recover from: flushed_ts and positions of its newest manifest, and by store
-    the oldest file that it points into. `received`: positions of what its sorter has, in manifests or not."""
+    the oldest file that it points into. `received`: the positions of the files that its sorter has received, in
+    manifests or not."""
 
     flushed_ts: int
     durable: Chains
@@ -46,9 +47,8 @@ class ConsumedMark:
 
 
 def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | None:
-    """The mark of a store; None if no file may be deleted. `tasks` are all tasks of the tenant's route; None stands for
-    a task without known facts.
-    """
+    """The files of a store that may be deleted; None if no file may be deleted. `tasks` are all tasks of the tenant's
+    route; None stands for a task without known facts."""
     told = list(tasks)
     needs = [task for task in told if task is not None]
     if not needs or len(needs) < len(told):
@@ -67,7 +67,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | Non
 
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
-    """The first files of all chains that tasks know, closed chains included."""
+    """The first files of all chains in which tasks have positions, closed chains included."""
     told = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in told for chain in positions.get(store_id, ())}
 
@@ -77,8 +77,8 @@ def _places(positions: Chains, store_id: int) -> dict[int, int]:
 
 
 def _under_way(task: Needs, durable: Mapping[int, int], store_id: int) -> int:
-    """The highest ts below the files that a sorter has received and that no manifest covers yet. A tick may read these
-    files, even if their chain was closed meanwhile."""
+    """The highest ts below all files that the task's sorter has received and that no manifest covers yet. A tick may
+    still read such files, even if their chain was closed in the meantime."""
     begins = [
         durable.get(first_ts, first_ts - 1)
         for first_ts, at_ts in _places(task.received, store_id).items()

@@ -1,4 +1,4 @@
-"""Sends a tenant's routed files to the sorters of its tasks, and keeps track of what they have received."""
+"""Sends a tenant's routed files to the sorters of its tasks, and tracks which files the sorters have received."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tistream_dispatcher.delivery.window import FileWindow, RoutedFile, batch_fo
 
 log = logging.getLogger(__name__)
 
-UNCLAIMED_MS = 200  # pause before the next request for tasks that their sorter does not hold yet
+UNCLAIMED_MS = 200  # pause before the next request for tasks that the sorter does not hold yet
 
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """Pauses between two requests to a sorter for its positions; the longest applies once everything is in
-    manifests.
-    """
+    """Pauses between two requests to a sorter for its positions. The longest applies once manifests cover all received
+    files."""
 
     pause_ms: int
     idle_ms: int
 
 
 class Delivery:
-    """Sends the files of one tenant, and stores what each task has received. Only the tenant's thread may use it."""
+    """Sends the files of one tenant, and records the files that each task has received. Only the tenant's thread may
+    use it."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Delivery:
         self._links = links
 
     def ask_all(self) -> None:
-        """Let the next `sync` request the positions from every sorter, so that a store can begin where its tasks are
-        now."""
+        """Make the next `sync` request the positions from every sorter, so that a store can begin at the tasks' current
+        positions."""
         for link in self._links.values():
             link.sync_ms = 0
 
     def leave(self, store_id: int) -> None:
-        """Forget a store that another dispatcher reads from now on."""
+        """Forget a store, because another dispatcher reads it from now on."""
         for link in self._links.values():
             link.went_on(store_id)
 
@@ -122,7 +122,7 @@ class Delivery:
             if files:
                 moved |= self._post(link, files, tasks)
             elif link.problem is not None and now_ms < link.sync_ms:
-                link.worked()  # it answers, and lacks no file
+                link.worked()  # the sorter answers, and lacks no file
         return moved
 
     def _post(self, link: SorterLink, files: tuple[RoutedFile, ...], tasks: list[int]) -> bool:
@@ -165,7 +165,7 @@ class Delivery:
         link.failed(str(error), self._clock.monotonic_ms(), busy=isinstance(error, PeerBusy))
 
     def next_ms(self) -> int | None:
-        """When the next call is due, on the monotonic clock; None if there are no sorters."""
+        """The time of the next due call, on the monotonic clock; None if there are no sorters."""
         pending = len(self._window) > 0
         due = [link.sync_ms for link in self._links.values()]
         for link in self._links.values():
@@ -174,7 +174,7 @@ class Delivery:
         return min(due, default=None)
 
     def holds(self) -> list[Hold]:
-        """The holds of the sorters that fail, one for each."""
+        """The holds caused by sorters that fail, one for each such sorter."""
         return [
             Hold(stage="sort" if link.busy else "node", reason=f"sorter at {link.url}: {link.problem}")
             for link in self._links.values()

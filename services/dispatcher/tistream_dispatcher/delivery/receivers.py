@@ -1,7 +1,7 @@
-"""Records the files that each task of a tenant has received, and so which ones it lacks. Pure.
+"""Records the files that each task of a tenant has received, and so the files that it lacks. Pure.
 
-A task's positions come from its sorter: complete from `GET /v1/tasks`, and from the receipts of `POST /v1/files`. They
-may go back: a sorter that restarted, or that found a file damaged, requests it again.
+A task's positions come from its sorter: all of them from `GET /v1/tasks`, and those of sent files from the receipts of
+`POST /v1/files`. They may decrease: a sorter that restarted, or that found a file damaged, needs files again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[Cha
 
 @dataclass(frozen=True, slots=True)
 class DurableState:
-    """What a task's newest manifest needs of source files, as reported by its sorter."""
+    """The source files that a task's newest manifest needs, as reported by its sorter."""
 
     flushed_ts: int
     positions: Positions
@@ -44,12 +44,12 @@ class DurableState:
 
 @dataclass(slots=True)
 class Receivers:
-    """The positions of all known tasks of one tenant. A task whose positions are not known yet is sent nothing."""
+    """The positions of all known tasks of one tenant. No file is sent to a task whose positions are not known yet."""
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
     durable: dict[int, DurableState] = field(default_factory=dict)
-    newest_ts: int = 0  # of all files that any task has ever reported, whichever dispatcher sent them
+    newest_ts: int = 0  # the newest file of all that any task has ever reported, whichever dispatcher sent it
 
     def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
         """Replace the positions of a task."""
@@ -57,8 +57,8 @@ class Receivers:
         self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
 
     def told(self, status: TaskStatus, epoch: int) -> None:
-        """Store a sorter's status of a task. What its manifests cover is stored only if the sorter holds the task under
-        `epoch`."""
+        """Store a sorter's status of a task. The files that its manifests cover are stored only if the sorter holds the
+        task under `epoch`."""
         task_id = status.task_id
         self.tell(task_id, status.received)
         self.flushed[task_id] = status.flushed_ts
@@ -81,7 +81,7 @@ class Receivers:
         self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
 
     def needs(self, task_ids: Iterable[int]) -> list[Needs | None]:
-        """The files that each task would recover from; None for a task of which that is not known."""
+        """The files that each task would recover from; None for a task whose facts are not known."""
         return [self._needs(task_id) for task_id in task_ids]
 
     def _needs(self, task_id: int) -> Needs | None:
@@ -91,9 +91,8 @@ class Receivers:
         return Needs(durable.flushed_ts, durable.positions, durable.pointed, received)
 
     def flushed_by_all(self, task_ids: Iterable[int]) -> int | None:
-        """The ts up to which every one of these tasks has committed; None if that is not known of one of them. It only
-        rises, and heirs begin where their parents ended, so what was known of earlier tasks is true of these.
-        """
+        """The ts up to which all of these tasks have flushed; None if that of some task is not known. It only rises,
+        and children begin where their parents ended, so the facts of parents hold for their children too."""
         known = [self.durable.get(task_id) for task_id in task_ids]
         told = [one.flushed_ts for one in known if one is not None]
         return min(told) if told and len(told) == len(known) else None
@@ -119,16 +118,16 @@ class Receivers:
         return at_ts < place.ts
 
     def outlived(self, task_id: int, store_id: int, chain_ts: int) -> bool:
-        """Whether a chain in which the task has no position is closed for it: the task has a later chain, and has
-        flushed through the beginning of that one. A task drops such chains, and accepts no file of them any more."""
+        """Whether the chain is closed for a task that has no position in it: the task has a later chain, and has
+        flushed the beginning of that chain. A task drops closed chains, and accepts no file of them any more."""
         flushed_ts = self.flushed.get(task_id, 0)
         return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
 
     def common(self, store_id: int) -> tuple[ChainPosition, ...]:
-        """For each chain, the lowest position of the known tasks: reading must begin there so that no task lacks a
+        """For each chain, the lowest position of the known tasks. Reading must begin there so that no task lacks a
         file. A chain that some task has neither begun nor outlived is left out, so that it is read again from its first
-        file. So are chains older than one that began at or below the lowest flushed_ts, because no task needs them any
-        more."""
+        file. Chains older than one that began at or below the lowest flushed_ts are left out too, because no task needs
+        them any more."""
         firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
         flushed_ts = self.flushed_ts()
         while len(firsts) > 1 and firsts[1] <= flushed_ts:
@@ -141,7 +140,7 @@ class Receivers:
         return tuple(out)
 
     def open_chains(self, store_id: int) -> set[int]:
-        """First files of the store's chains of which some known task may still need files."""
+        """The first files of those chains of the store from which some known task may still need files."""
         return {
             chain.first_ts
             for task in self.received
@@ -150,7 +149,7 @@ class Receivers:
         }
 
     def stores(self) -> set[int]:
-        """Stores of which some task has received a file."""
+        """The stores from which some task has received a file."""
         return {store for positions in self.received.values() for store in positions}
 
     def _chains(self, task_id: int, store_id: int) -> tuple[ChainPosition, ...]:

@@ -1,7 +1,7 @@
 """Routes a file to tasks: its row groups by their key statistics, its watermarks clipped to each task's span. Pure.
 
-A tenant's tasks are sorted and cover the key space without overlap, so a key interval meets a run of neighbours;
-runs are found for all watermark rows at once, one comparison of a whole column per boundary between tasks.
+A tenant's tasks are sorted and cover the key space without overlap, so a key interval overlaps consecutive tasks. These
+are found for all watermark rows at once, with one comparison of a whole column per boundary between tasks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Router:
         self._ends = pa.array(bounds[1:], pa.binary())
 
     def row_groups(self, groups: Iterable[KeyedGroup]) -> dict[int, tuple[int, ...]]:
-        """Per task the indexes of the row groups that may contain its keys. Tasks without any are left out."""
+        """For each task, the indexes of the row groups that may contain its keys. Tasks without such row groups are
+        left out."""
         found: dict[int, list[int]] = {}
         for group in groups:
             for task_id in self._touched(group):
@@ -81,7 +82,7 @@ class Router:
             return rows.append_column(_ROUTED.field("task_id"), pa.array(self._ids[first])).select(_ROUTED.names)
         counts = last - first + 1
         row = np.repeat(np.arange(rows.num_rows), counts)
-        # 0, 1, 2 … inside each run
+        # 0, 1, 2 … inside each sequence of tasks
         step = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
         task = np.repeat(first, counts) + step
         taken = rows.take(pa.array(row))

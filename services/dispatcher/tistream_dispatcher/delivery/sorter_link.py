@@ -1,4 +1,4 @@
-"""The state of the connection to one sorter of a tenant's tasks: results of calls, and when to call again. Pure."""
+"""The connection state of one sorter of a tenant's tasks: the results of calls, and the time of the next call. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ PAUSE_MAX_MS = 2_000
 
 @dataclass(slots=True)
 class SorterLink:
-    """The connection to one sorter. Times are monotonic milliseconds. `tasks` are in key order. `stalled`: stores whose
-    files the sorter did not accept lately."""
+    """The connection state of one sorter. Times are monotonic milliseconds. `tasks` are in key order. `stalled`: stores
+    whose files the sorter has recently not accepted."""
 
     url: str
     tasks: tuple[int, ...]
-    sync_ms: int = 0  # when to request its positions
-    send_ms: int = 0  # no files are sent before
+    sync_ms: int = 0  # when to request the sorter's positions
+    send_ms: int = 0  # no files are sent before this time
     pause_ms: int = PAUSE_MS
     calm_ms: int = 0  # the pause between two requests while nothing changes
     problem: str | None = None
-    busy: bool = False  # the problem is only that it has no room
-    stalled: dict[int, tuple[int, int]] = field(default_factory=dict)  # store -> (until, pause)
+    busy: bool = False  # whether the only problem is that the sorter has no room
+    # Store -> (end of the pause, length of the pause).
+    stalled: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def failed(self, problem: str, now_ms: int, *, busy: bool) -> None:
         """Record a failed call. The pause before the next call grows with each failure. Unless the sorter was only
-        busy, its positions are requested again."""
+        busy, its positions will be requested again."""
         self.problem, self.busy = problem, busy
         self.send_ms = now_ms + self.pause_ms
         if not busy:
@@ -33,8 +34,8 @@ class SorterLink:
         self.pause_ms = min(self.pause_ms * 2, PAUSE_MAX_MS)
 
     def synced(self, pause_ms: int, idle_ms: int, *, settled: bool) -> int:
-        """Record that the sorter has reported its positions; returns the pause until the next request. `settled`: the
-        positions cannot change by themselves."""
+        """Record that the sorter has reported its positions. Returns the pause in ms until the next request. `settled`:
+        the positions cannot change unless files are sent."""
         self.calm_ms = min(max(pause_ms, self.calm_ms * 2), max(pause_ms, idle_ms)) if settled else pause_ms
         return self.calm_ms
 

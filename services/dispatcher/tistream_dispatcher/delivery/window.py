@@ -1,7 +1,7 @@
-"""Holds the routed files that some task has not received yet, in the order in which they were read. Pure.
+"""Keeps the routed files that some task has not received yet, in the order in which they were read. Pure.
 
-Bounded: while the window is full, no more files are read. So the slowest task of a tenant delays this tenant's reading,
-and not that of others.
+The window is bounded: while it is full, no more files are read. So the slowest task of a tenant delays the reading of
+this tenant, but not of others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WindowLimits:
 
 
 class FileWindow:
-    """The files between the slowest task and the newest file read."""
+    """The files after the position of the slowest task, up to the newest file that was read."""
 
     def __init__(self, limits: WindowLimits) -> None:
         self._limits = limits
@@ -69,7 +69,7 @@ class FileWindow:
         self._keep([file for file in self._files if file.ref.store_id != store_id])
 
     def drop_closed(self, store_id: int, open_chains: Iterable[ChainPosition]) -> None:
-        """Drop the store's files of closed chains: all but those of the open ones."""
+        """Drop the files of the store's closed chains: those that are not in `open_chains`."""
         still = {chain.first_ts for chain in open_chains}
         self._keep([file for file in self._files if file.ref.store_id != store_id or file.ref.chain_ts in still])
 
@@ -83,7 +83,8 @@ class FileWindow:
         self._bytes = sum(file.bytes for file in files)
 
     def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[RoutedFile, ...]:
-        """The oldest files that some of `tasks` lack, within the limits of a batch; none of a `stalled` store."""
+        """The oldest files that some of `tasks` lack, within the limits of a batch. Files of `stalled` stores are left
+        out."""
         wanted = list(tasks)
         out: list[RoutedFile] = []
         size = 0
@@ -97,8 +98,8 @@ class FileWindow:
         return tuple(out)
 
     def behind(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
-        """Whether some task lacks a file of the store that was read (`taken`: the positions reached) and is no longer
-        in the window. Then the task has lost a file that it had received, and the store must be read again."""
+        """Whether some task lacks a file that was read and is no longer in the window. `taken`: the positions that
+        reading has reached. Then the task has lost a file that it had received, and the store must be read again."""
         first_prev: dict[int, int] = {}
         for file in self._files:
             if file.ref.store_id == store_id:
@@ -117,9 +118,8 @@ class FileWindow:
 def batch_for(
     route_version: int, files: Sequence[RoutedFile], tasks: Sequence[int], flushed_ts: int | None = None
 ) -> FileBatch:
-    """The batch for one sorter: the parts of the files that concern its tasks. Every task is named for every file,
-    because its position advances also without rows. `flushed_ts`: see FileBatch.
-    """
+    """The batch for one sorter: the parts of the files that concern its tasks. Every file lists every task, because a
+    task's position advances even if the file has no rows for it. `flushed_ts`: see FileBatch."""
     refs = [replace(file.ref, row_groups=_only(file.ref.row_groups, tasks)) for file in files]
     ids = pa.array(tasks, pa.int64())
     tables = []

@@ -1,1 +1,1 @@
-"""Finds the change files of a store, reads what routing needs, and hands them on in chain order."""
+"""Finds the change files of a store, reads the parts that routing needs, and returns them in chain order."""

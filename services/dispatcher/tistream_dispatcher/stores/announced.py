@@ -1,13 +1,13 @@
-"""The announced files of a tenant that were not read yet. Pure.
+"""The announced files of a tenant that have not been read yet. Pure.
 
-Any caller that may push may announce any file, faster than files can be looked for. So the number of kept announcements
-is limited.
+Any caller that may push may announce any file, faster than the dispatcher can check them. So the number of kept
+announcements is limited.
 """
 
 from __future__ import annotations
 
 ANNOUNCED_MAX = 4_096  # further files are found by LIST
-KEPT_STAMPS = 256  # retried per store after a failure; LIST finds the others
+KEPT_STAMPS = 256  # announcements kept per store for a retry after a failure; LIST finds the other files
 
 
 class Announced:

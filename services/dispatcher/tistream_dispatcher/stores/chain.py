@@ -1,18 +1,18 @@
-"""The chains of one store's files: which file comes next, and what blocks it (design.md 2). Pure.
+"""The chains of one store's files: decides which file is next, and what blocks it (design.md 2). Pure.
 
-Every file names its predecessor. A chain begins with a file whose prev_ts is 0. An agent that lost what it had not
+Every file names its predecessor. A chain begins with a file whose prev_ts is 0. An agent that lost data before it was
 pushed begins a new chain, with a file in which all watermarks have a base_ts (a *fresh* file). The files between the
 first file of a chain and that of the next one are the chain's *territory*. Per chain:
 
     next file: prev_ts = at_ts                  -> ready
     some later file: prev_ts > at_ts            -> a file is missing: wait, never skip
     prev_ts < at_ts, or two with one prev_ts    -> broken: quarantine
-    a file that cannot be read                  -> damaged: quarantine; the files before it are still taken
+    a file that cannot be read                  -> damaged: quarantine; the files before it are still returned
 
-A fresh file ends a quarantine: the older chain, damaged or broken, is given up. An older chain that only waits stays
+A fresh file ends a quarantine: the older chain, damaged or broken, is abandoned. An older chain that only waits stays
 open beside the new one, because slices may rest on its late files. It is closed once the tenant's flushed_ts has passed
-the new chain's beginning. Files of different chains may be taken in any order. If as many chains are open as a task may
-hold, no other begins: no file of the new one is taken or lost, and it begins once an older one is closed.
+the new chain's beginning. Files of different chains may be returned in any order. If as many chains are open as a task
+may have, no other chain begins: its files wait and are not lost, and it begins once an older chain is closed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tistream.model.ts import MAX_TS
 
 GRACE_MS = 2_000  # a file that cannot be read may still be in the middle of its upload
 CHAINS_MAX = 1_000  # open chains of one store; a sorter accepts a few more (tistream_sorter.state.positions)
-_REMEMBERED = 64  # files taken, per chain: distinguishes a repeated announcement from an unknown file with an old ts
+# Files remembered per chain: they distinguish a repeated announcement from an unknown file with an old ts.
+_REMEMBERED = 64
 
 STAGE_MISSING = "push"
 STAGE_DAMAGED = "damaged"
@@ -71,11 +72,11 @@ class ChainHold:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The files of a store that need not be read again, as of one moment: `ts in read`. They stay so unless the store
-    is read again from an earlier position."""
+    """The files of a store that had been read at one moment and need not be read again: `ts in read`. This stays true
+    unless the store is read again from an earlier position."""
 
     through: int
-    since: int  # files taken up to here are not remembered one by one
+    since: int  # files up to this ts are not remembered one by one
     taken: frozenset[int]
     begins: tuple[int, ...] = ()  # first files of the known chains, ascending, closed ones included
 
@@ -91,7 +92,8 @@ class Read:
 class _Chain:
     first_ts: int
     at_ts: int
-    taken: list[int] = field(default_factory=list)  # the newest, ascending; files below the first are not remembered
+    # The newest files, ascending; files below the first of them are not remembered.
+    taken: list[int] = field(default_factory=list)
 
     def advance(self, ts: int) -> None:
         assert ts > self.at_ts
@@ -101,12 +103,12 @@ class _Chain:
 
 
 class StoreChains:
-    """State of a store: the open chains, and the files seen that cannot be taken yet."""
+    """The state of a store: the open chains, and the known files that are not ready yet."""
 
     def __init__(self, positions: Iterable[ChainPosition] = (), chains_max: int = CHAINS_MAX) -> None:
         """Begin at the positions that every task has reached."""
         self._chains_max = chains_max
-        self._held_open: frozenset[int] = frozenset()  # chains that some receiver has open
+        self._held_open: frozenset[int] = frozenset()  # chains that tasks still have open
         ordered = sorted(positions, key=lambda position: position.first_ts)
         self._chains = [_Chain(position.first_ts, position.at_ts, [position.at_ts]) for position in ordered]
         self._waiting: SortedDict = SortedDict()  # ts -> SeenFile
@@ -114,10 +116,10 @@ class StoreChains:
         self._damaged: SortedDict = SortedDict()  # ts -> reason
         self._ignored_below = 0
 
-    # -- what was found ------------------------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------------------------
 
     def wants(self, ts: int) -> bool:
-        """Whether the file `ts` has to be read: it is not known, not taken, and not too old."""
+        """Whether the file `ts` must be read: it is unknown, and not too old."""
         if ts < self._ignored_below or ts in self._waiting or ts in self._damaged:
             return False
         place = self._territory(ts)
@@ -131,7 +133,7 @@ class StoreChains:
         return ts in self._waiting or ts in self._damaged
 
     def rivals(self, ts: int) -> list[int]:
-        """The waiting file `ts` and those that name the same predecessor."""
+        """All waiting files that name the same predecessor as the waiting file `ts`, itself included."""
         file = self._waiting.get(ts)
         return [ts] if file is None else [rival.ts for rival in self._with_prev(file.prev_ts)]
 
@@ -166,20 +168,19 @@ class StoreChains:
             self._by_prev.remove((known.prev_ts, ts))
 
     def close(self, flushed_ts: int) -> None:
-        """Close the chains before the newest one that began at or below `flushed_ts`, which every task has flushed
-        through: no slice rests on them.
-        """
+        """Close all chains before the newest one that began at or below `flushed_ts`. Every task has flushed up to this
+        ts, so no slice rests on the closed chains."""
         while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:
             del self._chains[0]
         if self._chains and self._chains[0].first_ts <= flushed_ts:
             self._ignore_below(self._chains[0].first_ts)
 
     def held_open(self, chains: Iterable[int]) -> None:
-        """Set the chains, by first file, that tasks still have open. Chains that were abandoned here may be among
-        them."""
+        """Set the chains, by first file, that tasks still have open. They may include chains that were abandoned
+        here."""
         self._held_open = frozenset(chains)
 
-    # -- what to do ----------------------------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------------------------
 
     def ready(self) -> Ready | None:
         """The next file, older chains first; None if no file is ready."""
@@ -191,7 +192,7 @@ class StoreChains:
         return Ready(start, start.ts) if start is not None and self._has_room(start) else None
 
     def take(self, ready: Ready) -> None:
-        """Record that the file was handed on. `ready` must be the result of `ready()`."""
+        """Record that a file was routed, so that its chain advances. `ready` must be the result of `ready()`."""
         assert ready == self.ready()
         ts = ready.file.ts
         self.forget(ts)
@@ -203,8 +204,8 @@ class StoreChains:
         self._settle()
 
     def hold(self) -> ChainHold | None:
-        """The reason why the store waits. The first of these that applies: a quarantine, a chain for which there is no
-        room, the oldest missing file."""
+        """The reason why the store waits; None if it does not wait. The first of these that applies: a quarantine, a
+        chain for which there is no room, the oldest missing file."""
         newest = len(self._chains) - 1
         trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
         return trouble or self._crowded() or next(self._missing(), None)
@@ -214,7 +215,7 @@ class StoreChains:
         return tuple(ChainPosition(chain.first_ts, chain.at_ts) for chain in self._chains)
 
     def last_ts(self) -> int:
-        """The newest file taken; 0 before the first."""
+        """The newest file that was routed; 0 before the first."""
         return self._chains[-1].at_ts if self._chains else 0
 
     def list_after(self) -> int:
@@ -222,13 +223,13 @@ class StoreChains:
         return self._chains[0].taken[0] if self._chains else 0
 
     def may_begin_older(self) -> bool:
-        """Whether a chain older than the known ones, whose files are late, would still be taken."""
+        """Whether a chain that is older than the known ones, and whose files are late, could still begin."""
         return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
 
     def read(self, chain_ts: int, through: int) -> Read | None:
         """The files up to `through` that were read, if `chain_ts` is the oldest open chain and no older one can begin;
-        else None. It excludes files that wait here or are damaged, and unknown files between those taken, because they
-        must be noticed. It also excludes the chain's newest file, which is its writer's durable position and keeps
+        otherwise None. Excluded are files that wait here or are damaged, and unknown files between read ones, because
+        they must be noticed. Also excluded is the chain's newest file, which is its writer's durable position and keeps
         other writers from continuing the chain."""
         if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
             return None
@@ -237,8 +238,8 @@ class StoreChains:
         return Read(min(through, chain.at_ts - 1), chain.taken[0], frozenset(chain.taken), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
-        """Whether tasks at `positions` were sent files beyond this state by another dispatcher, in a known chain or in
-        a newer one."""
+        """Whether tasks have positions beyond this state, in a known chain or a newer one, because another dispatcher
+        sent them files."""
         at = {chain.first_ts: chain.at_ts for chain in self._chains}
         newest = max(at, default=0)
         return any(
@@ -291,7 +292,7 @@ class StoreChains:
         )
 
     def _crowded(self) -> ChainHold | None:
-        """A hold for the chain that cannot begin because too many are open, with what helps."""
+        """A hold for the chain that cannot begin because too many are open. The text says what to do."""
         start = self._next_start()
         if start is None or self._has_room(start):
             return None
@@ -326,7 +327,7 @@ class StoreChains:
         return None
 
     def _missing(self) -> Iterator[ChainHold]:
-        """Per territory the missing file: the predecessor of the lowest waiting file."""
+        """For each territory, the missing file: the predecessor of the lowest waiting file."""
         bounds = [0, *(chain.first_ts for chain in self._chains), MAX_TS + 1]
         for place, (low, high) in enumerate(pairwise(bounds), start=-1):
             at_ts = self._chains[place].at_ts if place >= 0 else 0

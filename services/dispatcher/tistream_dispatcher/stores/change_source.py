@@ -14,14 +14,13 @@ from tistream_dispatcher.delivery.router import Router
 from tistream_dispatcher.delivery.window import RoutedFile
 from tistream_dispatcher.stores.chain import SeenFile
 
-GROUP_BYTES = 512  # of one row group's reference in memory
+GROUP_BYTES = 512  # bytes of one row group's reference in memory
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A change file, checked as far as routing reads it. `watermarks`: change_rows.WATERMARKS. `tail_bytes`: length of
-    the object's end that routing needs.
-    """
+    """The parts of a change file that routing needs, checked. `watermarks`: change_rows.WATERMARKS. `tail_bytes`: the
+    length of the object's end that contains these parts."""
 
     seen: SeenFile
     store_id: int
@@ -76,7 +75,7 @@ def _references(file: ChangeFile) -> tuple[RowGroupRef, ...]:
 
 
 def route(file: ReadFile, chain_ts: int, router: Router) -> RoutedFile:
-    """The file for every task of its tenant."""
+    """Route the file to every task of its tenant."""
     ref = FileRef(
         cluster_id=file.cluster_id,
         tenant_id=file.tenant_id,

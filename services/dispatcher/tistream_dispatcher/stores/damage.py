@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 FIRST_PAUSE_MS = 500
-PAUSE_MAX_MS = 4_000  # a repair is noticed within it: lag must return under 5 s when a fault ends
+PAUSE_MAX_MS = 4_000  # a repair is noticed within this time: lag must return under 5 s when a fault ends
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A version of a change file that failed its checks: the reason, since when it is unchanged, when to read it again,
-    and the pause between two reads. `*_ms`: monotonic milliseconds."""
+    """A version of a change file that failed its checks: the reason, the time since which the file is unchanged, the
+    time of the next read, and the pause between two reads. `*_ms`: monotonic milliseconds."""
 
     ts: int
     version: str
@@ -31,9 +31,8 @@ class Suspects:
         return ts in self._by_ts
 
     def failed(self, ts: int, version: str, reason: str, now_ms: int) -> int:
-        """Record that a version of a file failed its checks; returns for how many milliseconds it has been
-        unchanged.
-        """
+        """Record that a version of a file failed its checks. Returns for how many milliseconds the file has been
+        unchanged."""
         known = self._by_ts.get(ts)
         if known is None or known.version != version:
             known = Suspect(ts, version, reason, now_ms, now_ms, FIRST_PAUSE_MS // 2)
@@ -46,9 +45,9 @@ class Suspects:
         self._by_ts.pop(ts, None)
 
     def due(self, now_ms: int) -> list[int]:
-        """The files to be read again now, in order."""
+        """The files that must be read again now, in order."""
         return sorted(ts for ts, suspect in self._by_ts.items() if suspect.retry_ms <= now_ms)
 
     def next_ms(self) -> int | None:
-        """When the first retry is due; None without unreadable files."""
+        """The time of the first due retry; None without unreadable files."""
         return min((suspect.retry_ms for suspect in self._by_ts.values()), default=None)

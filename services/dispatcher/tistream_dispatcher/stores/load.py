@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SPAN_MS = 30_000  # older work counts less and less
-FIRST_MS = 10_000  # before, the load is not known
+SPAN_MS = 30_000  # time constant of the mean: older work counts less and less
+FIRST_MS = 10_000  # before this time, the load is not known
 
 
 @dataclass(frozen=True, slots=True)

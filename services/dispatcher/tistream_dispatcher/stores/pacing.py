@@ -1,30 +1,28 @@
 """Decides when to LIST a tenant's stores and files. Pure.
 
-A LIST costs money, so its pause grows while it finds nothing: either nothing comes, or announcements bring all that
-comes. The first file that only a LIST finds makes LISTs frequent again.
+A LIST costs money, so the pause between LISTs grows while they find nothing: either no files arrive, or announcements
+name all that arrive. The first file that only a LIST finds makes LISTs frequent again.
 
 The pause of a silent tenant grows up to a share of the length of its silence: after an hour of silence a file may be
-noticed a minute late. If the tenant's last file was announced, the next one will be too, and the pause may be
-longer. If something is expected, because a file is missing or the object store has failed, no pause is longer than a
-busy tenant's.
+noticed a minute late. If the tenant's last file was announced, the next one probably will be too, and the pause may be
+longer. While a file is missing or the object store fails, no pause is longer than a busy tenant's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SILENT_SHARE = 8  # a pause is at most this part of the silence before it
-# After a LIST pass the tenant rests for REST times as long as the pass took, so that other tenants get that time. The
-# rest has an upper limit. After a failure there is no rest: an object store that hangs costs other tenants nothing, and
-# its recovery must be noticed.
+SILENT_SHARE = 8  # a pause is at most 1/SILENT_SHARE of the silence before it
+# After a LIST pass the tenant pauses for REST times the duration of the pass, so that other tenants get that time. This
+# pause has an upper limit. After a failure there is no pause: an object store that hangs costs other tenants nothing,
+# and its recovery must be noticed.
 REST, REST_MAX_MS = 2, 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class PollSettings:
     """Pauses in milliseconds: between LISTs of a store's files, and between LISTs of the stores; the longest pause
-    while nothing comes, and the same if files were announced.
-    """
+    while no files arrive, and the longest pause if files were announced."""
 
     poll_min_ms: int
     poll_max_ms: int
@@ -42,11 +40,11 @@ class Pace:
         self._poll_ms = self._rested_ms = 0
         self._discover_ms = 0
         self._news_ms = now_ms  # when a new file was last found or announced
-        self._announced = False  # that file was announced
+        self._announced = False  # whether that file was announced
         self._expecting = False
 
     def discovery_due(self, now_ms: int) -> bool:
-        """Whether to LIST the stores now; if so, the caller must do it."""
+        """Whether to LIST the stores now. If so, the caller must do it."""
         if now_ms < self._discover_ms:
             return False
         self._discover_ms = now_ms + self._longest_ms(now_ms, self._settings.discover_ms)
@@ -81,28 +79,28 @@ class Pace:
         self._soon(now_ms)
 
     def elsewhere(self, now_ms: int) -> None:
-        """Record that stores of the tenant which other dispatchers read get files, so that the tenant does not count as
-        silent."""
+        """Record that files arrive in stores of the tenant that other dispatchers read, so that the tenant does not
+        count as silent."""
         self._news_ms = now_ms
         self._soon(now_ms)
 
     def expect(self, now_ms: int, *, expecting: bool) -> None:
-        """Set whether something is expected: a missing file, or a retry after a failed read or LIST."""
+        """Set whether LISTs must stay frequent, because a file is missing, or a failed read or LIST will be retried."""
         if expecting and not self._expecting:
             self._soon(now_ms)
         self._expecting = expecting
 
     def deaf(self) -> None:
-        """Record that announcements do not arrive at present."""
+        """Record that no announcements can be received at present."""
         self._announced = False
         self.hurry()
 
     def hurry(self) -> None:
-        """Let the next step LIST everything."""
+        """Make the next step LIST everything."""
         self._poll_ms = self._discover_ms = 0
 
     def next_ms(self) -> int:
-        """When the next LIST is due."""
+        """The time of the next due LIST, in monotonic ms."""
         return min(max(self._poll_ms, self._rested_ms), self._discover_ms)
 
     def _soon(self, now_ms: int) -> None:

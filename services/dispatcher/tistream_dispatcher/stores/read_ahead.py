@@ -1,9 +1,8 @@
-"""Keeps files that were read ahead, that is before the files that precede them in their chain, within a budget of
-bytes. No I/O.
+"""Keeps files that were read before their predecessors in the chain, within a budget of bytes. No I/O.
 
-A file that is not kept is read again when its turn comes. So no limit here stops the dispatcher; it only costs a second
-request. A file's watermarks are written by outsiders, and a few kilobytes can contain very many of them. So the limit
-counts the bytes in memory, and not the files' sizes.
+A file that is not kept is read again when its chain reaches it. So no limit here stops the dispatcher; it only costs a
+second request. A file's watermarks are written by outsiders, and a few kilobytes can contain very many of them. So the
+limit counts the bytes in memory, and not the files' sizes.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from sortedcontainers import SortedDict
 from tistream.concurrency import new_lock
 from tistream_dispatcher.stores.change_source import ReadFile
 
-FILES_MAX = 128  # of one store
+FILES_MAX = 128  # files kept for one store
 STORE_BYTES = 16 << 20
 TENANT_BYTES = 64 << 20
-PROCESS_BYTES = 192 << 20  # of the 1 GiB of memory of a dispatcher
+PROCESS_BYTES = 192 << 20  # of a dispatcher's 1 GiB of memory
 
 
 class ByteBudget:
-    """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget and also counts there."""
+    """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget, and its bytes count there too."""
 
     def __init__(self, bytes_max: int, within: ByteBudget | None = None) -> None:
         self.used = 0
@@ -45,7 +44,7 @@ class ByteBudget:
                 self._give(count)
 
     def close(self) -> None:
-        """Release everything and refuse further reservations: a reader thread may still be running."""
+        """Release everything, and refuse further reservations, because a reader thread may still be running."""
         with self._lock:
             self._give(self.used)
             self._closed = True
@@ -57,15 +56,16 @@ class ByteBudget:
 
 
 class ReadAhead:
-    """The files of one store that were read ahead, by their ts. The lowest are kept, because they are needed first."""
+    """The files of one store that were read ahead, by their ts. If there is no room for all, the files with the lowest
+    ts are kept, because they are needed first."""
 
     def __init__(self, room: ByteBudget | None = None) -> None:
         self.room = ByteBudget(STORE_BYTES, within=room)
         self._files: SortedDict = SortedDict()  # ts -> (ReadFile, its weight)
 
     def keep(self, file: ReadFile, waits: Callable[[int], bool]) -> None:
-        """Keep a file if it fits; files with a higher ts are dropped to make room. `waits` returns whether the file of
-        a ts is still needed."""
+        """Keep a file if it fits; files with a higher ts are dropped to make room. `waits(ts)` returns whether a file
+        is still needed."""
         ts, weight = file.seen.ts, file.weight
         self.pop(ts)
         fits = self.room.take(weight)
@@ -90,7 +90,7 @@ class ReadAhead:
         return kept
 
     def only(self, waits: Callable[[int], bool]) -> None:
-        """Drop the files for which `waits` is false, because they are not needed any more."""
+        """Drop the files that are not needed any more: those for which `waits(ts)` is false."""
         for ts in [ts for ts in self._files if not waits(ts)]:
             self.pop(ts)
 

@@ -1,6 +1,6 @@
-"""One store's files: finds them, reads what routing needs, and hands them on in chain order.
+"""Feeds one store's files: finds them, reads the parts that routing needs, and returns them in chain order.
 
-`chain.StoreChains` and `damage.Suspects` make the decisions; this module executes them.
+`chain.StoreChains` and `damage.Suspects` make the decisions; this module does the I/O.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from tistream_dispatcher.stores.read_ahead import ByteBudget, ReadAhead
 log = logging.getLogger(__name__)
 
 TAIL_STEP = 1 << 10
-# limit of what is fetched: one file with watermarks before its changes must not make other files be fetched whole
+# limit of the bytes of a file's end that are fetched: otherwise one file with watermarks before its changes would make
+# the dispatcher fetch other files completely
 TAIL_MAX = 1 << 20
 READS_MAX = 256  # files read in one poll; the next poll continues
-LONG_BACKLOG = 1_000  # files that wait for a missing one; above it, most LISTs begin after them
-WIDE_MS = 10_000  # pause between LISTs that begin earlier: before a long backlog, or for the late files of older chains
-RECHECK_MS = 5_000  # pause between checks of files that break a chain: an operator may remove or repair one
+LONG_BACKLOG = 1_000  # if more files than this wait for a missing one, most LISTs begin after them
+WIDE_MS = 10_000  # pause between LISTs that begin earlier: before a long backlog, or at the late files of older chains
+RECHECK_MS = 5_000  # pause between checks of files that break a chain, because an operator may remove or repair them
 
 
 class StoreFeed:
@@ -48,7 +49,7 @@ class StoreFeed:
         metrics: DispatcherMetrics,
         room: ByteBudget | None = None,
     ) -> None:
-        """`room`: the budget for files that were read before their turn, shared by all of the tenant's stores."""
+        """`room`: the budget for files that were read ahead, shared by all of the tenant's stores."""
         self.store_id = store_id
         self.chains = StoreChains(positions)
         self._tenant = tenant
@@ -56,7 +57,7 @@ class StoreFeed:
         self._clock = clock
         self._metrics = metrics
         self._suspects = Suspects()
-        self._arrived: dict[int, int] = {}  # ts -> wall milliseconds, of files not taken yet
+        self._arrived: dict[int, int] = {}  # ts -> wall milliseconds, of files that were not routed yet
         self._ahead = ReadAhead(room)
         self._wide_ms = 0
         self._recheck_ms = 0
@@ -74,10 +75,10 @@ class StoreFeed:
         """Stop reading the store, and drop what was read ahead."""
         self._ahead.close()
 
-    # -- finding -------------------------------------------------------------------------------------------------
+    # -- finding files ---------------------------------------------------------------------------------------------
 
     def announced(self, stamps: Iterable[int]) -> bool:
-        """Read announced files; returns whether any of them was new. A file that does not exist yet is found by a later
+        """Read announced files. Returns whether any of them was new. A file that does not exist yet is found by a later
         LIST."""
         return self._look(sorted(stamps))
 
@@ -86,7 +87,7 @@ class StoreFeed:
         return any(self._is_new(ts) for ts in stamps)
 
     def poll(self) -> bool:
-        """LIST new files and read them; returns whether there were any. Raises Unavailable."""
+        """LIST new files and read them. Returns whether there were any. Raises Unavailable."""
         now_ms = self._clock.monotonic_ms()
         prefix = layout.change_file_prefix(self._tenant, self.store_id)
         start = layout.change_file(self._tenant, self.store_id, self._list_after(now_ms))
@@ -119,7 +120,7 @@ class StoreFeed:
         return bool(due)
 
     def next_retry_ms(self) -> int | None:
-        """When `retry` is due, on the monotonic clock; None if it is not needed."""
+        """The time at which `retry` is due, on the monotonic clock; None if it is not needed."""
         return self._suspects.next_ms()
 
     def _look(self, stamps: Iterable[int]) -> bool:
@@ -159,7 +160,8 @@ class StoreFeed:
     def _read_file(self, ts: int) -> ReadFile:
         key = layout.change_file(self._tenant, self.store_id, ts)
         file = read_file(self._objects, key, self._arrived.get(ts, self._clock.now_ms()), self._tail_bytes)
-        # The next file's end is about as long: fetch a quarter more than that, instead of 64 KiB of a small file.
+        # The next file's end is probably about as long: fetch a quarter more than that, instead of 64 KiB of a small
+        # file.
         self._tail_bytes = min(TAIL_STEP * (1 + file.tail_bytes * 5 // 4 // TAIL_STEP), TAIL_MAX)
         return file
 
@@ -172,7 +174,7 @@ class StoreFeed:
         unchanged_ms = self._suspects.failed(ts, version, reason, self._clock.monotonic_ms())
         self.chains.damage(ts, reason, unchanged_ms)
         if not self.chains.wants(ts) and not self.chains.knows(ts):
-            self._suspects.cleared(ts)  # too old to matter
+            self._suspects.cleared(ts)  # the file is too old to matter
 
     def _version(self, ts: int) -> str | None:
         try:
@@ -180,13 +182,12 @@ class StoreFeed:
         except NotFoundYet:
             return None
 
-    # -- taking --------------------------------------------------------------------------------------------------
+    # -- returning files -------------------------------------------------------------------------------------------
 
     def next_file(self) -> tuple[Ready, ReadFile] | None:
-        """The next file in chain order, read; None if no file is ready. Raises Unavailable.
+        """Read the next file in chain order; None if no file is ready. Raises Unavailable.
 
-        Only the caller holds the file: it does not count against the budget, so there is always room for the file whose
-        turn it is.
+        The file does not count against the budget, so there is always room for the file that is next.
         """
         while (ready := self.chains.ready()) is not None:
             ts = ready.file.ts
@@ -199,14 +200,14 @@ class StoreFeed:
         return None
 
     def take(self, ready: Ready) -> None:
-        """Record that the file returned by `next_file` was handed on."""
+        """Record that the file returned by `next_file` was routed, so that its chain advances."""
         self.chains.take(ready)
         self._arrived.pop(ready.file.ts, None)
 
-    # -- telling -------------------------------------------------------------------------------------------------
+    # -- reporting -------------------------------------------------------------------------------------------------
 
     def hold(self) -> Hold | None:
-        """The reason why the store waits; it is logged when it changes."""
+        """The reason why the store waits, or None. It is logged when it changes."""
         found = self.chains.hold()
         if found != self._told:
             self._tell(found)
@@ -242,7 +243,7 @@ class StoreFeed:
 
 
 def unread(tenant: TenantKey, store_id: int) -> StoreStatus:
-    """The status of a store that will be read once its positions in the tasks are known."""
+    """The status of a store that will be read once the positions of its files in the tasks are known."""
     return StoreStatus(
         cluster_id=tenant.cluster_id,
         tenant_id=tenant.tenant_id,

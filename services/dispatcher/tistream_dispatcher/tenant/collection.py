@@ -24,16 +24,16 @@ from tistream_dispatcher.stores.chain import Read, StoreChains
 
 log = logging.getLogger(__name__)
 
-DELETES_MAX = 1_000  # of one pass
-YOUNG_MAX = 1_000  # files in a LIST that are too young: a page
+DELETES_MAX = 1_000  # deletions in one pass
+YOUNG_MAX = 1_000  # a LIST ends after this number of files that are too young: one page
 
 Store = tuple[TenantKey, int]
 
 
 @dataclass(slots=True)
 class DeletionBounds:
-    """Bounds by which LISTs of one store are avoided. No file with a ts below `first_ts` may be deleted, and no file at
-    all before `age_ms` (wall clock), except late files, which the next LIST finds. The store is not LISTed before
+    """Bounds that avoid LISTs of one store. No file with a ts below `first_ts` may be deleted, and no file at all
+    before `age_ms` (wall clock). Late files are an exception, which the next LIST finds. The store is not LISTed before
     `next_ms` (monotonic)."""
 
     first_ts: int = 0
@@ -43,9 +43,8 @@ class DeletionBounds:
 
 @dataclass(slots=True)
 class Listed:
-    """Result of a LIST of a store: the files to delete, oldest first, and whether there are `more`. If not, none with a
-    ts below `first_ts` may be deleted later, and none before `age_ms`.
-    """
+    """The result of a LIST of a store: the files to delete, oldest first, and whether there are `more`. If there are no
+    more, no file with a ts below `first_ts` can be deleted later, and none before `age_ms`."""
 
     files: list[ObjectInfo] = field(default_factory=list)
     more: bool = False
@@ -69,7 +68,8 @@ class Consumed:
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
-        """Compute the files that may be deleted from the stores' chains and from what each task of the tenant needs."""
+        """Compute the files that may be deleted from the stores' chains and from the needs of each task of the
+        tenant."""
         self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
         marks = {store_id: consumed(needs, store_id) for store_id in stores}
         read = {
@@ -108,11 +108,11 @@ class FileCollector:
         self._deleter = Deleter(objects)
 
     def close(self) -> None:
-        """Stop all deletes."""
+        """Stop the threads that delete."""
         self._deleter.close()
 
     def step(self) -> int:
-        """One pass; returns the milliseconds until the next."""
+        """Run one pass. Returns the milliseconds until the next one."""
         stores = {(tenant, store_id): read for tenant, of in self._consumed().items() for store_id, read in of.items()}
         self._shelves = {store: self._shelves.get(store, DeletionBounds()) for store in stores}
         left = DELETES_MAX
@@ -129,7 +129,7 @@ class FileCollector:
         return 0 if not left else self._settings.every_ms
 
     def _collect(self, store: Store, read: Read, most: int) -> list[ObjectInfo]:
-        """Delete at most `most` of a store's files; returns the deleted ones."""
+        """Delete at most `most` of a store's files. Returns the deleted ones."""
         shelf, gone = self._shelves[store], list[ObjectInfo]()
         shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
         try:
@@ -151,10 +151,10 @@ class FileCollector:
         return gone
 
     def _listed(self, store: Store, read: Read, most: int) -> Listed:
-        """LIST a store's files, as far as some may be deleted, and return at most `most` of them.
+        """LIST a store's files as far as some may be deleted. The result has at most `most` of them.
 
-        A file may be deleted once a later one of its chain was seen, so the newest one stays. Its age counts from its
-        modification time, because its name gives only its place in the chain. Files mostly come in the order of their
+        A file may be deleted once a later file of its chain was seen, so the newest one stays. Its age counts from its
+        modification time, because its name gives only its place in the chain. Files mostly arrive in the order of their
         names, so the LIST ends after YOUNG_MAX files that are too young.
         """
         tenant, store_id = store

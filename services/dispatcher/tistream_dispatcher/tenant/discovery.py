@@ -1,6 +1,6 @@
 """Finds a tenant's stores that no route names yet, and reports them until the meta server has assigned them.
 
-Only the tenant's discoverer looks for stores. The stores that it has found are in each of its heartbeats.
+Only the tenant's discoverer looks for stores. Each of its heartbeats contains the stores that it has found.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tistream_dispatcher.tenant.share import Share
 
 log = logging.getLogger(__name__)
 
-LOOKS_MAX = 8  # LISTs in one pass, of prefixes that have a store's name and no change file
+LOOKS_MAX = 8  # LISTs in one pass of prefixes that have a store's name and no change file
 NAMES_MAX = 1_000  # names that each of these LISTs looks at
-STORES_MAX = 8_192  # of a tenant; a writer of its files can create any number of objects that look like a store's
+STORES_MAX = 8_192  # limit for a tenant; a writer of its files can create any number of objects that look like stores
 TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
 UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
 
 
 class Discovery:
     """The unassigned stores of one tenant. Only the tenant's thread may use it, except for `found`. `tell` is called
-    when there is a new store."""
+    when a new store was found."""
 
     def __init__(self, tenant: TenantKey, objects: ObjectStore, tell: Callable[[], None]) -> None:
-        self.problem: str | None = None  # why the LIST of the stores failed
+        self.problem: str | None = None  # the reason if the LIST of the stores failed
         self._tenant = tenant
         self._objects = objects
         self._tell = tell
@@ -39,14 +39,13 @@ class Discovery:
         self._found: frozenset[int] = frozenset()
         self._named: frozenset[int] = frozenset()
         self._with_files: set[int] = set()
-        self._troubles: dict[int, str] = {}  # stores that could not be examined
+        self._troubles: dict[int, str] = {}  # stores that could not be examined, with the reasons
         self._looked = -1  # the last store that was examined and had no file
         self._too_many = False
 
     def take(self, share: Share) -> None:
-        """Apply a new route table: forget the stores that it names, or all if another dispatcher discovers
-        from now on.
-        """
+        """Apply a new route table: forget the stores that it names. If another dispatcher discovers from now on, forget
+        all."""
         if not share.discovers:
             self.problem = None
             self._troubles.clear()
@@ -65,9 +64,8 @@ class Discovery:
             return self._found
 
     def note(self, store_ids: Iterable[int]) -> None:
-        """Add stores that the routes do not name, up to STORES_MAX in all: every store is read in each pass, named in
-        every heartbeat and stored by the meta server.
-        """
+        """Add stores that the routes do not name, up to STORES_MAX in all. The limit exists because every store is read
+        in each pass, sent in every heartbeat, and stored by the meta server."""
         with self._lock:
             unknown = frozenset(store_ids) - self._found
             new = frozenset(sorted(unknown)[: max(0, STORES_MAX - len(self._named) - len(self._found))])
@@ -79,7 +77,7 @@ class Discovery:
             self._tell()
 
     def listed(self) -> set[int]:
-        """LIST the stores; empty if that failed, with the reason in `problem`.
+        """LIST the stores. If that fails, returns an empty set and sets `problem` to the reason.
 
         A prefix with a store's name and no change file does not count, because each store that is read is LISTed for
         ever. A few of these prefixes are examined in each pass, in turn.
@@ -99,9 +97,9 @@ class Discovery:
         return stores & (self._named | self._with_files)
 
     def _look(self, stores: set[int]) -> None:
-        """Find the stores that have a change file. An error of one store does not affect the others. If the object
-        store does not answer, the remaining stores are left to the next pass, so that callers wait for only one
-        timeout."""
+        """Examine prefixes, and add those that have a change file to the stores. An error of one store does not affect
+        the others. If the object store does not answer, the remaining prefixes are left to the next pass, so that
+        callers wait for only one timeout."""
         in_vain = 0
         for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
             self._troubles.pop(store_id, None)
@@ -110,7 +108,7 @@ class Discovery:
                     self._with_files.add(store_id)
                     continue
                 in_vain += 1
-            except InvalidRequest as error:  # a link out of the store
+            except InvalidRequest as error:  # a link leads out of the store's directory
                 self._troubles[store_id] = str(error)
                 in_vain += 1
             except RetryableError as error:
@@ -139,7 +137,8 @@ class Discovery:
         return True
 
     def holds(self) -> list[Hold]:
-        """Stores that wait for a dispatcher, and why others may be unknown."""
+        """Holds for the stores that wait for a dispatcher, and for failures because of which other stores may be
+        unknown."""
         holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
         holds += [Hold(stage="dispatch", store_id=str(one), reason=why) for one, why in sorted(self._troubles.items())]
         holds += [Hold(stage="dispatch", reason=TOO_MANY)] if self._too_many else []

@@ -1,4 +1,4 @@
-"""Runs one loop for each tenant of which this dispatcher reads stores. Route tables and announcements are its input."""
+"""Runs one loop for each tenant whose stores this dispatcher reads. Its input are route tables and announcements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 log = logging.getLogger(__name__)
 
-WAIT_MS = 10_000  # long polls
+WAIT_MS = 10_000  # timeout of long polls
 
 
 class TenantDriver:
@@ -52,11 +52,12 @@ class TenantDriver:
         self._deaf = False
 
     def not_ready(self) -> str | None:
-        """Why no file can be dispatched yet, or None."""
+        """The reason why no file can be dispatched yet; None if files can be dispatched."""
         return None if self._version >= 0 else "the routes were not read yet"
 
     def follow_routes(self) -> None:
-        """Loop body: fetch the next route table; start and stop tenants' loops, and pass the others their routes."""
+        """Loop body: fetch the next route table, start and stop tenants' loops, and pass the routes to the running
+        ones."""
         table = self._meta.routes(self._version, wait_ms=WAIT_MS if self._version >= 0 else 0)
         if table.version != self._version:
             self._apply(table)
@@ -65,7 +66,7 @@ class TenantDriver:
     def _apply(self, table: RouteTable) -> None:
         self._keys.tell(table.kms_key_ids())
         named = {TenantKey(one.cluster_id, one.tenant_id) for one in table.tenants}
-        for key in self._routes.keys() - named:  # it was deleted
+        for key in self._routes.keys() - named:  # the tenant was deleted
             del self._routes[key]
             with self._lock:
                 del self._shares[key]
@@ -94,7 +95,7 @@ class TenantDriver:
 
     def _begin(self, key: TenantKey) -> tuple[TenantFeed, Loop]:
         feed = self._new_feed(key)
-        # One label for all tenants: metrics have no labels with names of tenants.
+        # All tenants share one label value, because names of tenants are not labels.
         loop = Loop("tenant", feed.step, interval_ms=100, metrics=self._loop_metrics)
         with self._lock:
             self._feeds[key] = (feed, loop)
@@ -102,9 +103,8 @@ class TenantDriver:
         return feed, loop
 
     def _end(self, key: TenantKey) -> None:
-        """Stop a tenant's loop. A step that is under way continues beside the next reader of the tenant's stores, which
-        is harmless.
-        """
+        """Stop a tenant's loop. A step that is running continues beside the next reader of the tenant's stores, which
+        is harmless."""
         with self._lock:
             feed, loop = self._feeds.pop(key)
         loop.stop(timeout_s=0)
@@ -112,9 +112,8 @@ class TenantDriver:
         log.info("tenant ends", extra={"tenant": str(key)})
 
     def follow_announcements(self) -> None:
-        """Loop body: pass announced files to their tenants at once. Those of stores that other dispatchers read are
-        skipped.
-        """
+        """Loop body: pass announced files to their tenants at once. Announcements for stores that other dispatchers
+        read are skipped."""
         try:
             answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
         except TiStreamError:
@@ -125,7 +124,7 @@ class TenantDriver:
         self._after = answer.next_after
 
     def _go_deaf(self) -> None:
-        """Let every tenant LIST for itself until the meta server answers again."""
+        """Make every tenant rely on LISTs, until the meta server answers again."""
         if self._deaf:
             return
         self._deaf = True
@@ -171,7 +170,8 @@ class TenantDriver:
         return StoreList(node_id=self._node_id, stores=stores, holds=holds)
 
     def reports(self) -> list[StoreReport]:
-        """The stores in the heartbeat: those that are read here, and those that were found and have no dispatcher."""
+        """The stores in the heartbeat: those that this dispatcher reads, and those that it found and that have no
+        dispatcher."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         return [

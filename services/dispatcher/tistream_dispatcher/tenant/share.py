@@ -10,8 +10,8 @@ from tistream.wire.meta import TenantRoute
 @dataclass(frozen=True, slots=True)
 class Share:
     """The stores of one tenant that concern one dispatcher. `stores`: those that only this dispatcher reads. `named`:
-    all stores in the route table, retired ones included. `discovers`: this dispatcher looks for stores that the table
-    does not name. `whole`: the meta server does not assign stores, so this dispatcher reads all that it finds."""
+    all stores in the route table, retired ones included. `discovers`: whether this dispatcher looks for stores that the
+    table does not name. `whole`: the meta server does not assign stores, so this dispatcher reads all that it finds."""
 
     stores: frozenset[int] = frozenset()
     named: frozenset[int] = frozenset()
@@ -20,7 +20,7 @@ class Share:
 
     @classmethod
     def of(cls, route: TenantRoute, node_id: str) -> Share:
-        """The share of the dispatcher `node_id`."""
+        """The share that the dispatcher `node_id` has of a tenant."""
         if route.stores is None:
             return cls(discovers=True, whole=True)
         mine = frozenset(store.store_id for store in route.stores if store.dispatcher_node == node_id)
@@ -37,7 +37,6 @@ class Share:
         return self.whole or store_id in self.stores
 
     def concerns(self, store_id: int) -> bool:
-        """Whether announcements of the store's files concern this dispatcher: it reads the store, or is to
-        discover it.
-        """
+        """Whether announcements of the store's files concern this dispatcher: it reads the store, or must discover
+        it."""
         return self.reads(store_id) or (self.discovers and store_id not in self.named)

@@ -1,4 +1,4 @@
-"""One tenant: reads this dispatcher's stores of it and feeds the tenant's tasks, in one thread.
+"""Feeds one tenant's tasks from the tenant's stores that this dispatcher reads, in one thread.
 
     announcements, LIST -> StoreFeed (chain order) -> Router -> FileWindow -> POST /v1/files -> Receivers
 
@@ -40,11 +40,12 @@ from tistream_dispatcher.tenant.share import Share
 log = logging.getLogger(__name__)
 
 IDLE_MS = 2_000  # the longest pause between two steps
-CALM_MS = 60_000  # the same while only new files are waited for
+CALM_MS = 60_000  # the longest pause while the feed only waits for new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
 STIR_MS = 1_000  # minimum pause between wake-ups by announcements of other stores
-WAIT_FOR_ALL_MS = 5_000  # for tasks whose positions are not known yet; then the others continue without them
+# How long to wait for tasks whose positions are not known yet; then the others continue without them.
+WAIT_FOR_ALL_MS = 5_000
 
 
 class TenantFeed:
@@ -66,9 +67,7 @@ class TenantFeed:
         room: ByteBudget | None = None,
     ) -> None:
         """`tell` is called when a store was found that no route names. `collect_ms`: pause between two computations of
-        the consumed files; None: never. `room`: the budget for files that were read before their turn, shared by all
-        tenants.
-        """
+        the consumed files; None: never. `room`: the budget for files that were read ahead, shared by all tenants."""
         self.tenant = tenant
         self.room = ByteBudget(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
@@ -83,30 +82,30 @@ class TenantFeed:
         self._discovery = Discovery(tenant, objects, tell)
         self._stores: dict[int, StoreFeed] = {}
         self._loads: dict[int, StoreLoad] = {}
-        self._store_problems: dict[tuple[int, str], str] = {}  # (store, attempted action) -> why it failed
+        self._store_problems: dict[tuple[int, str], str] = {}  # (store, attempted action) -> reason of its failure
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
         self._known_since_ms: int | None = None
         self._calm = False
-        self._lock = new_lock()  # guards what other threads pass in, and what they read
+        self._lock = new_lock()  # guards the input from other threads, and the results that they read
         self._new_route: tuple[int, TenantRoute, Share] | None = None
         self._announced = Announced()
         self._hurried = self._deafened = self._stirred = False
         self._stirred_ms = 0
-        self._newest_ts = 0  # of all stores' files, as reported by the sorters
+        self._newest_ts = 0  # the newest file of all stores, as reported by the sorters
         self._status: tuple[StoreStatus, ...] = ()
         self._told_loads: dict[int, StoreLoad] = {}
         self._holds: tuple[Hold, ...] = ()
 
-    # -- other threads -------------------------------------------------------------------------------------------
+    # -- for other threads -----------------------------------------------------------------------------------------
 
     def set_route(self, version: int, tenant_route: TenantRoute, share: Share) -> None:
-        """Set the tenant's part of a new route table, and this dispatcher's share of it."""
+        """Set the tenant's entry in a new route table, and this dispatcher's share of its stores."""
         with self._lock:
             self._new_route = (version, tenant_route, share)
 
     def announce(self, store_id: int, ts: int) -> None:
-        """Accept the announcement of a file, which the next step reads."""
+        """Add the announcement of a file. The next step reads the file."""
         with self._lock:
             self._hurried |= not self._announced.add(store_id, ts)
 
@@ -121,12 +120,12 @@ class TenantFeed:
         return True
 
     def look_everywhere(self) -> None:
-        """Let the next step LIST at once, because announcements were lost."""
+        """Make the next step LIST at once, because announcements were lost."""
         with self._lock:
             self._hurried = True
 
     def deaf(self) -> None:
-        """Record that announcements do not arrive: LIST at once, and as often as without them."""
+        """Record that no announcements can be received: LIST at once, and as often as without them."""
         with self._lock:
             self._deafened = True
 
@@ -136,18 +135,17 @@ class TenantFeed:
             return self._status, self._holds
 
     def loads(self) -> dict[int, float | None]:
-        """The stores that are read, and those that were found and have no dispatcher, with their load (None: not
-        known).
-        """
+        """The load of each store that is read (None: not known). Stores that were found and have no dispatcher are
+        included, with None."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             told = {store_id: load.per_second(now_ms) for store_id, load in self._told_loads.items()}
         return dict.fromkeys(self._discovery.found()) | told
 
-    # -- the tenant's thread -------------------------------------------------------------------------------------
+    # -- for the tenant's thread -----------------------------------------------------------------------------------
 
     def step(self) -> int:
-        """Do what can be done now; returns the milliseconds until the next step."""
+        """Do all work that is due now. Returns the milliseconds until the next step."""
         self._take_route()
         self._delivery.sync()
         self._rewind_the_behind()
@@ -180,14 +178,14 @@ class TenantFeed:
             self._spans = spans
             self._router = Router(spans) if spans else None
             self._known_since_ms = None
-            # The files in the window were routed for other tasks.
+            # The files in the window were routed to other tasks.
             for store in self._stores.values():
                 self._rewind(store)
         self._take_share(share)
 
     def _take_share(self, share: Share) -> None:
-        """Apply a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets stores,
-        or becomes the discoverer, it LISTs at once."""
+        """Apply a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets new
+        stores, or becomes the discoverer, it LISTs at once."""
         before, self._share = self._share, share
         for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
             self._leave(store_id)
@@ -236,8 +234,8 @@ class TenantFeed:
                 log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
 
     def _passed(self, store: StoreFeed) -> bool:
-        """Whether the store waits for files that all tasks have received from another dispatcher. These files may be
-        deleted already."""
+        """Whether the store waits for files that all tasks have received already from another dispatcher. These files
+        may be deleted."""
         waits = store.chains.hold() is not None and self._everyone_known()
         return waits and store.chains.passed_by(self._receivers.common(store.store_id))
 
@@ -246,7 +244,7 @@ class TenantFeed:
         store.rewind(self._receivers.common(store.store_id))
         self._pace.hurry()
 
-    # -- finding and reading -------------------------------------------------------------------------------------
+    # -- finding and reading files ---------------------------------------------------------------------------------
 
     def _find(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -266,7 +264,7 @@ class TenantFeed:
             self._found(self._discovery.listed())
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)
-        if deafened:  # after the announcements that were received before
+        if deafened:  # only now, after the announcements that were received before
             self._pace.deaf()
         if self._pace.poll_due(now_ms):
             found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
@@ -277,9 +275,8 @@ class TenantFeed:
             self._try(store, "retry", StoreFeed.retry)
 
     def _look_for(self, now_ms: int, store_id: int, stamps: set[int]) -> None:
-        """Read announced files. Files that the object store did not answer for are retried; for a file that does not
-        exist yet the next LIST is soon, because it is not announced again.
-        """
+        """Read announced files. A file that the object store did not answer for is retried. If a file does not exist
+        yet, the next LIST is soon, because the file is not announced again."""
         if store_id not in self._stores:
             if not self._share.concerns(store_id):
                 return
@@ -287,11 +284,11 @@ class TenantFeed:
             if is_there is False:
                 self._pace.promised(now_ms)
             if not is_there:
-                return  # if there is such a store, LIST finds it
+                return  # if the store exists, LIST finds it
             self._found({store_id})
         store = self._stores.get(store_id)
         if store is None:
-            return  # its dispatcher LISTs it once it has the route
+            return  # the store's dispatcher LISTs it once it has the route
         if self._try(store, "find", partial(StoreFeed.announced, stamps=stamps)):
             self._pace.announced(now_ms)
         if (store_id, "find") in self._store_problems:
@@ -301,7 +298,7 @@ class TenantFeed:
             self._pace.promised(now_ms)
 
     def _found(self, store_ids: set[int]) -> None:
-        """Handle new stores: the meta server assigns those that no dispatcher reads yet."""
+        """Handle new stores: the meta server must assign those that no dispatcher reads yet."""
         if self._share.whole:
             for store_id in sorted(store_ids):
                 self._store(store_id)
@@ -345,12 +342,11 @@ class TenantFeed:
 
     def _try(self, store: StoreFeed, what: str, action: Callable[[StoreFeed], bool]) -> bool:
         """Run an action on a store. An error of one store's objects does not affect the others. It stays in the status
-        until the same action succeeds, because another action may not have used the object store.
-        """
+        until the same action succeeds, because another action may not have used the object store."""
         tried = (store.store_id, what)
         try:
             done = action(store)
-        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store
+        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link leads out of the store's directory
             if tried not in self._store_problems:
                 fields = {"tenant": str(self.tenant), "store": store.store_id, "reason": str(error)}
                 log.warning("an action on a store failed: it is tried again", extra=fields)
@@ -359,7 +355,7 @@ class TenantFeed:
         self._store_problems.pop(tried, None)
         return done
 
-    # -- telling -------------------------------------------------------------------------------------------------
+    # -- reporting -------------------------------------------------------------------------------------------------
 
     def _note_status(self) -> None:
         stores = tuple(store.status() for _, store in sorted(self._stores.items()))

@@ -1,14 +1,13 @@
-"""Decides how often a sorter is asked for progress. Pure."""
+"""Decides how often a sorter is polled for progress. Pure."""
 
 from __future__ import annotations
 
-MOVING_MS = 3_000  # ticks may be a second apart, so a sorter is asked often until no task has moved for this long
+MOVING_MS = 3_000  # ticks may be a second apart, so a sorter is polled often until no task has moved for this long
 
 
 class AskingPace:
-    """The pauses between requests to one sorter: short while its tasks move, growing up to `idle_ms` afterwards.
-    Monotonic ms.
-    """
+    """The pauses between requests to one sorter: short while its tasks move, and growing up to `idle_ms` afterwards.
+    Monotonic ms."""
 
     def __init__(self, busy_ms: int, idle_ms: int, now_ms: int) -> None:
         self._busy_ms, self._idle_ms = busy_ms, idle_ms

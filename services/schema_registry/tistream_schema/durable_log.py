@@ -1,8 +1,8 @@
 """The registry's log in object storage: a numbered log (tistream/storage/numbered_log.py) of schema records.
 
 Several incarnations of the registry may work at once (a paused one, and its successor). All read the same committed
-pool, and the one that puts a number first decides its content. The others take that object and continue after it. So
-nothing fences a writer: the loser of a number reads on.
+pool, and the one that puts a number first decides its content. The others read that object and continue after it. So no
+writer is fenced: a writer that loses a number reads the winner's object and continues.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
 from tistream.storage.numbered_log import NumberedLog, NumberedObjects, Retries
 from tistream.storage.object_store import ObjectStore
 
-# limit of a schema_snap: 120,000 tables. Four times as much may be held, of the registry's 3 GiB.
+# limit of a schema_snap's bytes: 120,000 tables. In memory it may need four times that, of the registry's 3 GiB.
 SNAPSHOT_BYTES = 640 << 20
 _ATTEMPTS = 5
 _PAUSES = (0.2,)
-# A store that does not answer ends an append, because the tenant's loop has a backoff of its own.
+# The kinds of errors that end an append at once: the object store does not answer, and the tenant's loop has a backoff
+# of its own.
 _PUTS = Retries(_ATTEMPTS, _PAUSES, ends_on=(Unavailable,))
 _FLOORS = Retries(_ATTEMPTS, _PAUSES, ends_on=())
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPayload:
-    """Objects of one tenant's schema log as entries of a numbered log. Readers may begin at a base."""
+    """The objects of one tenant's schema log as entries of a numbered log. Readers may begin at a base."""
 
     tenant: TenantKey
     noun = "schema log object"
@@ -63,8 +64,8 @@ class SchemaPayload:
 
 @dataclass(slots=True)
 class DurableLog:
-    """The schema log of one tenant. `number`: the last object read or written. `high_ts`: the end of that object; 0
-    before the first. `base`: the newest base among the objects read or written."""
+    """The schema log of one tenant. `number`: the last object that was read or written. `high_ts`: the end of that
+    object; 0 before the first. `base`: the newest base among the objects that were read or written."""
 
     objects: ObjectStore
     tenant: TenantKey
@@ -83,12 +84,12 @@ class DurableLog:
 
     @property
     def floor(self) -> int:
-        """The floor as last seen; 0: there was no floor."""
+        """The floor as last read; 0 if it did not exist."""
         return self._entries.floor_seen
 
     def catch_up(self) -> list[LogObject]:
-        """Read the objects after the last known one, until there are no more. If they have been collected meanwhile,
-        the first returned object is a base, which replaces all before it.
+        """Read the objects after the last known one, until there are no more. If garbage collection has deleted some of
+        them, the first returned object is a base, which replaces all before it.
 
         Raises:
             CorruptObject: an object is damaged, or the floor does not name a base.
@@ -103,7 +104,7 @@ class DurableLog:
         return run.entries
 
     def begin(self) -> list[LogObject]:
-        """Write object 1 from the tenant's schema_snap. Raises NotFoundYet, CorruptObject (of schema_snap)."""
+        """Write object 1 from the tenant's schema_snap. Raises NotFoundYet; CorruptObject if schema_snap is damaged."""
         assert self.number == 0
         key = layout.schema_snap(self.tenant)
         snapshot = parse_snapshot(key, self._snapshot(key))
@@ -111,8 +112,8 @@ class DurableLog:
         return self._put(LogObject(self.tenant, 1, low_ts, high_ts, self.nonce, snapshot.records))
 
     def _snapshot(self, key: str) -> Iterator[bytes]:
-        """The bytes of schema_snap, in pieces. Raises NotFoundYet, and CorruptObject if it is too large or changes
-        meanwhile."""
+        """Read schema_snap in pieces. Raises NotFoundYet; CorruptObject if it is too large, or changes while it is
+        read."""
         data, size = self.objects.get_tail(key, PIECE_BYTES)
         if size == len(data):
             yield data
@@ -129,29 +130,29 @@ class DurableLog:
     def append(self, high_ts: int, records: tuple[Record, ...]) -> list[LogObject]:
         """Commit every record of (self.high_ts, high_ts].
 
-        Returns the objects after the last known one: this one, or those of other incarnations that were first (a base,
-        if their objects were collected already). Raises Unavailable if the outcome stays unknown; the same records may
-        then be appended again.
+        Returns the objects after the last known one: the new one, or those of other incarnations that were first
+        (beginning with a base, if their objects were deleted already). Raises Unavailable if the outcome stays unknown;
+        the same records may then be appended again.
         """
         assert self.number > 0
         assert high_ts > self.high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records))
 
     def append_base(self, high_ts: int, head: BaseHead, records: tuple[Record, ...]) -> list[LogObject]:
-        """Commit a base that restates everything up to self.high_ts, with nothing new up to high_ts; as `append`."""
+        """Commit a base that restates everything up to self.high_ts, and has no new records up to high_ts. Returns and
+        raises as `append`."""
         assert self.number > 0
         assert head.base_ts <= self.high_ts <= high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records, head))
 
     def raise_floor(self) -> None:
-        """Let readers begin at the newest base. Once this returns, objects below it may be deleted. Raises
-        Unavailable.
-        """
+        """Set the floor to the newest base, at which readers then begin. Once this returns, objects below it may be
+        deleted. Raises Unavailable."""
         self._log.raise_floor(self.base)
 
     def collect(self, below: int) -> int:
-        """Delete every object with a number below `below`, which is a present or former floor. Returns how many were
-        deleted."""
+        """Delete every object with a number below `below`, which must be a present or former floor. Returns the number
+        of deleted objects."""
         assert below <= self.floor
         end, keys = layout.schema_log(self.tenant, below), list[str]()
         for info in self.objects.list_after(layout.schema_log_prefix(self.tenant)):
@@ -167,7 +168,7 @@ class DurableLog:
             counts = self._log.append(log_object.number, log_format.encode(log_object))
         except CommitStateUnknown as error:
             if isinstance(error.__cause__, Unavailable):
-                raise error.__cause__ from None  # the object counts if it is there: the next append reads it
+                raise error.__cause__ from None  # if the object exists, it counts: the next append reads it
             raise Unavailable(f"{error.key}: unknown whether it was written, {_ATTEMPTS} times") from error
         if not counts:
             return self.catch_up()
@@ -175,7 +176,8 @@ class DurableLog:
         return [log_object]
 
     def _check_windows(self, entries: Sequence[LogObject], high_ts: int) -> None:
-        """Check that each object begins where the one before it ends. `high_ts`: where the log ended; 0: anywhere."""
+        """Check that each object begins where the previous one ends. `high_ts`: where the log ended before; 0: the
+        first object may begin anywhere."""
         for found in entries:
             if high_ts and found.low_ts != high_ts:
                 key = layout.schema_log(self.tenant, found.number)

@@ -58,7 +58,7 @@ def needs(span: KeySpan) -> bool:
 
 
 def gap(tasks: list[SchemaTask]) -> KeySpan | None:
-    """A span of schema keys that no task serves; None if all are served. `tasks` are in key order."""
+    """A part of the schema's key spans that no task covers; None if tasks cover all of it. `tasks` are in key order."""
     for needed in SCHEMA_SPANS:
         at = needed.start
         for task in tasks:

@@ -1,5 +1,5 @@
-"""Reads what a tenant's tasks have committed, and updates the tenant's schema. Does all I/O; `expected_tasks` decides
-what to rely on."""
+"""Reads the rows that a tenant's tasks have committed, and updates the tenant's schema. This module does all I/O;
+`expected_tasks` decides what to rely on."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ class SchemaFollower:
         self._keeper = LogKeeper(keeping, now_ms())
         self._decoder = MetaDecoder()
         self._lineage = Lineage(objects, schema.tenant)
-        self._logs: dict[int, TaskLog] = {}  # the logs in which the schema's keys were found last
+        self._logs: dict[int, TaskLog] = {}  # the logs in which the schema's keys were last found
         self._broken = False
-        self._snapshot_ms: int | None = now_ms()  # when to delete schema_snap; None: it is deleted
+        self._snapshot_ms: int | None = now_ms()  # when to delete schema_snap; None: it has been deleted
 
     def load(self) -> bool:
-        """Read the log, or begin it from schema_snap. Returns whether the history is loaded; if not, a hold has the
-        reason.
-        """
+        """Read the log, or begin it from schema_snap. Returns whether the history is loaded; if it is not, a hold has
+        the reason."""
         key = layout.schema_snap(self._schema.tenant)
         try:
             self._take(self._durable.catch_up())
@@ -74,7 +73,7 @@ class SchemaFollower:
         return True
 
     def step(self, route: TenantRoute, statuses: Mapping[int, ReportedProgress]) -> bool:
-        """Read what is committed. Returns whether resolved_ts has moved.
+        """Read the newly committed rows. Returns whether resolved_ts has moved.
 
         `statuses`: the sorters' answers by task, requested *before* this call, because a promise counts only once every
         manifest that it rests on has been read.
@@ -107,7 +106,7 @@ class SchemaFollower:
         return self._schema.resolved_ts != before
 
     def _let_go_of_snapshot(self, route: TenantRoute) -> None:
-        """Delete schema_snap once it is in the log and the tenant has begun with it, because no process reads it any
+        """Delete schema_snap once the log contains it and the tenant has begun with it, because no process reads it any
         more. If that fails, only space is wasted."""
         if self._snapshot_ms is None or self._now_ms() < self._snapshot_ms:
             return
@@ -123,7 +122,7 @@ class SchemaFollower:
             self._snapshot_ms = None
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, TaskPromise]) -> int:
-        """The ts up to which every row of every task is in manifests that were read."""
+        """The ts up to which the manifests that were read hold every row of every task."""
         covers: list[Cover] = []
         for task in tasks:
             promise = promises.get(task.task_id)
@@ -157,9 +156,9 @@ class SchemaFollower:
             raise bad
 
     def _from_where(self) -> int:
-        """The ts above which the registry must read the pool, which has every row above it. Sorters drop rows only once
-        they are in the log. So a registry that is late, because it was paused, finds the rows that it missed in the
-        log, where another incarnation has written them. Raises InvariantBroken if it does not."""
+        """The ts above which the registry must read the pool. The pool has every row above it, because sorters drop
+        rows only once they are in the log. A registry that is late, because it was paused, finds the rows that it
+        missed in the log, where another incarnation has written them. Raises InvariantBroken if it does not."""
         retained_ts = max(_retained_ts(self._logs.values()))
         if retained_ts > self._resolved_ts():
             self._take(self._durable.catch_up())
@@ -174,7 +173,7 @@ class SchemaFollower:
         return resolved_ts
 
     def _keep_log(self) -> None:
-        """Write progress, a base or deletions that are due although no schema has changed."""
+        """Write progress or a base, or delete old objects, if that is due although no schema has changed."""
         now_ms, resolved_ts = self._now_ms(), self._resolved_ts()
         if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):
             self._append(resolved_ts, ())
@@ -192,7 +191,8 @@ class SchemaFollower:
             log.info("schema log collected", extra={"tenant": str(self._schema.tenant), "objects": count})
 
     def _decode(self, rows: Sequence[MetaRow]) -> tuple[list[Record], UndecodableMeta | None]:
-        """Records of all rows, or of the commits before the first row that cannot be decoded, with that error."""
+        """Decode the rows to records. If a row cannot be decoded, returns the records of the commits before it, and the
+        error."""
         records: list[Record] = []
         for row in rows:
             try:
@@ -204,7 +204,7 @@ class SchemaFollower:
         return records, None
 
     def _append(self, high_ts: int, records: tuple[Record, ...]) -> None:
-        """Make records durable, after those that another incarnation has written meanwhile."""
+        """Make records durable, after those that another incarnation has written in the meantime."""
         while True:
             self._take(self._durable.append(high_ts, records))
             records = tuple(record for record in records if record.commit_ts > self._durable.high_ts)
@@ -226,5 +226,5 @@ class SchemaFollower:
 
 
 def _retained_ts(logs: Iterable[TaskLog]) -> list[int]:
-    """For each task log, the ts at or below which rows of the schema's keys may be gone."""
+    """For each task log that has schema keys, the ts at or below which rows of these keys may be gone."""
     return [log.view.state.schema_retained_ts if log.view.state is not None else 0 for log in logs]

@@ -1,8 +1,8 @@
 """Decides when the schema log is written although no schema has changed: progress, a base, deletions. Pure.
 
-The sorters decide what may be forgotten: rows at or below a task's retained_ts may be gone from the pool, and a request
-for a ts below the highest retained_ts gets a 410. The registry forgets nothing above the lowest retained_ts of the
-tasks with the schema's keys (docs/adr/0009).
+The sorters decide how much history may be forgotten: rows at or below a task's retained_ts may be gone from the pool,
+and a request for a ts below the highest retained_ts gets a 410. The registry forgets no history above the lowest
+retained_ts of the tasks with the schema's keys (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class LogKeeper:
     def __init__(self, keeping: LogKeepingRules, now_ms: int) -> None:
         self._keeping = keeping
         self._written_ms = now_ms
-        self._objects = 0  # since the newest base, or since the first object
-        self._segments = 0  # read since the last object
-        self._floor = 0  # the highest floor seen
-        # (floor, when it was first seen) whose objects below are not deleted yet
+        self._objects = 0  # objects since the newest base, or since the first object
+        self._segments = 0  # segments read since the last object
+        self._floor = 0  # the highest floor that was read
+        # (floor, when it was first read), if objects below it are not deleted yet
         self._floors: deque[tuple[int, int]] = deque()
 
     def wrote(self, now_ms: int, *, base: bool) -> None:
@@ -44,21 +44,20 @@ class LogKeeper:
         self._segments += segments
 
     def progress_due(self, now_ms: int) -> bool:
-        """Whether to write the resolved_ts although the schema has not changed. Else a restart would have to read much
-        again, and sorters keep the rows until then.
-        """
+        """Whether to write the resolved_ts although the schema has not changed. Otherwise a restart would have to read
+        much again, and sorters would keep the rows until then."""
         if self._segments >= self._keeping.quiet_segments:
             return True
         return self._segments > 0 and now_ms - self._written_ms >= self._keeping.quiet_ms
 
     def base_due(self, base_ts: int, known_from_ts: int) -> bool:
-        """Whether to restate the log as of `base_ts`. `known_from_ts`: the present base_ts."""
+        """Whether to restate the log as of `base_ts`. `known_from_ts`: the base_ts of the current history."""
         return self._objects > self._keeping.base_objects and base_ts > known_from_ts
 
     def collection_due(self, floor: int, now_ms: int) -> int:
         """The number below which objects should be deleted; 0: no deletion is due. Each floor becomes due once,
-        `grace_ms` after it was first seen, so that running readers can finish. The floor may have risen meanwhile.
-        """
+        `grace_ms` after it was first seen, so that running readers can finish. The floor may have risen in the
+        meantime."""
         if floor > self._floor:
             self._floor = floor
             self._floors.append((floor, now_ms))
@@ -71,5 +70,6 @@ class LogKeeper:
 
 
 def newest_base_ts(retained_ts: Iterable[int], durable_ts: int) -> int:
-    """The ts as of which the log may be restated: durable, and released by each task with the schema's keys."""
+    """The newest ts as of which the log may be restated: it is durable in the log, and every task with schema keys has
+    dropped the rows up to it or may drop them."""
     return min([durable_ts, *retained_ts])

@@ -1,4 +1,4 @@
-"""Reads the schema's own rows from the committed pool."""
+"""Reads the rows of the schema's keys from the committed pool."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _COLUMNS = ("table_id", "commit_ts", "start_ts", "key", "op", "value", "old_valu
 def schema_rows(
     objects: ObjectStore, logs: Iterable[TaskLog], window: Window, footers: FooterCache
 ) -> tuple[list[MetaRow], int]:
-    """Rows of the window in (commit_ts, start_ts, key) order, and the number of segments that were read.
+    """Read the rows of the window. Returns them in (commit_ts, start_ts, key) order, and the number of segments that
+    were read.
 
     Raises:
-        NotFoundYet: a segment was compacted away; refresh the logs and read again.
+        NotFoundYet: compaction has deleted a segment; refresh the logs and read again.
         CorruptObject: a segment is damaged.
     """
     rows: list[MetaRow] = []
-    # Each segment once: tasks that continue a sealed one list the same segments.
+    # Each segment is read once, although tasks that continue a sealed one list the same segments.
     segments = {segment.key: segment for log in logs for segment in log.segments_overlapping(window)}
     for segment in segments.values():
         table = read_rows(objects, segment, window, SCHEMA_TABLES, _COLUMNS, footers)

@@ -1,4 +1,4 @@
-"""A tenant's records as the registry serves them: numbered lines of JSON, most of them compressed."""
+"""A tenant's records in the form in which the registry serves them: numbered lines of JSON, most of them compressed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ BLOCK_LINES = 1_000
 
 
 class RecordLog:
-    """The records of one tenant, in memory, as an append-only list of JSON lines. A hundred thousand TableInfos take a
+    """The records of one tenant, in memory, as an append-only list of JSON lines. A hundred thousand TableInfos need a
     few hundred bytes each. The first line has the number `first` + 1; `end` is the number of the last."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
-        self._blocks: list[bytes] = []  # BLOCK_LINES lines each
+        self._blocks: list[bytes] = []  # compressed blocks of BLOCK_LINES lines each
         self._tail: list[bytes] = []
 
     def __len__(self) -> int:
@@ -26,7 +26,7 @@ class RecordLog:
         return self.first + len(self)
 
     def append(self, lines: Iterable[bytes]) -> None:
-        """Add lines of JSON, none of which contains a line feed."""
+        """Add lines of JSON, which must not contain a line feed."""
         self._tail += lines
         while len(self._tail) >= BLOCK_LINES:
             block = b"\n".join(self._tail[:BLOCK_LINES])

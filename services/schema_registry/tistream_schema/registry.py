@@ -1,6 +1,5 @@
-"""All tenants of the registry. They come from the meta server's route table, and each is followed by a loop
-of its own.
-"""
+"""All tenants of the registry, according to the meta server's route table. A loop for each tenant keeps its schema up
+to date."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of the registry that its loops use, in milliseconds."""
+    """Settings for the loops of the registry, in milliseconds."""
 
     poll_ms: int
     poll_idle_ms: int
@@ -105,7 +104,7 @@ class Registry:
             return self._tenants[key].schema
 
     def not_ready(self) -> str | None:
-        """Why the registry cannot answer yet, or None."""
+        """The reason why the registry cannot answer yet; None if it can."""
         return "the meta server has not sent the routes yet" if self._route_version < 0 else None
 
     def follow_routes(self) -> None:
@@ -114,7 +113,7 @@ class Registry:
         self.take_routes(self._meta.routes(self._route_version, wait_ms))
 
     def take_routes(self, table: RouteTable) -> None:
-        """Follow exactly the tenants of the table."""
+        """Start and stop loops, so that exactly the tenants of the table have one."""
         self._keys.tell(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}
         with self._lock:
@@ -151,9 +150,8 @@ class Registry:
         return asked
 
     def _ask(self, asked: _Asked) -> int:
-        """Ask a sorter once for progress, and wake the tenants that have moved. Returns the milliseconds until the next
-        request.
-        """
+        """Request the progress of a sorter's tasks once, and wake the tenants whose tasks have moved. Returns the
+        milliseconds until the next request."""
         moved = self._progress.ask(asked.url)
         with self._lock:
             for key in moved & self._tenants.keys():

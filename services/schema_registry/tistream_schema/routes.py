@@ -1,4 +1,4 @@
-"""HTTP routes of the schema registry. They parse requests, call Registry and translate answers."""
+"""HTTP routes of the schema registry. They parse requests, call Registry and convert its results to answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantSchema:
 
 @router.get("", operation_id="Schema")
 def schema(request: Request, cluster_id: str, tenant_id: str, ts: Ts | None = None) -> SchemaView:
-    """The whole visible schema at `ts`, newest by default."""
+    """The whole visible schema at `ts`; without `ts`, the newest."""
     with _tenant(request, cluster_id, tenant_id).reading() as history:
         if ts is None:
             ts = history.resolved_ts
@@ -51,7 +51,7 @@ def schema_log(
     known_base_ts: Ts = 0,
     wait_ms: WaitMs = 0,
 ) -> Response:
-    """Records after number `after`."""
+    """The records after number `after`, as a LogPage."""
     clock: Clock = request.app.state.clock
     read = _tenant(request, cluster_id, tenant_id).read_log(
         after,
@@ -77,7 +77,7 @@ def schema_log(
 
 @router.get("/status", operation_id="SchemaStatus")
 def schema_status(request: Request, cluster_id: str, tenant_id: str) -> SchemaStatus:
-    """How far the schema is known, and what blocks it."""
+    """The ts up to which the schema is known, and what blocks it."""
     tenant = _tenant(request, cluster_id, tenant_id)
     sizes = tenant.sizes
     return SchemaStatus(

@@ -1,6 +1,5 @@
-"""Progress of the sorters' tasks, requested for all tenants at once, so that an idle tenant costs no request of its
-own.
-"""
+"""The progress of the sorters' tasks, requested from each sorter for all tenants at once, so that an idle tenant costs
+no request of its own."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ NOT_FOUND = 404
 
 
 class SorterProgress:
-    """The newest progress by sorter and task. One thread asks a sorter, and many threads read.
+    """The newest progress by sorter and task. One thread for each sorter requests it, and many threads read it.
 
-    A reported progress stays true, so it may be some milliseconds old. For a sorter that does not answer no progress is
-    returned; then only its manifests show how far it is.
+    A reported progress stays true, so it may be some milliseconds old. If a sorter does not answer, no progress of its
+    tasks is returned. Then only their manifests show the progress.
     """
 
     def __init__(self, sorters: SorterClient, metrics: SchemaMetrics) -> None:
@@ -36,16 +35,15 @@ class SorterProgress:
         self._asked: dict[str, tuple[str, int]] = {}  # by sorter: its boot, and the version of its last answer
 
     def forget(self, url: str) -> None:
-        """Forget a sorter that has no task any more."""
+        """Forget a sorter that has no tasks any more."""
         with self._lock:
             self._told.pop(url, None)
             self._asked.pop(url, None)
             self._silent.discard(url)
 
     def ask(self, url: str) -> set[TenantKey]:
-        """Send one request to a sorter. Returns the tenants with new progress, or whose progress is not
-        known any more.
-        """
+        """Send one request to a sorter. Returns the tenants with new progress, and those whose progress is not known
+        any more."""
         with self._lock:
             asked = self._asked.get(url, ("", 0))
         try:
@@ -62,7 +60,7 @@ class SorterProgress:
         except PeerFailed as error:
             if error.status != NOT_FOUND:
                 raise
-        # A sorter of an older version, without this call.
+        # A sorter of an older version does not have this call.
         held = self._sorters.tasks(url).tasks
         fields = TaskProgress.model_fields
         told = [TaskProgress.model_validate({name: getattr(status, name) for name in fields}) for status in held]

@@ -22,7 +22,7 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """The result of one read of the log. `lines`: the records after number `after`, as JSON."""
+    """The result of one read of the log. `lines`: the records after number `after`, as lines of JSON."""
 
     log_id: str
     snapshot_ts: int
@@ -37,8 +37,8 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the schema log: numbers of records kept and of records ever added; number and end of the newest
-    object."""
+    """Sizes of the schema log: the number of records that are kept, the number of records ever added, and the number
+    and the end of the newest object."""
 
     records: int
     records_ever: int
@@ -47,7 +47,7 @@ class Sizes:
 
 
 class TenantSchema:
-    """The schema of one tenant: its history, its records by number, and the present holds. Thread-safe: every method
+    """The schema of one tenant: its history, its numbered records, and the current holds. Thread-safe: every method
     takes the lock."""
 
     def __init__(self, tenant: TenantKey) -> None:
@@ -87,7 +87,7 @@ class TenantSchema:
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes of what was read from the log."""
+        """The sizes of the part of the log that has been read."""
         with self._changed:
             return Sizes(len(self._records), self._records.end, self._log_objects, self._durable_ts)
 
@@ -124,7 +124,7 @@ class TenantSchema:
         self._history.apply(records)
 
     def _begin_at(self, base: BaseHead, records: Sequence[Record]) -> None:
-        """Begin again at a base: objects of another incarnation were collected before they were read here."""
+        """Begin again at a base, because objects of another incarnation were deleted before they were read here."""
         told, known = self._history, self._records.end
         history = History(base.snapshot_ts)
         history.apply(records)
@@ -138,8 +138,8 @@ class TenantSchema:
         self._history, self._log_id = history, base.log_id
 
     def rebased(self, base_ts: int) -> tuple[BaseHead, tuple[Record, ...]]:
-        """A base as of `base_ts`, made from all that was read of the log. `base_ts` must lie in the known history. Only
-        the one thread that writes the log may call it."""
+        """Build a base as of `base_ts` from all records that were read from the log. `base_ts` must lie in the known
+        history. Only the one thread that writes the log may call it."""
         with self._changed:
             history, kept = self._history, self._records
             assert history is not None
@@ -184,12 +184,13 @@ class TenantSchema:
         stopping: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> LogRead:
-        """Records after number `after`. Waits up to `wait_ms` for a record, or for a resolved_ts above the known one.
+        """The records after number `after`. Waits up to `wait_ms` for a record, or for a resolved_ts above the known
+        one.
 
         If some of those records are not kept any more, the answer has all records that are kept and sets `begins`: the
-        reader must drop what it has read. A reader that has read a part of a base (as of `known_base_ts`) gets the
+        reader must drop its earlier records. A reader that has read a part of a base (as of `known_base_ts`) gets the
         rest, unless the log was restated again. An `after` beyond the end belongs to another log, which the answer's
-        log_id shows. Raises Unavailable, as `reading`.
+        log_id shows. Raises the errors of `reading`.
         """
         until = now_ms() + wait_ms
         with self._changed:

@@ -9,7 +9,7 @@ from tistream.wire.schema_views import column_views
 
 
 def schema_view(history: History, ts: int) -> SchemaView:
-    """Everything visible at `ts`, sorted by name."""
+    """The databases and tables that are visible at `ts`, sorted by name."""
     databases = [
         DatabaseView(
             name=name,

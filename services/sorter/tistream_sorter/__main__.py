@@ -1,6 +1,6 @@
 """`python -m tistream_sorter`: the composition root of the sorter, the only service with a JVM.
 
-The JVM takes longest to start, so it is started first, and this process loads the rest of itself meanwhile.
+The JVM needs the longest time to start, so a thread starts it first, while this process imports its other modules.
 """
 
 # ruff: noqa: PLC0415
@@ -31,8 +31,8 @@ def main() -> None:
 
 
 def _started(settings: SorterSettings) -> Future[SparkSession]:
-    """The Spark session that a thread starts. The modules that the thread needs are imported first, so that two threads
-    never import at the same time."""
+    """The Spark session, which a thread starts. The modules that the thread needs are imported first, so that two
+    threads never import at the same time."""
     java.ensure()
     from tistream_sorter.spark.session import build_session
 

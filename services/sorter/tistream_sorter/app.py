@@ -144,7 +144,8 @@ class _Running:
         self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact, settings.index)
-        limits = replace(limits, backfills=True)  # _take_bases states them
+        # `backfills` means that retention waits until `_take_bases` has the list of open backfills.
+        limits = replace(limits, backfills=True)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
         self._bases = BaseTaker(counted, self._runner, clock, outside.new_nonce, metrics)
         instance = outside.new_nonce()
@@ -164,7 +165,7 @@ class _Running:
         self._warm = new_event()
 
     def not_ready(self) -> str | None:
-        """Why no task can be served yet, or None."""
+        """The reason why this process cannot serve tasks yet; None if it can."""
         if not self._warm.is_set():
             return "Spark is starting"
         if self._membership.registered is None:
@@ -218,7 +219,7 @@ class _Running:
 
     def _tick(self) -> int | None:
         if not self._runner.alive:
-            # Only a new process gets a new JVM. The state of the tasks is in the manifests, as after any crash.
+            # Only a new process gets a new JVM. The manifests contain the state of the tasks, as after any crash.
             log.critical("the JVM of Spark has died: the process ends")
             self._end(EXIT_NO_JVM)
         now_ms = self._clock.monotonic_ms()

@@ -17,7 +17,7 @@ _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class SorterMetrics:
-    """Counters and gauges of ticks, of what they wrote, and of failures."""
+    """Counters and gauges of ticks, of the objects and rows that they wrote, and of failures."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.tasks = Gauge("tistream_sorter_tasks", "Tasks held.", registry=registry)
@@ -96,7 +96,7 @@ class SorterMetrics:
 
     def count_commit(self, manifest: Manifest, before: Mapping[str, int], waited_ms: Iterable[int]) -> None:
         """Count a committed manifest. `before`: the counters of the manifest before it. `waited_ms`: for each of its
-        files, the time since it arrived."""
+        files, the time between its arrival and the commit."""
         self.manifests.inc()
         self.segments.inc(len(manifest.segments))
         self.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
@@ -107,8 +107,8 @@ class SorterMetrics:
 
 
 class HoldsTold(Collector):
-    """A metric of the holds of this sorter's tasks. It is computed at each scrape only, because all slices are
-    examined."""
+    """A metric of the holds of this sorter's tasks. It is computed only when the metrics are scraped, because all
+    slices are examined."""
 
     STAGES = ("push", "damaged", "sort")
 

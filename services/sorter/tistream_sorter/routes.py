@@ -1,4 +1,4 @@
-"""HTTP routes of the sorter. They parse requests, call SorterNode and translate answers."""
+"""HTTP routes of the sorter. They parse requests, call SorterNode and convert its results to answers."""
 
 from itertools import pairwise
 from typing import Annotated
@@ -49,8 +49,8 @@ def accept_files(
 ) -> FilesReceipt:
     """Queue new files, by reference, for the tasks that they name. Idempotent.
 
-    A task whose inbox is full accepts nothing: `received` shows it, and the sender repeats the call. The other tasks of
-    the batch accept their files.
+    A task whose inbox is full accepts no file: its `received` positions show that, and the sender repeats the call. The
+    other tasks of the batch accept their files.
     """
     try:
         batch = file_batch.decode(body)
@@ -102,7 +102,7 @@ def list_tasks(
     cluster_id: str | None = None,
     tenant_id: str | None = None,
 ) -> TaskList:
-    """The tasks of this sorter: progress, positions, and holds."""
+    """List the tasks of this sorter with their progress, positions and holds."""
     wall_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
     wanted = [
         task.status(wall_ms, monotonic_ms)
@@ -122,7 +122,8 @@ def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> Pr
 
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")
 def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = "") -> Coverage:
-    """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order, as they are durable."""
+    """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order, according to its newest
+    manifest."""
     task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")
@@ -137,7 +138,7 @@ def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = 
 
 @router.get("/v1/tasks/{task_id}/stores/{store_id}", operation_id="StoreNeed")
 def store_need(task_id: int, store_id: int, node: Node) -> StoreNeed:
-    """What a task still needs from a store: whether a slice depends on it, and which of its files."""
+    """The data that a task still needs from a store: the slice that depends on the store, and the store's files."""
     task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")

@@ -12,7 +12,7 @@ from tistream.spark.settings import SparkSettings
 
 
 class TickSettings(BaseModel):
-    """When a tick runs, and how much input it takes."""
+    """When a tick runs, and the limits of its input."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

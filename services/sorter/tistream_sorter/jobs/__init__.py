@@ -1,2 +1,2 @@
-"""The work of Spark executors: read row groups and parts, write segments, rewrite them. It imports no module of the
-driver."""
+"""Code that runs in Spark executors: it reads row groups and parts, writes segments, and rewrites them. It imports no
+module of the driver."""

@@ -1,4 +1,4 @@
-"""Merges small segments into one, in a Spark worker. The driver has chosen them; the rows do not change."""
+"""Merges small segments into one, in a Spark worker. The driver has selected the segments; the rows do not change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tistream_sorter.match.contracts import wide
 # A row group holds the rows of one table, or of several small tables up to this number of rows, so that a pull of one
 # table reads few rows of others. (A tick's segments, written each second, use row groups of 65,536 rows.)
 PACKED_ROWS = 8_192
-# zstd level. The output is written once and kept, so it may cost more time than a tick's segment; it is a third smaller
+# zstd level. The output is written once and kept, so it may cost more time than a tick's segment. It is a third smaller
 # (docs/benchmarks.md).
 LEVEL = 3
 READERS = 8
@@ -67,9 +67,9 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
 
 
 def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
-    """Yield the table of each segment, in order, with READERS concurrent reads: sequential reads of hundreds of objects
-    would occupy for seconds a slot that ticks need. The first one is read alone, so that an object store that does not
-    answer gets one request and not READERS."""
+    """Yield the table of each segment, in order, with READERS concurrent reads. Sequential reads of hundreds of objects
+    would occupy a slot that ticks need for seconds. The first segment is read alone, so that an object store that does
+    not answer gets one request and not READERS."""
     with new_executor("get", READERS) as readers:
         begin, end = 0, 1
         while begin < len(segments):
@@ -80,7 +80,7 @@ def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.T
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Sort by segment.ORDER. Each input is sorted, and most follow one another in commit_ts."""
+    """Sort by segment.ORDER. Each input is sorted, and most inputs follow one another in commit_ts."""
     columns = {name: rows.column(name).to_numpy() for name in ("table_id", "commit_ts", "start_ts")}
     order = np.lexsort((columns["start_ts"], columns["commit_ts"], columns["table_id"]))
     same = np.ones(max(0, len(order) - 1), bool)

@@ -1,9 +1,9 @@
-"""`python -m tistream_sorter.jobs.executor`: a Spark executor of a Kubernetes pod.
+"""`python -m tistream_sorter.jobs.executor`: starts a Spark executor in a Kubernetes pod.
 
-In Spark's own images a shell script (`kubernetes/dockerfiles/spark/entrypoint.sh` of Spark 4) builds the executor's
+In Spark's own images, a shell script (`kubernetes/dockerfiles/spark/entrypoint.sh` of Spark 4) builds the executor's
 command line from environment variables, which the driver's Kubernetes backend sets in the pod. Our image has PySpark
-from PyPI, with the same jars but without the script. This module replaces the script's part for executors. It replaces
-its own process by Java (exec).
+from PyPI, with the same jars but without the script. This module does the script's work for executors. It replaces its
+own process by Java (exec).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def command(environ: Mapping[str, str], program: Path, jars: Path) -> list[str]:
 
 
 def main() -> None:
-    """Replace this process by the executor. Outside of a pod that Spark's driver created: one line on stderr, status
-    2."""
+    """Replace this process by the executor. Outside of a pod that Spark's driver created, print one line on stderr and
+    exit with status 2."""
     import pyspark  # noqa: PLC0415 - takes half a second
 
     home = Path(pyspark.__file__).parent

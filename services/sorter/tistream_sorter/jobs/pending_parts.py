@@ -28,15 +28,15 @@ IDENTITY = ("start_ts", "key")
 
 
 def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
-    """READY_SCHEMA rows of a READY part, clipped to its span. Raises CorruptObject; there is no other copy of a
-    part."""
+    """Read the rows of a READY part (READY_SCHEMA), clipped to its span. Raises CorruptObject; there is no other copy
+    of a part."""
     table = pq.read_table(_whole(objects, part)).cast(READY_SCHEMA)
     return clipped(table, part)
 
 
 def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) -> pa.Table:
-    """UNMATCHED_SCHEMA rows of an UNMATCHED part, clipped to its span, with the shard's pointers. Adds the part's
-    sources to `book`. Raises CorruptObject."""
+    """Read the rows of an UNMATCHED part (UNMATCHED_SCHEMA), clipped to its span. Their pointers are renumbered to
+    those of the shard, because the part's sources are added to `book`. Raises CorruptObject."""
     table = pq.read_table(_whole(objects, part))
     if "pointer" not in table.column_names:  # the part was written under manifest version 1
         table = table.append_column("pointer", pa.nulls(table.num_rows, pa.int64()))
@@ -49,7 +49,7 @@ def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) 
 
 
 def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
-    """start_ts and key of a SEALED part's rows. The values are not read."""
+    """Read start_ts and key of a SEALED part's rows. The values are not read."""
     segment = segment_of(part)
     table = read_row_groups(objects, segment, range(len(segment.row_groups)), IDENTITY)
     frame = pl.from_arrow(table.select(list(IDENTITY)))
@@ -93,8 +93,8 @@ def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: 
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
-    """Copy values into rows: in UNMATCHED_WIDE `rows`, replace the pointers of the rows `which` by their values. Raises
-    the errors of `follow`."""
+    """Copy values into rows: in UNMATCHED_WIDE `rows`, replace the pointers of the rows that the mask `which` selects
+    by their values. Raises the errors of `follow`."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))
@@ -127,7 +127,7 @@ def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
 
 
 def _check_same(asked: pa.Table, found: pa.Table, key: str) -> None:
-    """Check that `found` has the key and start_ts of `asked` in each row. Raises CorruptObject."""
+    """Check that each row of `found` has the key and start_ts of the same row of `asked`. Raises CorruptObject."""
     same = pc.and_(pc.equal(asked["key"], found["key"]), pc.equal(asked["start_ts"], found["start_ts"]))
     if not pc.all(pc.fill_null(same, False)).as_py():
         at = pc.index(pc.fill_null(same, False), False).as_py()

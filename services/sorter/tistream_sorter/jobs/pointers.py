@@ -22,7 +22,7 @@ NOWHERE = np.int64(-1)
 
 
 def pointers(source: int, groups: Iterable[tuple[int, int]]) -> Int64s:
-    """Pointers to every row of one source's row groups, group by group. `groups`: (index, number of rows)."""
+    """Make pointers to every row of one source's row groups, group by group. `groups`: (index, number of rows)."""
     out = [np.zeros(0, np.int64)]
     for index, rows in groups:
         assert source < SOURCES_MAX
@@ -57,9 +57,9 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
 
 
 def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
-    """The rows to copy out of their source: those whose row group is used by few rows, of at most about `bytes_max`
-    bytes together. Otherwise a source would be kept for its last row. Returns a mask; it is False for rows whose values
-    are in memory."""
+    """Select the rows whose values are copied out of their source: the rows of row groups that few rows still use, with
+    at most about `bytes_max` bytes together. Otherwise a source would be kept for its last row. Returns a mask; it is
+    False for rows whose values are in memory."""
     away = sources_of(pointer) >= book.at_hand
     if not away.any():
         return away
@@ -71,7 +71,7 @@ def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
 
 
 def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) -> Bools:
-    """Which rows are written as pointers. The others are written with their values.
+    """Select the rows that are written as pointers; the others are written with their values. Returns a mask.
 
     Args:
         pointer: pointer of each row, or NOWHERE.
@@ -91,8 +91,9 @@ def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) ->
 
 @dataclass(slots=True)
 class PointedFiles:
-    """The change files that the pointers of one shard refer to, by position. The first `at_hand` are read in this job,
-    and their values are in memory; the others come from pending parts."""
+    """The change files that the pointers of one shard refer to. A pointer's source number is the position of its file.
+    The first `at_hand` files are read in this job, and their values are in memory; the others come from pending
+    parts."""
 
     sources: list[SourceFile]
     at_hand: int
@@ -103,7 +104,8 @@ class PointedFiles:
         return cls(list(files), len(files), [0.0] * len(files))
 
     def add(self, found: Sequence[SourceFile], row_bytes: float) -> Int64s:
-        """Add the sources of a part, and return their numbers. `row_bytes`: estimated bytes of a row's values."""
+        """Add the sources of a part, and return their source numbers. `row_bytes`: estimated bytes of a row's
+        values."""
         first = len(self.sources)
         assert first + len(found) <= SOURCES_MAX, "a shard has more sources than a pointer can address"
         self.sources += found
@@ -111,16 +113,15 @@ class PointedFiles:
         return np.arange(first, first + len(found), dtype=np.int64)
 
     def group_row_bytes(self, number: int, index: int) -> float:
-        """Estimated bytes of a row of one row group: from the file's footer, or else at least the average of the
-        part."""
+        """Estimated bytes of a row of one row group: from the file's footer, or at least the average of the part."""
         group = group_at(self.sources[number], index)
         own = group.weight / max(group.rows, 1)
         return own if group.unpacked else max(own, self.row_bytes[number])
 
     def named_by(self, pointer: Int64s, weight: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
         """Select the sources that pointers use, each with only the row groups in use. Returns them, and the pointers
-        renumbered to them. A file with two numbers becomes one source. `weight`: bytes of each row's values, 0 if they
-        are not in memory. The sum over a row group is a lower bound of its `unpacked` size."""
+        renumbered to them. A file with two source numbers becomes one source. `weight`: bytes of each row's values, 0
+        if they are not in memory. The sum over a row group is a lower bound of its `unpacked` size."""
         places: dict[str, int] = {}
         groups: list[dict[int, SourceGroup]] = []
         numbers = np.full(len(self.sources) + 1, -1, np.int64)
@@ -147,14 +148,14 @@ def group_at(source: SourceFile, index: int) -> SourceGroup:
 
 
 def _pairs(pointer: Int64s) -> list[tuple[int, int]]:
-    """The distinct (source, row group) of the pointers, in order."""
+    """The distinct pairs (source, row group) of the pointers, in order."""
     places = np.unique(pointer[pointer >= 0] >> GROUP_SHIFT).tolist()
     width = SOURCE_SHIFT - GROUP_SHIFT
     return [(place >> width, place & (GROUPS_MAX - 1)) for place in places]
 
 
 def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
-    """For each item of `_pairs`, the weight of its rows together."""
+    """For each pair of `_pairs`, the total weight of its rows."""
     there = pointer >= 0
     _, place = np.unique(pointer[there] >> GROUP_SHIFT, return_inverse=True)
     return np.bincount(place, weights=weight[there]).astype(np.int64).tolist() if there.any() else []
@@ -162,7 +163,7 @@ def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One read of neighbouring row groups of a source. asked: positions of the wanted rows in the list of pointers.
+    """One read of neighbouring row groups of a source. asked: positions of the requested rows in the list of pointers.
     found: for each of them, its position in the concatenated rows of the groups."""
 
     source: SourceFile
@@ -172,7 +173,7 @@ class Fetch:
 
 
 def fetches(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Iterator[Fetch]:
-    """Plan the reads that together return every row once. Each takes at most `bytes_max` unpacked bytes, or one row
+    """Plan the reads that together return every row once. Each read has at most `bytes_max` unpacked bytes, or one row
     group. `pointer` must not contain NOWHERE."""
     order = np.argsort(pointer, kind="stable")
     ordered = pointer[order]

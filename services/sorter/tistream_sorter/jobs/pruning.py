@@ -1,7 +1,7 @@
 """Decides which pending parts a shard must read (docs/adr/0007, decision 2). Pure.
 
 A part is skipped if it cannot hold a copy of a change of this tick, none of its commit_ts lies in the window, and this
-tick's watermark rows cannot prove one of its locks dead. In doubt a part is read.
+tick's watermark rows cannot prove one of its locks dead. If this is unknown, the part is read.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ BYTES_SMALL = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """The identities of the changes of this tick, sorted by key, against which pending parts are tested."""
+    """The identities (start_ts, key) of the changes of this tick, sorted by key. They decide which pending parts may
+    hold the same changes."""
 
     keys: pl.Series
     start_ts: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, identities: pl.DataFrame) -> AtHand:
-        """Create it from a table with the columns start_ts and key. A change may have several rows."""
+        """Build it from a table with the columns start_ts and key. A change may have several rows."""
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 

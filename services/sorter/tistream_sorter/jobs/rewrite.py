@@ -11,8 +11,8 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The input of a merge: neighbouring segments to be merged into the object `key`, in order. Only as many of the
-    first ones are merged as fit into `unpacked_max` bytes of memory together."""
+    """The input of a merge: neighbouring segments, in order, that become the object `key`. Only the first segments that
+    fit into `unpacked_max` bytes of memory together are merged."""
 
     tenant: TenantKey
     task_id: int
@@ -24,8 +24,7 @@ class Rewrite:
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """The result of a Rewrite. Success: `output` holds the rows of the segments `inputs`, at least two. Failure:
-    `failed` is the reason, and `inputs` names the segments to leave out from now on; it is empty if a retry may
-    succeed."""
+    `failed` is the reason, and `inputs` names the segments to skip from now on; it is empty if a retry may succeed."""
 
     task_id: int
     inputs: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 
 CLOSURE_BYTES_MAX = 256 << 10
-POOL, LARGE_POOL = "default", "large"  # Spark serves equal pools in order of name
+POOL, LARGE_POOL = "default", "large"  # Spark serves pools of equal weight in the order of their names
 
 
 class _OfTenant(Protocol):
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class SparkRunner:
-    """Runs the shards of a tick, of all due tasks of the node, as one Spark job.
+    """Runs the shards of all due ticks of the node as one Spark job.
 
     Executors read, match, sort and write. The driver handles object names and counts only. `keys`: the encryption key
     ids of the tenants, which are sent to the executors with each job.
@@ -45,7 +45,8 @@ class SparkRunner:
         self._context = session.sparkContext
         self._url = objects_url
         # One partition per slot, which holds its own number. Small work is sent in the closure, because a new RDD for
-        # each job costs more than many a tick. Large work is not, because each task would receive the work of all.
+        # each job costs more than the transfer of much work in each tick. Large work is not, because each Spark task
+        # would receive the work of all.
         self._slots = self._context.parallelize(range(self.slots), self.slots)
 
     @property
@@ -61,11 +62,11 @@ class SparkRunner:
         return process is None or process.poll() is None
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """Run one job and return the results in the order of `shards`. Raises Spark's exception if a task died.
+        """Run one job. Returns the results in the order of `shards`. Raises Spark's exception if a Spark task died.
         Thread-safe.
 
-        `beside`: run in the pool LARGE_POOL with one Spark task per shard. A slot is free after each shard, and a job
-        of POOL gets it first.
+        `beside`: run in the pool LARGE_POOL with one Spark task per shard. A slot becomes free after each shard, and a
+        job of POOL gets it first.
         """
         url = self._url
         count = len(shards) if beside else self.slots
@@ -94,7 +95,8 @@ class SparkRunner:
         return self._each(units, shard_io.rewrite)
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
-        """Run merges of the version index, as `rewrite` does. Returns the results in the order of `units`."""
+        """Run merges of the version index in LARGE_POOL, like `rewrite`. Returns the results in the order of
+        `units`."""
         return self._each(units, shard_io.merge_index)
 
     def _each(self, units: Sequence[Unit], work: Callable[[str, KeyIds, Unit], Result]) -> list[Result]:
@@ -110,7 +112,7 @@ class SparkRunner:
         return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
-        """Turn base chunks into base runs, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        """Convert base chunks to base runs, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
         url = self._url
 
         def given(bundle: Iterable[bytes]) -> Iterator[BaseMade]:
@@ -127,7 +129,7 @@ class SparkRunner:
         self._session.stop()
 
     def warm(self) -> None:
-        """Start the Python workers and import the kernel in them. Without it the first job of a session takes
+        """Start the Python workers and import the kernel in them. Otherwise the first job of a session needs
         seconds."""
         url = self._url
 

@@ -1,4 +1,4 @@
-"""A key-range shard of a task's tick and its result, as sent between the driver and Spark's workers. Pure."""
+"""A key-range shard of a task's tick, and its result, as the driver and Spark's workers exchange them. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from tistream_sorter.match.kernel import MatchRules
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One change file. groups: all its row groups of changes, by index. wanted: indexes of those that may hold keys of
-    the shard. seq: position of the file in the tick.
-    """
+    """One change file. groups: all its row groups of changes, by index. wanted: indexes of the row groups that may hold
+    keys of the shard. seq: position of the file in the tick."""
 
     seq: int
     key: str
@@ -33,7 +32,7 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class StorageRules:
-    """Where values that are not flushed yet are stored (docs/adr/0007). All limits are in bytes.
+    """Where the values of rows that are not flushed yet are stored (docs/adr/0007). All limits are in bytes.
 
     point_bytes_min: if the pending values of one row group have at least this size, they stay in the change file.
     seal_bytes_min: if the settled rows of one commit_ts have at least this size, they are written as a segment at once.
@@ -48,12 +47,12 @@ class StorageRules:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The input of one shard. Data stays in object storage.
+    """The input of one shard. It only names data, which stays in object storage.
 
     history, scans: Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). unmatched, ready, sealed: pending parts;
-    jobs/pruning.py decides which of them are read. swept, scanned: UNMATCHED parts by key, and spans of parts, that are
-    read in any case. lookup: the segments in which repeats at or below the window are looked up; None in the first run,
-    which finds out whether there are repeats.
+    jobs/pruning.py decides which of them are read. swept: keys of UNMATCHED parts that are read in any case; scanned:
+    spans whose UNMATCHED parts are read in any case. lookup: the segments in which repeats at or below the window are
+    looked up; None in the first run, which finds out whether there are repeats.
     """
 
     tenant: TenantKey
@@ -83,16 +82,15 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """The objects that a shard wrote, or why it wrote none. They count only once a manifest names them.
+    """The objects that a shard wrote, or the reason if it wrote none. The objects count only once a manifest names
+    them.
 
     consumed: pending parts that the next manifest leaves out, as (key, start of the span that the shard was given).
-    bad_files: seq -> reason, for files whose row groups fail a check; nothing was written.
-    lookup_window: (lowest, highest) commit_ts of repeats; run the shard again with the segments of that window.
-    broken: (invariant, reason).
+    bad_files: seq -> reason, for files whose row groups fail a check; nothing was written. lookup_window: (lowest,
+    highest) commit_ts of repeats; run the shard again with the segments of that window. broken: (invariant, reason).
     failed: the object store did not answer; run the shard again later. With `key_unusable` the tenant's encryption key
-    is the cause, and an immediate retry is pointless.
-    traffic: requests to the object store, by kind. stages: (name, begin, end) of consecutive steps, in ns of Unix time
-    by the worker's clock.
+    is the cause, and an immediate retry is pointless. traffic: requests to the object store, by kind. stages: (name,
+    begin, end) of consecutive steps, in ns of Unix time by the worker's clock.
     """
 
     task_id: int

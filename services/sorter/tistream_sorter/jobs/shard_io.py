@@ -77,7 +77,7 @@ def merge_index(url: str, keys: KeyIds, unit: IndexUnit) -> IndexResult:
 
 
 def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseMade:
-    """Turn one base chunk into a base run in a Spark task. The output is encrypted with `keys`."""
+    """Convert one base chunk to a base run in a Spark task. The output is encrypted with `keys`."""
     return base_guarded(_told(url, keys), unit)
 
 
@@ -88,7 +88,7 @@ def _told(url: str, keys: KeyIds) -> ObjectStore:
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """Run one shard in the calling thread. An error is returned in its result."""
+    """Run one shard in the calling thread. An error is returned in the shard's result."""
     return _begun(objects, shard, None).ended()
 
 
@@ -103,7 +103,7 @@ class _Begun:
     stages: Stages
 
     def ended(self) -> ShardResult:
-        """Wait for the writes; return the result with its traffic and stages."""
+        """Wait for the writes. Returns the result with its traffic and stages."""
         result = self.result
         if self.writes is not None:
             writes = self.writes
@@ -127,7 +127,7 @@ def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None) -> _Beg
 
 
 def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
-    """Turn an error of this shard into its result, so that the other shards of the job continue."""
+    """Convert an error of this shard to its result, so that the other shards of the job continue."""
     try:
         return work()
     except CorruptObject as error:
@@ -139,8 +139,8 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
 
 
 def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: Stages) -> ShardResult:
-    """Read, match, sort and write one shard, and record the stages. The objects do not count before a manifest names
-    them."""
+    """Read, match, sort and write one shard, and record the stages. The written objects count only once a manifest
+    names them."""
     began = time.perf_counter_ns()
     book = PointedFiles.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard)
@@ -152,7 +152,7 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
     stages.over("read pending")
     fresh = _without_sealed(changes, held.sealed)
     again = _rows_in(changes) - _rows_in(fresh) if len(fresh) < len(changes) else 0
-    if not (len(fresh) or held.unmatched or held.ready):  # of many shards most have no new change
+    if not (len(fresh) or held.unmatched or held.ready):  # usually most shards have no new change
         return ShardResult(
             shard.task_id,
             shard.number,
@@ -201,12 +201,12 @@ def _source(file: ShardFile) -> SourceFile:
 
 
 def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int, str]]:
-    """(the changes inside the shard's span, with the columns `seq` and `pointer`; for each damaged file seq ->
-    reason)."""
+    """Read the changes inside the shard's span. Returns (the changes, with the columns `seq` and `pointer`; for each
+    damaged file seq -> reason)."""
     tables: list[pa.Table] = []
     columns = (*CHANGE_COLUMNS, EXPIRE.name) if shard.rules.raw else CHANGE_COLUMNS
     bad: dict[int, str] = {}
-    added_max = ADDED_BYTES_MAX  # for all files together: one that exceeds the rest is retried after the others
+    added_max = ADDED_BYTES_MAX  # shared by all files: a file that needs more than the rest is retried after the others
     for number, file in enumerate(shard.files):
         try:
             table = read_changes(objects, file, file.wanted, columns, added_max)
@@ -226,7 +226,8 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
 
 
 def _all_inside(file: ShardFile, span: KeySpan) -> bool:
-    """Whether all keys of the wanted row groups lie in `span`, by their key bounds, which the reader has verified."""
+    """Whether all keys of the wanted row groups lie in `span`, according to their key bounds, which the reader has
+    verified."""
     bounds = [(group.key_min, group.key_max) for group in file.wanted_groups]
     return all(low is not None and high is not None and low in span and high in span for low, high in bounds)
 
@@ -294,7 +295,7 @@ def _rows_in(changes: pa.Table) -> int:
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:
-    """The repeats that none of the looked-up segments has."""
+    """The repeats that are in none of the looked-up segments."""
     missing = repeats
     for segment in shard.lookup or ():
         if not len(missing):

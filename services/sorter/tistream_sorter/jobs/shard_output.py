@@ -26,7 +26,8 @@ from tistream_sorter.match.contracts import UNMATCHED_SCHEMA, widened
 from tistream_sorter.match.sealing import ORDERED, in_order, split, value_bytes
 
 NAMES_PER_SHARD = 10_000
-FEW = 4  # rows of a row group are copied out below point_bytes_min / FEW, since fewer bytes are not worth a source
+# Values of a row group with fewer than point_bytes_min / FEW bytes are copied out, because they are not worth a source.
+FEW = 4
 PAGE_BYTES_SAFE = 1 << 30
 ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_index": "DELTA_BINARY_PACKED"}
 
@@ -39,8 +40,8 @@ class Target(Protocol):
 
 @dataclass(slots=True)
 class ShardOutput:
-    """Collects rows, writes objects to `target`, which may do it in the background, and lists them in `segments` and
-    `pending`. The objects do not count before a manifest names them. Values are read from `objects`."""
+    """Collects rows, writes objects to `target`, which may write in the background, and lists them in `segments` and
+    `pending`. The objects count only once a manifest names them. Values are read from `objects`."""
 
     objects: ObjectStore
     target: Target

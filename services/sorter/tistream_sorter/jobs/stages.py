@@ -1,4 +1,4 @@
-"""Times of the steps of a shard, in a worker. The driver turns them into trace spans; workers export no spans."""
+"""Measures the steps of a shard in a worker. The driver converts them to trace spans; workers export no spans."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Stage = tuple[str, int, int]
 
 
 class Stages:
-    """Consecutive stages, without gaps. Unix time of this machine in ns, from a monotonic clock, so durations are
-    exact."""
+    """Consecutive stages, without gaps. Times are Unix time of this machine in ns, derived from a monotonic clock, so
+    durations are exact."""
 
     def __init__(self) -> None:
         self._ahead_ns = SystemClock().now_ms() * 1_000_000 - time.perf_counter_ns()
@@ -19,7 +19,7 @@ class Stages:
         self._done: list[Stage] = []
 
     def over(self, name: str) -> None:
-        """End the present stage: name the time since the last stage ended."""
+        """End the current stage, and give it a name."""
         now_ns = self._now_ns()
         self._done.append((name, self._began_ns, now_ns))
         self._began_ns = now_ns

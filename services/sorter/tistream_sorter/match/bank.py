@@ -34,11 +34,11 @@ _FACTS = ("type", "region_version", "log_index", "generation")
 
 
 class Bank:
-    """The tick's entries as columns.
+    """All entries of a tick of one shard, as columns.
 
-    These have one item per row. start_ts. commit_ts: 0 if the entry has none. part: NEW, or the position of the pending
-    part in its list. kind: see match/pairs.py. keys. parts: the decoded keys. away: whether the values are in a change
-    file, where the row's pointer leads.
+    These attributes have one item per row. start_ts. commit_ts: 0 if the entry has none. part: NEW, or the position of
+    the pending part in its list. kind: see match/pairs.py. keys: raw keys. parts: the decoded keys. away: whether the
+    values are in a change file, where the row's pointer leads.
     """
 
     def __init__(self, changes: pa.Table, unmatched: list[pa.Table], ready: list[pa.Table]) -> None:
@@ -63,13 +63,14 @@ class Bank:
         return len(self.part)
 
     def plain(self, rows: Int64s) -> Entries:
-        """The given rows in the form that the fast path (match/pairs.py) takes."""
+        """The given rows as the input of the fast path (match/pairs.py)."""
         if len(rows) == len(self):
             return Entries(self.start_ts, self.kind, self.keys, self.parts)
         return Entries(self.start_ts[rows], self.kind[rows], self.keys.gather(rows), self.parts.take(rows))
 
     def _column(self, name: str, in_ready: str | None = None) -> pa.ChunkedArray:
-        """A column of all rows, in UNMATCHED_SCHEMA's type. `in_ready`: its name in ready parts, if it differs."""
+        """A column of all rows, in UNMATCHED_SCHEMA's type. `in_ready`: the column's name in ready parts, if it
+        differs."""
         found = [table.column(name) for table in (self._changes, *self._unmatched)]
         found += [table.column(in_ready or name) for table in self._ready]
         chunks = [chunk for column in found for chunk in column.chunks]
@@ -97,7 +98,7 @@ class Bank:
     # -- for the exact path ---------------------------------------------------------------------------------------
 
     def facts(self, rows: Int64s) -> pl.DataFrame:
-        """All columns of entries but their values, for `rows`, each of which is below `pending`."""
+        """All columns of the given entries except their values. Every item of `rows` must be below `pending`."""
         columns = {name: _series(self._entries(name)).gather(rows) for name in _FACTS}
         valued = np.asarray(self._entries("value").is_valid())[rows] | self.away[rows]
         seq = np.full(self.pending, -1, np.int64)

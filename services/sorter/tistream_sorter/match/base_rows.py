@@ -1,14 +1,14 @@
-"""Checks the rows of a base chunk against the log, and chooses those that count (docs/adr/0030). Pure.
+"""Checks the rows of a base chunk against the log, and selects those that the log lacks (docs/adr/0030). Pure.
 
 A chunk states all rows of a span as of base_ts S. The log has changes of the same keys, and the two must agree:
 
 * a key whose newest logged version at or below S is a put must be in the chunk, with that value;
 * a key whose newest logged version at or below S is a delete must not be in the chunk;
-* the first change of a key above S has, as its old value, what the chunk holds (invariant 26). The changes of a log
-  backup have an old value only where the pool had the row: of those, a missing one proves nothing.
+* the first change of a key above S has, as its old value, the chunk's value of the key (invariant 26). The changes of a
+  log backup have an old value only where the pool had the row, so a missing old value proves nothing there.
 
-A chunk that was read at another ts than it states breaks one of these as soon as a row of it changed in between. Only
-rows without a logged version at or below S count: the log has the others, with their timestamps.
+If a chunk was read at another ts than it states, it violates one of these rules as soon as one of its rows changed in
+between. Only rows without a logged version at or below S are selected: the log has the others, with their timestamps.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def rows_that_count(
 
     Args:
         chunk: rows of CHUNK, each key once, in key order.
-        logged: of each key in the same range with a version at or below base_ts in the log, the newest one (LOGGED):
-            whether it is a put, its value, its commit_ts.
-        first: of each key in the range with a change above base_ts, the old value of the first one (FIRST).
-        exact: whether the chunk has the bytes that TiKV stores. Otherwise only the presence of keys is compared: the
-            same row can be encoded in several ways.
+        logged: for each key of the same range that has a version at or below base_ts in the log, the newest one
+            (LOGGED): whether it is a put, its value, its commit_ts.
+        first: for each key of the range that has a change above base_ts, the old value of the first one (FIRST).
+        exact: whether the chunk has the bytes that TiKV stores. Otherwise only the presence of keys is compared,
+            because the same row can be encoded in several ways.
         old_values: whether a change without an old value had no row before.
 
     Raises:
-        Disagreement: with the key and both statements.
+        Disagreement: with the key, and the statements of chunk and log.
     """
     joined = _frame(chunk, CHUNK).with_columns(there=pl.lit(True))
     for other, schema in ((logged, LOGGED), (first, FIRST)):

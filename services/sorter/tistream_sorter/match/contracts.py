@@ -1,8 +1,8 @@
 """Arrow schemas of the tables that a tick reads and writes, and codes of the push contract (design.md 2). Pure.
 
 The pending state of a task (docs/formats.md) consists of two kinds of Parquet parts. UNMATCHED parts hold entries whose
-other half has not arrived. READY parts hold committed rows above the watermark. (POINTED: READY rows whose values stay
-in a change file.)
+counterpart has not arrived: a prewrite without its commit, or the reverse. READY parts hold committed rows above the
+watermark. (POINTED: READY rows whose values stay in a change file.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNMATCHED_SCHEMA = pa.schema(
 
 
 def with_expiry(changes: pa.Table) -> pa.Table:
-    """Changes of RawKV in the form in which they are kept: `expire_ts` in the column raw_row.EXPIRE."""
+    """Convert changes of RawKV to the form in which they are kept: `expire_ts` is in the column raw_row.EXPIRE."""
     return changes.set_column(
         changes.column_names.index(raw_row.EXPIRE), raw_row.EXPIRE, changes.column("expire_ts")
     ).drop_columns(["expire_ts"])

@@ -25,7 +25,7 @@ class ExactMatch:
     """The result of matching.
 
     settled: (row, part, start_ts, key, commit_ts) of changes whose outcome is known. waiting: entries that stay
-    pending, independent of the window. commits: commits without a prewrite so far.
+    pending, independent of the window. commits: commits whose prewrite has not arrived.
     """
 
     settled: pl.DataFrame
@@ -64,7 +64,8 @@ def resolve(
 
     open_prewrites = prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")
     open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")
-    # The rollback of a pipelined transaction stays for the other generations. It is dropped like any dead lock.
+    # The rollback of a pipelined transaction is kept, because it also ends other generations. It is dropped like any
+    # dead lock.
     ended = prewrites.filter(pl.col("generation").fill_null(0) == 0)
     open_rollbacks = rollbacks.join(ended, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
     open_commits = commits.join(prewrites, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
@@ -81,12 +82,12 @@ def _first(entries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
-    """Merge the copies of each prewrite into one row. The copy with the highest generation is taken, among equals one
-    with a value, then the one at the highest place. The place is the highest place of all copies.
+    """Merge the copies of each prewrite into one row. The copy with the highest generation is used; among equals one
+    with a value, then the one at the highest place. The merged place is the highest place of all copies.
 
-    `seq` and `floor` are those of the first copy at the highest place. A later copy would look like a repeat of
-    something settled. After a repeat at a higher place, that place must be covered before a row can prove the lock
-    dead. If one copy was pending, the merged row is pending and moves to a new part.
+    `seq` and `floor` are those of the first copy at the highest place: a later copy would look like a repeat of a
+    settled prewrite. After a repeat at a higher place, that place must be covered before a row can prove the lock dead.
+    If one copy was pending, the merged row is pending and moves to a new part.
     """
     if len(prewrites) == prewrites.select(pl.struct(IDENTITY).n_unique()).item():
         return prewrites

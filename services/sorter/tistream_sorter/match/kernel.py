@@ -27,14 +27,12 @@ class Matched:
     """The result of one shard.
 
     committed: rows with commit_ts inside the window; segment.SCHEMA's columns (binary ones may be views) in
-    segment.ORDER.
-    pointed: contracts.POINTED_WIDE: committed rows, inside the window or above it, whose values stay in change files.
-    ready: committed rows above the window. unmatched: prewrites without a commit, and commits without a prewrite. Both
-    become new pending parts, and hold the rows of the old parts that they replace; `ready_parts`, `unmatched_parts`
-    are the positions of those in the arguments of `match`.
-    repeats: (key, start_ts, commit_ts) of entries of this tick's files at or below the window's low or served_ts. The
-    caller looks them up in the pool.
-    stranded: other commits inside the window without a prewrite (invariant 6).
+    segment.ORDER. pointed: contracts.POINTED_WIDE: committed rows, inside the window or above it, whose values stay in
+    change files. ready: committed rows above the window. unmatched: prewrites without a commit, and commits without a
+    prewrite. `ready` and `unmatched` become new pending parts, and include the rows of the old parts that they replace;
+    `ready_parts`, `unmatched_parts` are the positions of these old parts in the arguments of `match`. repeats: (key,
+    start_ts, commit_ts) of entries of this tick's files at or below the window's low or served_ts. The caller looks
+    them up in the pool. stranded: other commits inside the window without a prewrite (invariant 6).
     """
 
     committed: pa.Table
@@ -57,14 +55,15 @@ class MatchRules:
     snapshot_ts: int
     served_ts: int = 0
     keep_index_keys: bool = False
-    raw: bool = False  # a tenant of RawKV: its rows have raw keys, and entries with other keys are dropped
-    parts_max: int = 4  # more small pending parts of a kind than this are merged
+    raw: bool = False  # whether the tenant is RawKV: its rows have raw keys, and entries with other keys are dropped
+    parts_max: int = 4  # if there are more small pending parts of a kind than this, they are merged
     rows_small: int = 16_384  # a pending part with fewer rows is small
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Changes whose outcome is known: the row with the values, the ready part it came from (or NEW), the commit_ts."""
+    """Changes whose outcome is known. Each has the row with its values, the ready part it came from (or NEW), and its
+    commit_ts."""
 
     row: Int64s
     part: npt.NDArray[np.int32]
@@ -135,8 +134,8 @@ def match(
 
 
 def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
-    """The rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; of a tenant of
-    RawKV raw keys. Other entries of this tick's files are dropped and counted. Entries of pending parts are always
+    """The rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; for a tenant of
+    RawKV, raw keys. Other entries of this tick's files are dropped and counted. Entries of pending parts are always
     processed."""
     kind = bank.parts.kind[: bank.fresh]
     keep = kind == KeyKind.RAW if rules.raw else (kind == KeyKind.RECORD) | (kind == KeyKind.META)
@@ -175,14 +174,14 @@ def _told(bank: Bank, rows: _Rows) -> pl.DataFrame:
 
 
 def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
-    """Divide rows into those whose values are in memory and those whose values a pointer leads to."""
+    """Divide rows into those whose values are in memory and those whose values are only reached through a pointer."""
     away = bank.away[rows.row]
     return rows.where(~away), rows.where(away)
 
 
 def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) -> frozenset[int]:
-    """Numbers of the parts to replace: those that lost a row; all small ones, if there are more than parts_max; and
-    those without a row of this shard, which would otherwise be kept for ever. `part`: the part of each surviving
+    """Numbers of the parts to replace: the parts that lost a row; all small ones, if there are more than parts_max; and
+    the parts without a row of this shard, which would otherwise be kept for ever. `part`: the part of each surviving
     row."""
     small = [number for number, size in enumerate(sizes) if size < rules.rows_small]
     merged = small if len(small) > rules.parts_max else []
@@ -192,7 +191,7 @@ def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) 
 
 
 def _rewritten(part: npt.NDArray[np.int32], consumed: frozenset[int]) -> npt.NDArray[np.bool_]:
-    """Which surviving rows are written to new parts: new ones, and those of consumed parts."""
+    """A mask of the surviving rows that are written to new parts: new rows, and those of consumed parts."""
     chosen: npt.NDArray[np.bool_] = (part == NEW) | np.isin(part, sorted(consumed))
     return chosen
 

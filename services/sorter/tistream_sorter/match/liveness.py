@@ -1,4 +1,5 @@
-"""Decides which unmatched prewrites and rollbacks are dead, and which repeat something settled (design.md 3). Pure.
+"""Decides which unmatched prewrites and rollbacks (locks) are dead, and which repeat a settled change (design.md 3).
+Pure.
 
 A lock's place is `(region_version, log_index)`. Slices and watermark rows compare with it lexicographically, because
 for overlapping keys a higher version is newer, and an equal version is the same region. TiKV never raises a region's
@@ -98,8 +99,8 @@ def _before(version: Int64s, index: Int64s, locks: Locks) -> Bools:
 
 
 def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64s) -> Bools:
-    """For each lock whether the state after `step` came with or after it, so that `step` is the state on its
-    arrival."""
+    """For each lock, whether the state after `step` came with the lock's file or after it. Then `step` is the state
+    when the lock arrived."""
     following = steps["seq"][cell, step + 1] if step + 1 < steps["seq"].shape[1] else None
     if following is None:
         return np.ones(len(seq), bool)

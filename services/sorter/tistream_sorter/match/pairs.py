@@ -46,7 +46,7 @@ class Settled:
 
 
 def settle(entries: Entries) -> Settled:
-    """Settle the plain changes; `rest` of the result are the entries for the exact path."""
+    """Settle the plain changes. The attribute `rest` of the result has the entries for the exact path."""
     count = len(entries.kind)
     everything = np.arange(count)
     if not count:

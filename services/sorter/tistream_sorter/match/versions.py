@@ -44,7 +44,7 @@ def first_of_key(keys: pa.ChunkedArray) -> Bools:
 
 
 def folded(rows: pa.Table) -> pa.Table:
-    """The newest version of each key among ordered versions, without keys whose newest version is a delete."""
+    """The newest version of each key among ordered versions. Keys whose newest version is a delete are left out."""
     puts = rows.column("op").to_numpy() == segment.OP_PUT
     return rows.filter(pa.array(first_of_key(rows.column("key")) & puts))
 

@@ -1,4 +1,5 @@
-"""The tasks that the route table assigns to this sorter, now or soon. Pure."""
+"""The tasks that the route table assigns to this sorter: those that it must hold, and those that will move to it.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tistream_sorter.state.task_state import TaskIdentity
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """Settings that apply to every task of this sorter (task_state.TaskIdentity). keep_index_keys: for tenants without
-    a setting of their own."""
+    """Settings that apply to every task of this sorter (task_state.TaskIdentity). keep_index_keys: for tenants that
+    have no setting of their own."""
 
     keep_index_keys: bool
     checkpoint_every: int
@@ -28,7 +29,7 @@ def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
 
 
 def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> dict[int, SealOrder]:
-    """Orders of the owner to split or merge, by task."""
+    """The owner's orders to split or merge, by task."""
     me = (node_id, start_epoch)
     mine = (
         (one, task.seal) for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me
@@ -43,7 +44,7 @@ def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
 
 
 def kept(routes: RouteTable) -> dict[TenantKey, int]:
-    """The retention of committed rows in ms, by tenant. Tenants that keep rows for ever are left out."""
+    """The retention of committed rows in ms, by tenant. Tenants that keep rows for ever are not in it."""
     return {
         TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
         for tenant in routes.tenants

@@ -1,5 +1,5 @@
-"""Runs the jobs that turn base chunks of backfills into base runs of the tasks of this process. Commits nothing: the
-task's next manifest does."""
+"""Runs the jobs that convert base chunks of backfills to base runs of the tasks of this process. The results are
+committed by the task's next manifest, not here."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tistream_sorter.upkeep.compaction_plan import Pauses
 
 log = logging.getLogger(__name__)
 
-UNITS_MAX = 8  # of one job: its results are committed before the next job of the same task begins
+UNITS_MAX = 8  # units of one job; the results are committed before the next job of the same task begins
 
 
 class BaseRunner(Protocol):
-    """Turns chunks into base runs as one job."""
+    """Converts chunks to base runs as one job."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]: ...
 
@@ -46,7 +46,7 @@ class Asked:
 
 
 class BaseTaker:
-    """Turns base chunks into base runs. Call `take` repeatedly, from one thread; `open` may be called by another."""
+    """Converts base chunks to base runs. Call `take` repeatedly, from one thread; `open` may be called by another."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class BaseTaker:
         self._pauses = Pauses()
 
     def open(self, backfills: Iterable[Asked]) -> None:
-        """Set the open backfills, whose chunks are turned into base runs."""
+        """Set the open backfills, whose chunks are converted to base runs."""
         with self._lock:
             self._wanted = frozenset(backfills)
 
     def take(self, tasks: Sequence[Task]) -> bool:
-        """Look for chunks, and run one job for them. Returns whether there was one. Does nothing before the first
+        """Look for chunks, and run one job for them. Returns whether a job was run. Does nothing before the first
         `open`."""
         with self._lock:
             wanted = self._wanted
@@ -96,7 +96,7 @@ class BaseTaker:
         return bool(found)
 
     def _look(self, asked: Asked, tasks: Sequence[Task]) -> None:
-        """Read the plan and the footers of chunks that were not known. An error is retried at the next turn."""
+        """Read the plan of a backfill, and the footers of its new chunks. An error is retried at the next turn."""
         try:
             backfill = self._known.get(asked)
             if backfill is None:
@@ -117,7 +117,7 @@ class BaseTaker:
                 self._refuse(backfill, number, reason)
 
     def _numbers(self, backfill: OpenBackfill) -> list[int]:
-        """The numbers of chunks that exist, from the first unknown one on."""
+        """The numbers of the chunks that exist, beginning at the first chunk that was not known to exist."""
         if backfill.complete:
             return []
         tenant, backfill_id = backfill.tenant, backfill.backfill_id
@@ -150,7 +150,7 @@ class BaseTaker:
         try:
             with trace.root("base chunks", attributes={"tistream.chunks": len(found)}):
                 results = self._runner.bases([unit for _, unit in found])
-        except Exception as error:  # whatever Spark raises: nothing of it will be named
+        except Exception as error:  # Spark may raise any exception; no manifest will name the output
             log.error("job that takes base chunks failed", exc_info=error, extra={"chunks": len(found)})
             self._metrics.base_failures.inc()
             for task, unit in found:
@@ -180,12 +180,13 @@ class BaseTaker:
             self._pauses.failed(task.task_id, self._clock.monotonic_ms())
 
     def _refuse(self, backfill: OpenBackfill, number: int, reason: str) -> None:
-        """Record beside a chunk why it is never used. The progress of the backfill is read there."""
+        """Write a refusal beside a chunk that is never used, with the reason. The progress of the backfill includes
+        refusals."""
         key = layout.refused_chunk(backfill.tenant, backfill.backfill_id, number)
         try:
             self._objects.put_new(key, refused_chunk.encode(reason))
         except CommitConflict:
-            pass  # recorded before; the first reason stays
+            pass  # a refusal exists already; the first reason stays
         except TiStreamError as error:  # repeated at the next turn
             log.warning("cannot record a refused chunk", extra={"object": key, "error": str(error)})
             return

@@ -1,4 +1,4 @@
-"""Claims tasks: a claim manifest for the epoch of each, and the state that the manifests define."""
+"""Claims tasks: commits a claim manifest for the epoch of each task, and reads the state that the manifests restate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tistream_sorter.task.turn import TickLimits, Turn
 
 log = logging.getLogger(__name__)
 
-READS_AT_ONCE = 10  # reads of the other parents' logs at consecutive ticks; then one each READ_AGAIN_MS
+READS_AT_ONCE = 10  # consecutive ticks that read the other parents' logs; after that, one read each READ_AGAIN_MS
 READ_AGAIN_MS = 1_000
 
 
@@ -38,8 +38,8 @@ class Held:
 
     doubtful: a commit whose answer did not arrive. beside: a large tick that is running. trace: the trace of the
     current tick. told_ms: when a failure was last logged. not_before_ms: the earliest time of the next tick. The
-    attributes from `looked_ms` on belong to Collector: when it searched for leftovers of earlier epochs and of sealed
-    tasks.
+    attributes from `looked_ms` on belong to Collector: the times at which it searched for objects of earlier epochs and
+    of sealed tasks.
     """
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
@@ -51,17 +51,18 @@ class Held:
         self.told_ms = 0
         self.not_before_ms = 0
         self.garbage = Garbage()
-        self.reads, self.read_ms = 0, 0  # consecutive reads of the other parents of a merge; when to read again
+        self.reads, self.read_ms = 0, 0  # consecutive reads of the other parents of a merge; the time of the next read
         self.looked_ms: int | None = None
         self.heritage_ms = 0
-        self.floor: int | None = None  # manifests from this number on are not noted as garbage yet
-        self.heritage_looks = 0  # consecutive searches that found nothing
+        self.floor: int | None = None  # manifests from this number on are not recorded as garbage yet
+        self.heritage_looks = 0  # consecutive searches for objects of sealed tasks that found nothing
         self.read_at: int | None = None  # the manifest at which the progress of the schema registry was last read
 
 
 @dataclass(frozen=True, slots=True)
 class SealedTask:
-    """A sealed task, whose seal is reported to the meta server. `task`: its last state, if this process sealed it."""
+    """A sealed task, whose seal is reported to the meta server. `task` is its last state if this process sealed it,
+    otherwise None."""
 
     identity: TaskIdentity
     children: tuple[tuple[int, KeySpan], ...]
@@ -70,8 +71,8 @@ class SealedTask:
 
 class Claims:
     """Claims in progress. If the answer to a claim did not arrive, the claim is repeated with the same nonce: it may
-    have been written, and with another nonce it would look like the claim of another process. Safe for several threads,
-    each with tasks of its own."""
+    have been written, and with another nonce it would look like the claim of another process. Thread-safe if no two
+    threads have the same task."""
 
     def __init__(
         self,
@@ -86,16 +87,17 @@ class Claims:
         self._lock = new_lock()
         self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> nonce of a claim without an answer
         self._fenced: dict[tuple[int, int], int] = {}  # (task, epoch) -> the epoch that has claimed it
-        self._prepared: dict[int, ManifestLog] = {}  # logs of tasks that will move here, as far as they are read
+        # The logs of tasks that will move here, as far as they have been read.
+        self._prepared: dict[int, ManifestLog] = {}
 
     def keep_only(self, epochs: Mapping[int, int]) -> None:
-        """Forget claims for tasks or epochs that are no longer assigned here."""
+        """Forget claims of tasks or epochs that are no longer assigned to this process."""
         with self._lock:
             self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
             self._fenced = {key: by for key, by in self._fenced.items() if epochs.get(key[0]) == key[1]}
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
-        """Read the logs of the tasks that will move here, and forget other prepared logs."""
+        """Read the logs of the tasks that will move to this process, and forget other prepared logs."""
         ids = {identity.task_id for identity in coming}
         with self._lock:
             logs = {task_id: log for task_id, log in self._prepared.items() if task_id in ids}
@@ -106,7 +108,7 @@ class Claims:
                 manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
             try:
                 manifests.follow()
-            except TiStreamError as error:  # its holder reports the fault; here it only delays the move
+            except TiStreamError as error:  # the task's holder reports the fault; here it only delays the move
                 log.warning(
                     "the manifests of a task that is to move here cannot be read: the move waits",
                     extra={"task_id": identity.task_id, "error": str(error)},
@@ -116,7 +118,7 @@ class Claims:
                 self._prepared[identity.task_id] = manifests
 
     def prepared(self) -> list[int]:
-        """Tasks that can be taken over at once."""
+        """The ids of tasks that this process could take over at once."""
         with self._lock:
             return sorted(self._prepared)
 

@@ -1,4 +1,4 @@
-"""Garbage collection: deletes the objects that upkeep/gc_plan.py selects (docs/adr/0009). All I/O; decides nothing."""
+"""Garbage collection: deletes the objects that upkeep/gc_plan.py selects (docs/adr/0009). This module only does I/O."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from tistream_sorter.upkeep.gc_plan import CollectRules, left_behind, unnamed
 
 log = logging.getLogger(__name__)
 
-DELETES_MAX = 1_000  # of one task per turn, so that the other tasks get theirs
-HERITAGE_DOUBLINGS = 6  # of the pause between scans of a sealed task, while there is nothing to delete
+DELETES_MAX = 1_000  # deletions for one task in a turn, so that the other tasks get their turns
+# How many times the pause between scans of a sealed task doubles while there is nothing to delete.
+HERITAGE_DOUBLINGS = 6
 
 
 class Collector:
@@ -42,8 +43,8 @@ class Collector:
         self._schema_logs: dict[TenantKey, SchemaLog] = {}
 
     def collect(self, held: Sequence[Held]) -> bool:
-        """Delete objects of each task in turn. An error of one task is retried at the next call and does not stop the
-        others. Returns whether there is more to delete at once."""
+        """Delete objects of each task in turn. If a task fails, it is retried at the next call, and the others
+        continue. Returns whether more objects can be deleted at once."""
         tenants = {one.task.state.identity.tenant for one in held}
         self._schema_logs = {tenant: known for tenant, known in self._schema_logs.items() if tenant in tenants}
         more = False
@@ -81,8 +82,8 @@ class Collector:
         return len(keys) == DELETES_MAX
 
     def _look(self, held: Held, state: TaskState, now_ms: int) -> None:
-        """Find what earlier epochs left behind. `state` was read before the scan: what later manifests drop is noted by
-        the tick."""
+        """Find objects that earlier epochs have left. `state` was read before the scan: objects that later manifests
+        drop are recorded by the tick."""
         identity = state.identity
         found = left_behind(self._keys(identity.tenant, identity.task_id), state)
         held.garbage.note(found, now_ms)
@@ -90,7 +91,7 @@ class Collector:
         held.garbage.note(self._manifests_below_floor(identity.tenant, identity.task_id), now_ms)
 
     def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> bool:
-        """Find objects of a sealed task that none of its children names. Return whether any of them is new."""
+        """Find objects of a sealed task that none of its children names. Returns whether any of them is new."""
         tenant = state.identity.tenant
         keys = list(self._keys(tenant, ancestor))
         old = self._manifests_below_floor(tenant, ancestor)
@@ -99,8 +100,8 @@ class Collector:
             return False
         view = TaskObjects(self._objects, tenant, ancestor).follow()
         assert view.last is not None, "an ancestor was sealed, and its seal stays"
-        # All descendants, not those of the ancestor's keys alone: after a merge a child task lists the segments of each
-        # parent, also those without a key of its own span.
+        # All descendants are read, not only those that hold the ancestor's keys: after a merge, a child task lists the
+        # segments of each parent, also those without a key of its own span.
         covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, WHOLE), None)
         logs = {cover.log.task_id: cover.log for cover in covers}
         if min(logs) != state.identity.task_id:
@@ -131,7 +132,8 @@ class Collector:
         return out
 
     def _schema_read_ts(self, tenant: TenantKey) -> int:
-        """The highest ts in the schema registry's log: rows that the registry has not read must stay in the pool."""
+        """The highest ts in the schema registry's log. Rows above it have not been read by the registry, so they must
+        stay in the pool."""
         known = self._schema_logs.get(tenant, SchemaLog())
         last = known.key
         for info in self._objects.list_after(layout.schema_log_prefix(tenant), last):
@@ -144,8 +146,7 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """How far this collector has read the log of a schema registry: the key of the newest object, and its highest
-    ts."""
+    """How far the collector has read the log of a schema registry: the key of the newest object, and its highest ts."""
 
     key: str = ""
     high_ts: int = 0

@@ -1,4 +1,5 @@
-"""Runs the merges that upkeep/compaction_plan.py selects, as jobs. Commits nothing: the task's next manifest does."""
+"""Runs the merges that upkeep/compaction_plan.py selects, as jobs. The results are committed by the task's next
+manifest, not here."""
 
 from __future__ import annotations
 

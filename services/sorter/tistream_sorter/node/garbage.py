@@ -1,4 +1,4 @@
-"""The garbage of one task, and since when each object is garbage. Thread-safe; times are monotonic ms."""
+"""The garbage of one task, and the time since which each object is garbage. Thread-safe; times are monotonic ms."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tistream.concurrency import new_lock
 
 
 class Garbage:
-    """Keys that no manifest names any more, each with the time of that observation. Used by the tick thread and by the
-    thread that deletes."""
+    """Keys of objects that no manifest names any more, each with the time at which that was first seen. The tick thread
+    and the deleting thread use it."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
         self._since_ms: dict[str, int] = {}  # ordered by time
 
     def note(self, keys: Iterable[str], now_ms: int) -> bool:
-        """Add garbage; known keys keep their time. Return whether any key is new."""
+        """Add garbage; keys that are known keep their time. Returns whether any key is new."""
         with self._lock:
             known = len(self._since_ms)
             for key in keys:

@@ -29,8 +29,8 @@ class Merger(Protocol):
 
 
 class IndexMerger(UpkeepJobs[IndexUnit]):
-    """Extends and merges the version index. A unit that does not fit into memory comes back as shards, which are a
-    second job."""
+    """Extends and merges the version index. If a unit does not fit into memory, its result is a list of shards, which a
+    second job merges."""
 
     what = "index"
 
@@ -46,14 +46,14 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         super().__init__(clock)
         self._objects, self._runner, self._rules = objects, runner, rules
         self._new_nonce, self._metrics = new_nonce, metrics
-        self._shards: dict[str, int] = {}  # by nonce: number of shards of the units of the present job
+        self._shards: dict[str, int] = {}  # by nonce: number of shards of the units of the current job
 
     def _unit(self, state: TaskState) -> IndexUnit | None:
         return index_unit(state, self._rules, self._clock.now_ms(), self._new_nonce(), self._alone)
 
     def _rests(self, state: TaskState, /) -> bool:
-        """Whether the index covers all rows. Rows that it does not cover become due by the clock alone, so their task
-        must be examined again."""
+        """Whether the index covers all rows. If it does not, the remaining rows become due with time, so the task must
+        be examined again."""
         covered_ts = min((part.indexed_ts for part in state.index), default=0)
         return all(segment.commit_ts_max <= covered_ts for segment in state.live_segments)
 
@@ -80,7 +80,7 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         return results
 
     def _take(self, task: Task, unit: IndexUnit, results: Sequence[IndexResult]) -> None:
-        """Hand the results of all shards of a unit, in key order, to its task."""
+        """Pass the results of all shards of a unit, in key order, to its task."""
         if reasons := [one.failed for one in results if one.failed is not None]:
             damaged = [key for one in results for key in one.damaged]
             self._give_up(task, unit, damaged)

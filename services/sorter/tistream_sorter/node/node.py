@@ -1,4 +1,4 @@
-"""The tasks that a sorter process holds, and their ticks. Does the I/O that Task decides on."""
+"""The tasks that a sorter process holds, and their ticks. This module does the I/O; Task decides."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tistream_sorter.watermark.slice_work import passed_over
 log = logging.getLogger(__name__)
 
 COMMIT_THREADS = 8
-LARGE_THREADS = 4  # large ticks that run at the same time; each has a thread, which mostly waits
+LARGE_THREADS = 4  # large ticks that run at the same time; each occupies a thread, which mostly waits
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
-# Pause of a task whose tenant's key cannot be used: each refused request delays the other tasks of the tick.
+# How long a task pauses if its tenant's key cannot be used: each refused request delays the other tasks of the tick.
 KEY_AGAIN_MS = 2_000
-TROUBLE_AGAIN_MS = 10_000  # how often a tick that keeps failing is logged
+TROUBLE_AGAIN_MS = 10_000  # interval at which a tick that keeps failing is logged
 
 
 class SorterNode:
-    """The tasks of a sorter process, by id. `open_task` and `drop` come from the assignment loop, `tick` from the tick
-    loop."""
+    """The tasks of a sorter process, by id. The assignment loop calls `open_task` and `drop`, the tick loop calls
+    `tick`."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class SorterNode:
         self._upkeep = Upkeep(objects, runner, limits, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
-        self._sealed: dict[int, SealedTask] = {}  # sealed tasks that are still routed here
+        self._sealed: dict[int, SealedTask] = {}  # sealed tasks that are still routed to this process
         self._lock = new_lock()
         self._turn = 0
         self._pool = new_executor("commit", COMMIT_THREADS)
         self._beside = new_executor("large", LARGE_THREADS)
         self.wake: Callable[[], None] = lambda: None  # called when files arrive; the tick loop sets it
-        self.tell: Callable[[], None] = lambda: None  # called when there is a report that the meta server waits for
+        self.tell: Callable[[], None] = lambda: None  # called when there is a report for which the meta server waits
 
     def tasks(self) -> list[Task]:
         """The tasks that this process holds."""
@@ -75,13 +75,14 @@ class SorterNode:
             return [held.task for held in self._held.values()]
 
     def find(self, task_id: int) -> Task | None:
-        """The task with this id, if this process holds it; else None."""
+        """The task with this id; None if this process does not hold it."""
         with self._lock:
             held = self._held.get(task_id)
         return held.task if held else None
 
     def known(self, task_id: int) -> Task | None:
-        """The task with this id, if this process holds it, or has sealed it and it is still routed here; else None."""
+        """The task with this id, if this process holds it, or has sealed it and the route table still assigns it here;
+        otherwise None."""
         with self._lock:
             ended = self._sealed.get(task_id)
         return self.find(task_id) or (ended.task if ended else None)
@@ -94,8 +95,8 @@ class SorterNode:
         orders: Mapping[int, SealOrder] = NO_ORDERS,
         keep: Mapping[TenantKey, int] = KEEP_ALL,
     ) -> bool:
-        """Hold exactly the wanted tasks, each under its epoch, and pass on their orders. keep: retention of committed
-        rows by tenant, in ms. Claims run in parallel. Return False if some claims must be repeated, because the store
+        """Hold exactly the wanted tasks, each under its epoch, and give them their orders. keep: retention of committed
+        rows by tenant, in ms. Claims run in parallel. Returns False if some claims must be repeated, because the store
         did not answer."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
@@ -130,14 +131,14 @@ class SorterNode:
         return complete
 
     def _give(self, task: Task, orders: Mapping[int, SealOrder]) -> None:
-        """Give a task its order before its first commit. Without the order it would flush past its stop_at."""
+        """Give a task its order before its first commit. Otherwise it would flush past its stop_at."""
         reason = task.order(orders.get(task.task_id))
         if reason is not None:
             self._metrics.refused.inc()
             log.error("order to split or merge refused", extra={**log_fields(task.state), "reason": reason})
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
-        """Read the logs of tasks that other sorters hold and that will move here."""
+        """Read the logs of tasks that other sorters hold and that will move to this process."""
         self._claims.prepare(coming)
 
     def reports(self) -> list[TaskReport]:
@@ -148,15 +149,15 @@ class SorterNode:
         return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
 
     def collect(self) -> bool:
-        """Delete objects that no reader needs any more, in a thread of its own. Return whether more can be deleted at
-        once. A stopped task keeps all of its objects."""
+        """Delete objects that no reader needs any more. Call it in a thread of its own. Returns whether more can be
+        deleted at once. A stopped task keeps all of its objects."""
         with self._lock:
             held = [one for one in self._held.values() if one.task.stopped is None]
         return self._collector.collect(held)
 
     def compact(self) -> bool:
-        """Compact small segments, then merge the version index, with one job of each for all tasks, in a thread of its
-        own. Return whether there was anything to do."""
+        """Compact small segments, then merge the version index, with one job of each kind for all tasks. Call it in a
+        thread of its own. Returns whether there was any work."""
         if not self._upkeep.work(lambda: [task for task in self.tasks() if task.stopped is None]):
             return False
         self.wake()
@@ -166,7 +167,7 @@ class SorterNode:
 
     def tick(self) -> bool:
         """Run one tick of every due task, as one job. A large tick runs beside it, and its task is not due until that
-        tick has ended. Return whether anything was committed, or another tick should follow at once."""
+        tick has ended. Returns whether anything was committed, or another tick should follow at once."""
         with self._lock:
             held = list(self._held.values())
         plans: list[tuple[Held, TickPlan]] = []
@@ -205,17 +206,18 @@ class SorterNode:
         return any(done) or unfinished
 
     def _due(self, one: Held, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
-        """Run one turn of a task. Returns its next step, if there is one; the step's trace begins."""
+        """Run one turn of a task, and begin the trace of its next step. Returns the step, or None if there is nothing
+        to do."""
         with one.task.turn() as turn:
             try:
                 self._claims.read_others(one, turn, now_ms)
-            except TiStreamError as error:  # the task waits, and the read is repeated
+            except TiStreamError as error:  # the task waits, and the logs are read again later
                 self._trouble(one, f"cannot read the other parents of the merge: {error}")
             began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
             one.garbage.note(turn.settle(began_ms), began_ms)
             try:
                 due = turn.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
-            except Exception as error:  # a fault of one tenant's input: the other tasks continue
+            except Exception as error:  # a fault in the input of one tenant: the other tasks continue
                 self._stop(one, error)
                 return None
         if due is not None and trace.on():
@@ -224,7 +226,8 @@ class SorterNode:
         return due
 
     def _run_beside(self, one: Held, due: TickPlan) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run a large tick in its own thread. The tick that finds it ended commits it, because a commit is short."""
+        """Run a large tick in its own thread. When it has ended, the next tick commits its result, because a commit is
+        short."""
         began = self._clock.monotonic_ms()
         try:
             return self._jobs.run([(one, due)], beside=True)
@@ -232,7 +235,7 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
 
     def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """The result of a large tick that has ended, to be committed; empty while the tick runs."""
+        """The result of a large tick that has ended, which can be committed; empty while it runs."""
         running = one.beside
         if running is None or not running.done():
             return []
@@ -246,10 +249,10 @@ class SorterNode:
         return concluded
 
     def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
-        """Record that a tick failed and will be repeated: in the task's status, and in the log at the first failure and
-        then at most each TROUBLE_AGAIN_MS.
+        """Record that a tick failed and will be repeated. The task's status shows the reason. The log shows the first
+        failure, and later ones at most once in TROUBLE_AGAIN_MS.
 
-        Reasons name objects that differ from tick to tick, and a full disk can last: one line per tick would fill the
+        Reasons name objects, which differ from tick to tick, and a full disk can last. One line per tick would fill the
         log.
         """
         now_ms = self._clock.monotonic_ms()
@@ -261,7 +264,7 @@ class SorterNode:
         held.task.fail(reason)
 
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
-        """Commit a manifest; return whether it was committed. If that is unknown, its trace continues."""
+        """Commit a manifest. Returns whether it was committed; if that is unknown, its trace continues."""
         if held.trace is None:
             return self._committed(held, manifest, after, files)
         with trace.inside(held.trace.span), trace.child("commit"):
@@ -289,7 +292,8 @@ class SorterNode:
         except Unavailable as error:
             self._trouble(held, str(error), key_unusable=isinstance(error, KeyUnusable))
             return False
-        except Exception as error:  # an unknown writer has taken the number, or worse: only a new epoch may continue
+        # An unknown writer has the manifest number, or another unexpected error: only a new epoch may continue.
+        except Exception as error:
             self._stop(held, error)
             return False
         with held.task.turn() as turn:
@@ -309,7 +313,7 @@ class SorterNode:
         return True
 
     def _end(self, held: Held, manifest: Manifest) -> None:
-        """Handle a sealed task: report its children for as long as it is routed here."""
+        """Handle a sealed task: report its children as long as the route table assigns it to this process."""
         state = held.task.state
         self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
         log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})
@@ -323,7 +327,7 @@ class SorterNode:
         except TiStreamError as error:  # readers start more slowly until the next checkpoint
             log.warning("manifest floor not raised", extra={"task_id": held.task.task_id, "error": str(error)})
             return
-        if held.floor is not None:  # otherwise the collector's first search finds them
+        if held.floor is not None:  # otherwise the collector's first search finds the manifests
             held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
             held.floor = floor
 
@@ -343,7 +347,7 @@ class SorterNode:
             self._drop(held)
 
     def _drop(self, held: Held) -> bool:
-        """Remove a task, if `held` is still its holder; return whether it was. The caller holds the lock."""
+        """Remove a task if `held` is still its holder. Returns whether it was removed. The caller holds the lock."""
         if self._held.get(held.task.task_id) is not held:
             return False
         del self._held[held.task.task_id]

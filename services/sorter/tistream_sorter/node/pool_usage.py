@@ -20,13 +20,13 @@ class PoolUsage:
 
     def __init__(self, tasks: Callable[[], Iterable[TaskState]]) -> None:
         self._tasks = tasks
-        self._taken: dict[Hour, int] = {}  # bytes, as last reported
+        self._taken: dict[Hour, int] = {}  # bytes of an hour, as last reported
         self._stored: dict[int, tuple[int, int]] = {}  # task -> the hour and the manifest last reported
 
     def due(self, now_ms: int) -> tuple[list[Intake], list[StoredUsage]]:
         """The usage that has not been reported: bytes ingested, by hour; and stored bytes, for each hour since the last
-        report. An hour without a report had the same stored bytes as the hour before, because a change would have made
-        a manifest."""
+        report. If there was no manifest in an hour, the stored bytes were those of the hour before, because any change
+        makes a manifest."""
         intake: list[Intake] = []
         stored: list[StoredUsage] = []
         states = list(self._tasks())
@@ -80,7 +80,7 @@ def _intake(state: TaskState) -> list[Intake]:
 
 
 def stored_bytes(state: TaskState) -> dict[int, int]:
-    """Bytes of the objects that a state rests on, each once, by the task that wrote them."""
+    """Bytes of the objects that a state names, by the task that wrote them. Each object counts once."""
     sizes = {segment.key: segment.size for segment in state.live_segments}
     sizes |= {part.key: part.size for part in state.pending}
     sizes |= {run.key: run.size for run in runs_of(state.index)}

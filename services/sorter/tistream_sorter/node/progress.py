@@ -11,8 +11,8 @@ from tistream_sorter.task.task import Task
 
 
 class ProgressFeed:
-    """Numbers every change of a task's state. `boot` identifies this process: versions of another process do not
-    compare with its own."""
+    """Numbers every change of a task's state. `boot` identifies this process: versions of two processes cannot be
+    compared."""
 
     def __init__(self, boot: str) -> None:
         self._boot = boot

@@ -1,4 +1,5 @@
-"""Runs the plans of ticks as jobs, and returns what can be committed. tick.py decides; this module does the I/O."""
+"""Runs the plans of ticks as jobs, and returns the manifests that can be committed. tick.py decides; this module does
+the I/O."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ class Runner(Protocol):
         """Run merges of the version index, beside the ticks; results in the order of `units`."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
-        """Turn base chunks into base runs, beside the ticks."""
+        """Convert base chunks to base runs, beside the ticks."""
 
 
 class Trouble(Protocol):
-    """A callback that receives the reason why a tick failed. key_unusable: the reason is the tenant's encryption
+    """A callback that receives the reason why a tick failed. key_unusable: whether the cause is the tenant's encryption
     key."""
 
     def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
@@ -67,7 +68,8 @@ class TickJobs:
     def run(
         self, plans: list[tuple[Held, TickPlan]], *, beside: bool = False
     ) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run the plans, and run those again that must look up repeated rows. Return what can be committed."""
+        """Run the plans. Plans that must look up repeated rows are run a second time. Returns the manifests that can be
+        committed, each with its task, the state after it, and the number of its files."""
         if not plans:
             return []
         results = self._job(plans, beside=beside)
@@ -114,7 +116,7 @@ class TickJobs:
 
     def _note_failure(self, error: Exception, tasks: list[Task]) -> None:
         told = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
-        if len({task.state.identity.tenant for task in tasks}) > 1:  # it may name objects of another tenant
+        if len({task.state.identity.tenant for task in tasks}) > 1:  # the error may name objects of another tenant
             told = f"{type(error).__name__} in a job of several tenants' tasks; the sorter's log has the details"
         if any(task.trouble != told for task in tasks):
             log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})

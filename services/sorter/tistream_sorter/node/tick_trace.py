@@ -1,7 +1,7 @@
-"""The spans of one tick of one task: its input, and where its time went (docs/operations/traces.md).
+"""The trace spans of one tick of one task: its input, and the time of each step (docs/operations/traces.md).
 
-A tick belongs to the trace of its first sampled file. Its other sampled files are linked to it, so that each file shows
-what it waited for.
+A tick belongs to the trace of its first sampled file. Its other sampled files are linked to it, so that the trace of
+each file shows the tick that it waited for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.tick import TaskFile, TickPlan
 
 LINKS_MAX = 32
-FILES_MAX = 64  # files with a span up to their manifest
+FILES_MAX = 64  # files for which a span from arrival to manifest is recorded
 SHARDS_MAX = 64
 
 

@@ -16,7 +16,7 @@ from tistream_sorter.task.turn import TickLimits
 
 
 class Upkeep:
-    """The kinds of background work that the limits ask for. Used by one thread."""
+    """The kinds of background work that the limits enable. Used by one thread."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Upkeep:
             self._kinds.append(IndexMerger(objects, runner, limits.index, clock, new_nonce, metrics))
 
     def work(self, tasks: Callable[[], Sequence[Task]]) -> bool:
-        """Run one job of each kind for all tasks. Return whether there was anything to do. `tasks`: those that work."""
-        worked = [kind.work(tasks()) for kind in self._kinds]  # each of them, whatever the others found
+        """Run one job of each kind for all tasks. Returns whether there was any work. `tasks` returns the tasks that
+        are not stopped."""
+        worked = [kind.work(tasks()) for kind in self._kinds]  # every kind runs, whatever the others returned
         return any(worked)

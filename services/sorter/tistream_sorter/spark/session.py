@@ -12,5 +12,5 @@ DAEMON = "tistream_sorter.jobs.daemon"
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
-    """A session on `master`, see tistream.spark.session."""
+    """Build a session on `master`; see tistream.spark.session."""
     return session.build_session(master, app_name, extra, DAEMON)

@@ -1,4 +1,5 @@
-"""Files whose row groups fail their checks: incomplete at first, damaged after a grace time (design.md 2). Pure."""
+"""Tracks files whose row groups fail their checks. Such a file counts as incomplete at first, and as damaged after a
+grace time (design.md 2). Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ RETRY_MS = (500, 1_000, 2_000, 5_000)
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """One file that could not be read. Its chain's files are not taken before `retry_ms`. Monotonic milliseconds."""
+    """One file that could not be read. No file of its chain is accepted before `retry_ms`. Monotonic milliseconds."""
 
     store_id: int
     chain_ts: int
@@ -27,7 +28,7 @@ class Damaged:
 
 @dataclass(slots=True)
 class Damages:
-    """The damaged files of a task: at most one for each chain of a store. Later files of the chain wait; those of a new
+    """The damaged files of a task: at most one for each chain of a store. Later files of the chain wait; files of a new
     chain do not."""
 
     by_chain: dict[tuple[int, int], Damaged] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class Damages:
         return known is not None and now_ms < known.retry_ms
 
     def taken(self, ref: FileRef) -> None:
-        """Record that a file was accepted. This ends the damage of its chain up to the file, and of the store's older
-        chains."""
+        """Record that a file was accepted. This ends the damage of the file's chain up to this file, and of the store's
+        older chains."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
             same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
             if same or known.chain_ts < ref.chain_ts:

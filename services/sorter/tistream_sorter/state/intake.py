@@ -2,7 +2,8 @@
 (docs/adr/0014). Pure.
 
 Every file goes to every task of its tenant, so only one task counts: the one with the lowest keys. A file is counted
-when a manifest's positions move past it. After a merge has moved positions back it arrives again and is not counted.
+when a manifest's positions move past it. If a merge has moved the positions back, files arrive again and are not
+counted again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tistream.wire.usage import hour_of
 from tistream_sorter.state.positions import received
 from tistream_sorter.state.task_state import TaskIdentity, TaskState
 
-HOURS_MAX = 72  # with intake that a manifest restates: older hours cannot be reported any more
+HOURS_MAX = 72  # hours of intake that a manifest restates; older hours cannot be reported any more
 
 Chains = Mapping[int, tuple[ChainPosition, ...]]
 
@@ -27,7 +28,7 @@ def counts(identity: TaskIdentity) -> bool:
 
 
 def uncounted(state: TaskState, ref: FileRef) -> int:
-    """Bytes that a file adds to the count: 0 if it was counted before, or if another task counts."""
+    """The bytes that a file adds to the count: 0 if the file was counted before, or if another task counts."""
     if not counts(state.identity):
         return 0
     before = _at(state.intake.through, ref.store_id, ref.chain_ts)
@@ -68,7 +69,7 @@ def _furthest(*several: tuple[ChainPosition, ...]) -> tuple[ChainPosition, ...]:
 
 
 def _ahead(reached: Chains, positions: Chains) -> dict[int, tuple[ChainPosition, ...]]:
-    """The parts of `reached` that lie above the positions."""
+    """The chains of `reached` whose position lies above that in `positions`."""
     found = {
         store: tuple(chain for chain in chains if (_at(positions, store, chain.first_ts) or 0) < chain.at_ts)
         for store, chains in reached.items()

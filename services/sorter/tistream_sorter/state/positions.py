@@ -1,4 +1,4 @@
-"""A task's position in each chain of files of each store, and which file comes next (design.md 2). Pure."""
+"""A task's position in each chain of files of each store, and the file that is next in a chain (design.md 2). Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tistream.wire.file_batch import FileRef
 
 Positions = dict[int, tuple[ChainPosition, ...]]
 
-CHAINS_KEPT = 8  # reported chains of one store, closed ones included: a dispatcher may not know that they are
+# Chains of one store that are reported, closed ones included, because a dispatcher may not know that a chain is closed.
+CHAINS_KEPT = 8
 CHAINS_MAX = 1_024  # open chains of one store; a dispatcher begins at most 1,000 (tistream_dispatcher.stores.chain)
 
 
@@ -23,7 +24,7 @@ def follows(positions: Positions, ref: FileRef) -> bool:
 
 
 def has_room(positions: Positions, ref: FileRef) -> bool:
-    """Whether the file's chain is known, or there is room for a new chain."""
+    """Whether the file's chain is known, or the store may open one more chain."""
     chains = positions.get(ref.store_id, ())
     return len(chains) < CHAINS_MAX or any(chain.first_ts == ref.chain_ts for chain in chains)
 
@@ -35,7 +36,7 @@ def closed(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
 
 
 def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
-    """Whether the file's chain is closed and has no position: it was dropped, or never begun."""
+    """Whether the file's chain is closed and has no position, because it was dropped or never begun."""
     known = any(chain.first_ts == ref.chain_ts for chain in positions.get(ref.store_id, ()))
     return not known and closed(positions, flushed_ts, ref)
 
@@ -49,10 +50,10 @@ def moved(positions: Positions, ref: FileRef) -> Positions:
 
 
 def without_closed(positions: Positions, flushed_ts: int, kept: int = CHAINS_KEPT) -> Positions:
-    """The positions without the oldest closed chains of each store, if it has more than `kept` chains.
+    """The positions without the oldest closed chains of each store, so that it has at most `kept` chains if possible.
 
-    An open chain is never dropped, because a slice may wait for its late files (design.md 2). Neither is the newest
-    chain that began at or below flushed_ts: it defines which chains are closed.
+    An open chain is never dropped, because a slice may wait for its late files (design.md 2). The newest chain that
+    began at or below flushed_ts is not dropped either, because it defines which chains are closed.
     """
     return {store: _without_closed(chains, flushed_ts, kept) for store, chains in positions.items()}
 
@@ -76,12 +77,13 @@ def _received(
 
 
 def common(several: Sequence[Mapping[int, tuple[ChainPosition, ...]]], flushed_ts: int) -> Positions:
-    """The lowest positions of several tasks, with which their child begins: files that only one of them has received
-    arrive again, as repeats.
+    """The lowest positions of several tasks. Their child begins with these positions: files that only some of the tasks
+    have received arrive again, as repeats.
 
     A chain that one of the tasks has not begun is left out, so that it is sent from its first file. The exception is a
-    chain that is closed for that task, because it has a later one whose beginning all of them have flushed: nothing
-    depends on the older chain, no dispatcher sends it, and the position of the other tasks is kept (design.md 2).
+    chain that is closed for that task, because a later chain has begun and its beginning is flushed by all of the
+    tasks. Then nothing depends on the older chain, no dispatcher sends it, and the position of the other tasks is kept
+    (design.md 2).
     """
     stores = {store for positions in several for store in positions}
     found = {
@@ -101,7 +103,7 @@ def _common(several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> tu
 
 
 def _settled(first_ts: int, several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> bool:
-    """Whether every task has begun the chain, or does not need it any more."""
+    """Whether every task has begun the chain, or does not need it any more because a later one has replaced it."""
     return all(
         any(chain.first_ts == first_ts or first_ts < chain.first_ts <= flushed_ts for chain in chains)
         for chains in several

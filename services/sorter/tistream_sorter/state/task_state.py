@@ -29,8 +29,9 @@ class TaskIdentity:
     snapshot_ts: int
     task_epoch: int
     keep_index_keys: bool = False
-    raw: bool = False  # of a tenant of RawKV
-    checkpoint_every: int = 64  # manifests; bounds the manifests that a new reader must read
+    raw: bool = False  # whether the tenant is RawKV
+    # Number of manifests between checkpoints; it limits the manifests that a new reader must read.
+    checkpoint_every: int = 64
     parents: tuple[int, ...] = ()  # sealed tasks whose state the task inherits
 
 
@@ -49,12 +50,12 @@ class Retention:
 class TaskState:
     """The state after the last manifest, plus the progress of files without entries since then.
 
-    number, checkpoint: the last manifest, and the last checkpoint manifest. stop_at: nothing above it is flushed or
-    reported as progress, because of `merge`. inherited: the state comes from sealed parents, and the task has no
+    number, checkpoint: the last manifest, and the last checkpoint manifest. stop_at: no row above it is flushed, and no
+    progress above it reported, because of `merge`. inherited: the state comes from sealed parents, and the task has no
     manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
     index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest
-    resolved_ts that readers had received when this epoch began; no new row may appear at or below it.
-    cover: of which keys the rows before the log are known, from backfills; the rows are in the index.
+    resolved_ts that readers had received when this epoch began; no new row may appear at or below it. cover: the keys
+    of which backfills know all rows; the rows themselves are in the index.
     """
 
     identity: TaskIdentity
@@ -70,7 +71,7 @@ class TaskState:
     history: History = field(default_factory=History)
     scans: tuple[pa.Table, ...] = ()
     next_seq: int = 0
-    unwritten: int = 0  # files taken since the manifest
+    unwritten: int = 0  # files processed since the last manifest
     stop_at: int | None = None
     merge: Merging | None = None
     inherited: bool = False
@@ -105,8 +106,8 @@ class TaskState:
 
     @property
     def told_ts(self) -> int:
-        """The progress that the task reports: no row at or below it is pending or will arrive, so no object is needed
-        for it."""
+        """The progress that the task reports: no row at or below it is pending or will arrive, so readers need no
+        further object for it."""
         pending = min((part.commit_ts_min for part in self.pending), default=MAX_TS)
         return max(self.flushed_ts, min(self.progress_ts, pending - 1))
 
@@ -130,7 +131,7 @@ def first_state(identity: TaskIdentity, number: int) -> TaskState:
 
 
 def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
-    """The state according to the task's manifests, of which at least one has state."""
+    """The state according to the task's manifests. At least one of them must have state."""
     manifest = view.state
     assert manifest is not None
     assert manifest.slices is not None

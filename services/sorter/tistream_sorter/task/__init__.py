@@ -1,1 +1,1 @@
-"""One task: its inbox, its ticks, and the state that it begins with. All modules but the task itself are pure."""
+"""One task: its inbox, its ticks, and its first state. All modules except the task itself are pure."""

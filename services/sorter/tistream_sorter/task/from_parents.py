@@ -1,8 +1,8 @@
 """The first state of a child task, derived from its sealed parents (design.md 4). Pure.
 
-For each key it is the state of the parent that held the key. Files that only some of several parents have taken are
-sent again. For the keys of those parents their rows are repeats, which the kernel drops: a pending row by its
-(key, start_ts), a flushed row by a lookup in the pool, any other covered row by its place in the log (design.md 3).
+For each key it is the state of the parent that held the key. Files that only some of several parents have processed are
+sent again. For the keys of those parents, the rows of such files are repeats, which the kernel drops: a pending row by
+its (key, start_ts), a flushed row by a lookup in the pool, any other covered row by its place in the log (design.md 3).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
         cover=laid_over((), (base for view in parents for base in _bases_of(view, identity.span))),
-        stop_at=seals[0].stop_at,  # rows between it and the watermark are flushed by the tick that lifts the stop
+        stop_at=seals[0].stop_at,  # the tick that lifts the stop flushes the rows between stop_at and the watermark
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
         schema_retained_ts=_schema_retained_ts(identity.span, seals),
@@ -60,7 +60,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
 
 
 def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
-    """The version indexes of the parents, clipped to the child. A parent without an index has kept everything above its
+    """The version indexes of the parents, clipped to the child. A parent without an index has all versions above its
     retained_ts."""
     found = []
     for view in parents:
@@ -116,5 +116,5 @@ def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
 
 
 def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:
-    """The union of several lists of segments. Parents that are children of one task share its segments."""
+    """The union of several lists of segments. Parents that are children of the same task share its segments."""
     return tuple({segment.key: segment for segments in several for segment in segments}.values())

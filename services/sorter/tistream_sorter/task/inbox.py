@@ -1,4 +1,4 @@
-"""Queues the files that a task has received and no tick has processed yet. Pure.
+"""A queue of the files that a task has received and no tick has processed yet. Pure.
 
 The references exist in memory only. After a crash the dispatcher sends them again, from the position in the manifest.
 """
@@ -12,20 +12,21 @@ from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream_sorter.state.positions import Positions, follows, has_room, moved, received
 from tistream_sorter.task.tick import TaskFile
 
-PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks through
+PEEK_FILES = 512  # limits the history of slices that the kernel of one tick examines
 
 
 @dataclass(slots=True)
 class Inbox:
     """A queue of files that keeps the order of each store."""
 
-    positions: Positions  # after every queued file
+    positions: Positions  # the positions after every queued file
     files: list[TaskFile] = field(default_factory=list)
-    refused: dict[int, FileRef] = field(default_factory=dict)  # by store: the first file of a chain without room
+    # By store: the first file of a chain for which the store has no room.
+    refused: dict[int, FileRef] = field(default_factory=dict)
 
     def offer(self, file: TaskFile) -> bool:
-        """Queue `file` if it is the next of its chain, and return whether it was queued. A repeated file and one ahead
-        of its chain are not; neither is the first file of a chain above the limit, which is sent again."""
+        """Queue `file` if it is the next of its chain. Returns whether it was queued. Not queued are repeated files,
+        files ahead of their chain, and the first file of a chain above the limit; such a file is sent again."""
         if not follows(self.positions, file.ref):
             return False
         if not has_room(self.positions, file.ref):
@@ -37,11 +38,11 @@ class Inbox:
         return True
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
-        """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES; at least one, if
-        there is one.
+        """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES, and at least one
+        unless the inbox is empty.
 
-        The oldest by ts, across stores: the watermark is that of the slowest store, and rows of the others above it
-        would have to wait in pending parts.
+        Files are ordered by ts across stores. The watermark is that of the slowest store, so newer rows of the other
+        stores would have to wait in pending parts.
         """
         self.files = _by_time(self.files)
         out: list[TaskFile] = []
@@ -54,21 +55,22 @@ class Inbox:
         return out
 
     def crowded(self) -> list[FileRef]:
-        """The refused first files of chains for which there is still no room."""
+        """The first files of chains that were refused and for which the store still has no room."""
         self.refused = {store: ref for store, ref in self.refused.items() if not has_room(self.positions, ref)}
         return list(self.refused.values())
 
     def committed(self, durable: Positions, flushed_ts: int) -> None:
-        """Drop the files of closed chains that a manifest has dropped."""
+        """Drop the files of closed chains that the newest manifest has dropped."""
         self.positions = received(self.positions, durable, flushed_ts)
 
     def taken(self, count: int) -> None:
-        """Remove the first `count` files of the last `peek`: a manifest or the in-memory state has them."""
+        """Remove the first `count` files of the last `peek`, because a manifest or the in-memory state contains
+        them."""
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:
-        """Drop the named files and the later files of their chains: they must be sent again. Other chains of the same
-        store are kept, because a new chain ends a quarantine."""
+        """Drop the named files and the later files of their chains: the dispatcher must send them again. Other chains
+        of the same store are kept, because a new chain ends a quarantine."""
         bad = set(keys)
         stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
         kept: list[TaskFile] = []

@@ -1,7 +1,7 @@
-"""Passes files, orders and notes from other threads to a task. The next turn takes it (turn.py). Thread-safe.
+"""Passes files, orders and notes from other threads to a task. The task's next turn reads them (turn.py). Thread-safe.
 
-The lock here is the only one of a task. It protects what threads share and is held for a moment; nothing is decided and
-nothing waits while it is held.
+The lock here is the only one of a task. It protects data that threads share, and is held only briefly. No thread
+decides or waits while it holds the lock.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tistream_sorter.task.tick import TaskFile, emptied
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A note: how long committed rows are kept; None: for ever."""
+    """A note that sets how long committed rows are kept; None: for ever."""
 
     ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadThrough:
-    """A note: the schema registry has durably read the pool up to `ts`. Rows above it must be kept."""
+    """A note: the schema registry has read the pool up to `ts` and stored the result. Rows above it must be kept."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class FlushedByAll:
-    """A note: the manifests of all tasks of the tenant cover `ts`, so readers can have read up to it. Rows above it
+    """A note: the manifests of all tasks of the tenant cover `ts`, so readers may have read up to it. Rows above it
     must be kept, because readers wait for the slowest task. The highest value counts."""
 
     ts: int
@@ -52,7 +52,7 @@ class FlushedByAll:
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """A note: open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept; MAX_TS: no
+    """A note: open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept. MAX_TS: no
     backfill is open."""
 
     above_ts: int
@@ -60,35 +60,36 @@ class Backfilled:
 
 @dataclass(frozen=True, slots=True)
 class NothingLeftOf:
-    """A note: a sealed ancestor has no objects left, so it is removed from the heritage."""
+    """A note: a sealed ancestor has no objects left, so it can be removed from the heritage."""
 
     task_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wasted:
-    """A note: no manifest will ever name an object, which may exist."""
+    """A note: an object that may exist will never be named by a manifest, so it is garbage."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A note: a merge of the version index is complete. The next manifest has `written` in the place of the unit's
+    """A note: a merge of the version index is complete. The next manifest has `written` in place of the unit's
     inputs."""
 
     unit: IndexUnit
     written: Sequence[RunRef]
 
 
-# Rewritten: a compaction is complete. BaseMade: a base chunk was taken, whose base and run the next manifest names
+# Rewritten: a compaction is complete. BaseMade: a base chunk was converted; the next manifest names its base and its
+# run.
 Note = Keep | ReadThrough | FlushedByAll | Backfilled | NothingLeftOf | Wasted | Rewritten | Merged | BaseMade
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """All notes as of one moment. `rewritten`, `merged`, `based` and `wasted` are handed over once; of the others the
-    present value counts."""
+    """All notes at one moment. `rewritten`, `merged`, `based` and `wasted` are removed when they are read; the others
+    keep their last value."""
 
     keep_ms: int | None
     read_ts: int
@@ -102,7 +103,7 @@ class Notes:
 
 
 class Mailbox:
-    """The part of one task that other threads share."""
+    """The data of one task that other threads share with its turn."""
 
     def __init__(self, state: TaskState, files_max: int, *, read_by_registry: bool, backfills: bool = False) -> None:
         self._lock = new_lock()
@@ -111,8 +112,8 @@ class Mailbox:
         self._damages = Damages()
         read_ts, backfilled_ts = (0 if unknown else MAX_TS for unknown in (read_by_registry, backfills))
         self._notes = Notes(None, read_ts, 0, backfilled_ts, frozenset(), [], [], [], [])
-        self._sent: SealOrder | None = None  # the order as it was given
-        self._order: FittingOrder | None = None  # the same, if it can be obeyed
+        self._sent: SealOrder | None = None  # the order as the owner gave it
+        self._order: FittingOrder | None = None  # the same order, if it fits the task
         self._in_turn = False
 
     # -- any thread ----------------------------------------------------------------------------------------------
@@ -142,7 +143,8 @@ class Mailbox:
                     notes.based.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
-        """Set the owner's present order (None: no order). Returns the reason if a new order cannot be executed."""
+        """Set the owner's current order (None: no order). Returns the reason if a new order cannot be executed,
+        otherwise None."""
         with self._lock:
             if order == self._sent:
                 return None
@@ -156,8 +158,8 @@ class Mailbox:
         return None
 
     def offer(self, files: Sequence[TaskFile], durable: TaskState, now_ms: int) -> bool:
-        """Queue the files that follow their chains; False if the inbox is full, and then none is queued. `durable`: the
-        state of the newest manifest."""
+        """Queue the files that follow their chains. Returns False if the inbox is full; then none is queued. `durable`:
+        the state of the newest manifest."""
         with self._lock:
             if len(self._inbox.files) + len(files) > self._files_max and self._inbox.files:
                 return False
@@ -175,8 +177,8 @@ class Mailbox:
             return self._inbox.positions
 
     def holds(self, monotonic_ms: int) -> tuple[Positions, list[Hold]]:
-        """The positions up to which the files of each chain are queued, and why other files cannot be taken: they are
-        damaged, or the inbox is full."""
+        """The positions up to which the files of each chain are queued, and the holds of files that cannot be queued:
+        they are damaged, or the inbox is full."""
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
             return received, holds + [no_room(ref, received) for ref in self._inbox.crowded()]
@@ -187,7 +189,7 @@ class Mailbox:
             return bool(self._inbox.files)
 
     def has_results(self) -> bool:
-        """Whether a compaction, a merge of the version index or a base is complete that no turn has taken."""
+        """Whether a compaction, a merge of the version index or a base is complete that no turn has read yet."""
         with self._lock:
             return bool(self._notes.rewritten or self._notes.merged or self._notes.based)
 
@@ -210,12 +212,12 @@ class Mailbox:
             self._in_turn = False
 
     def order(self) -> FittingOrder | None:
-        """The owner's present order."""
+        """The owner's current order."""
         with self._lock:
             return self._order
 
     def notes(self) -> Notes:
-        """Return the notes, and remove those that are handed over once."""
+        """Read all notes, and remove those that must be read only once."""
         with self._lock:
             taken = self._notes
             self._notes = replace(taken, rewritten=[], merged=[], based=[], wasted=[])
@@ -239,7 +241,7 @@ class Mailbox:
                 self._damages.taken(file.ref)
 
     def committed(self, after: TaskState) -> None:
-        """Record that a manifest has the state `after`: drop the closed chains that it has dropped."""
+        """Record that a manifest has the state `after`, and drop the files of the closed chains that it has dropped."""
         with self._lock:
             self._inbox.committed(after.positions, after.flushed_ts)
 

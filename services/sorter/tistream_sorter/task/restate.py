@@ -1,4 +1,4 @@
-"""Makes the manifest that restates a task's state. Pure."""
+"""Builds the manifest that restates a task's state. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def manifest_of(
     now_ms: int,
     children: Sequence[tuple[int, KeySpan]] = (),
 ) -> tuple[Manifest, TaskState]:
-    """Restate `state` as its next manifest, and return both.
+    """Build the next manifest of a task, which restates `state`. Returns it, and the state after its commit.
 
     The first manifest of a child task, a seal (which names `children`), a state with `restate`, and every
     `checkpoint_every`-th manifest are checkpoints: they list all live segments, and apply retention.
@@ -30,7 +30,7 @@ def manifest_of(
     identity, number = state.identity, state.number + 1
     due = number - state.checkpoint >= identity.checkpoint_every
     checkpoint = due or state.inherited or state.restate or bool(children)
-    had_index = bool(state.index)  # one that ends must be restated as empty
+    had_index = bool(state.index)  # an index that ends must be restated as empty
     if checkpoint:
         state = retained(state, now_ms)
     state = replace(state, positions=without_closed(state.positions, state.flushed_ts))

@@ -1,11 +1,11 @@
-"""Orders to split or merge a task, and the next step by which the holder executes one. Pure.
+"""Orders to split or merge a task, and the next step of their execution. Pure.
 
 A split is one seal. In a merge each parent first commits a `stop_at` above its reported progress. Neither this holder
 nor a later one flushes or reports anything above it. Once every parent has reached the stop, all are sealed at one
 flushed_ts.
 
-The log of the first parent decides (docs/adr/0020): it either withdraws its stop, or is sealed in favour of the child.
-The other parents follow what they read in that log, whatever is ordered meanwhile.
+The log of the first parent decides (docs/adr/0020): that parent either withdraws its stop, or is sealed in favour of
+the child. The other parents follow its log, whatever the owner orders after that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FittingOrder:
 
     @property
     def merge(self) -> Merging | None:
-        """The merge that the task stops for; None for a split."""
+        """The merge for which the task stops; None for a split."""
         return None if self.stop_at is None else Merging(*self.children[0], self.parents)
 
     @property
@@ -46,7 +46,7 @@ class FittingOrder:
 
 @dataclass(frozen=True, slots=True)
 class SealStep:
-    """The next manifest that an order asks for: its `stop_at`, the merge that it stops for, and its children if it is a
+    """The next manifest that an order requires: its `stop_at`, the merge that it stops for, and its children if it is a
     seal."""
 
     stop_at: int | None
@@ -56,7 +56,7 @@ class SealStep:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What the logs of the other parents of a merge say.
+    """The state of a merge according to the logs of its other parents.
 
     sealed: one of them is sealed in favour of the child, which cannot be undone. bound: the leading parent is another
     task and stops for the child, so it may be sealed in the child's favour at any moment.
@@ -67,8 +67,8 @@ class Others:
 
 
 def others(state: TaskState, views: Sequence[TaskView]) -> Others:
-    """Interpret the logs of the other parents of a merge: `views`, in the order of `state.merge.parents`, read after
-    this task stopped."""
+    """Derive the state of a merge from the logs of its other parents: `views`, in the order of `state.merge.parents`,
+    read after this task stopped."""
     merge = state.merge
     assert merge is not None
     sealed = any(_ends(view, merge) for view in views)
@@ -84,18 +84,19 @@ def _ends(view: TaskView, merge: Merging) -> bool:
 
 
 def leads(state: TaskState) -> bool:
-    """Whether this task's log decides about the merge of its task."""
+    """Whether this task's log decides about the merge that it stops for."""
     return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
 
 
 def other_parents(state: TaskState) -> list[int]:
-    """The tasks with which a task is to be merged, in key order; none if the order named no parents. Such a stop is
-    lifted without reading another log, as one of a manifest of version 4 is."""
+    """The other parents of the task's merge, in key order; empty if the order named no parents. Such a stop, like that
+    of a manifest of version 4, is lifted without reading another log."""
     return [] if state.merge is None else [one for one in state.merge.parents if one != state.identity.task_id]
 
 
 def must_read(state: TaskState, order: FittingOrder | None) -> bool:
-    """Whether the next step needs the other parents' logs: this task would lift or change its stop, or be sealed."""
+    """Whether the next step needs the other parents' logs, because this task would lift or change its stop, or be
+    sealed."""
     if state.merge is None or not other_parents(state):
         return False
     waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
@@ -131,11 +132,11 @@ def _span(child: ChildTask) -> KeySpan:
 
 
 def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None = None) -> SealStep | None:
-    """What the next manifest has to state for the order: another stop_at, or the seal. None: nothing. Only a holder
-    with a current route may call this. order: None withdraws a stop.
+    """The stop_at or seal that the next manifest must have for the order. None: nothing to do. Only a holder with a
+    current route may call this. order: None withdraws a stop.
 
-    The last argument is what the logs of the other parents state (`others()`). It is needed if `must_read()` is true;
-    None if they could not be read, and then nothing is done.
+    The last argument is the state of the merge according to the other parents' logs (`others()`). It is needed if
+    `must_read()` is true. None if the logs could not be read; then there is no step.
     """
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
@@ -151,8 +152,8 @@ def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None
 
 
 def _ended(state: TaskState) -> SealStep | None:
-    """The seal of a task one of whose fellow parents is sealed in favour of their child. None until the task has
-    reached the stop."""
+    """The seal of a task, if another parent of its merge is already sealed in favour of their child. None until the
+    task has reached the stop."""
     assert state.merge is not None
     ends = ((state.merge.child, state.merge.span),)
     return SealStep(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
@@ -163,12 +164,12 @@ def _wanted(state: TaskState, order: FittingOrder | None) -> tuple[int | None, M
 
 
 def may_stop(state: TaskState, order: FittingOrder) -> bool:
-    """Whether the order's stop_at is not below what the task has flushed or reported."""
+    """Whether the order's stop_at is at or above everything that the task has flushed or reported."""
     return order.stop_at is not None and order.stop_at >= state.progress_ts
 
 
 def _undivided(state: TaskState, order: FittingOrder) -> bool:
-    """Whether a pending part that is a segment already, and so cannot be divided, has rows of two children. It is
+    """Whether a SEALED pending part, which is a segment already and cannot be divided, has rows of two children. It is
     flushed when the watermark passes it, and no new one is written across the cuts."""
     sealed = [part.span for part in state.pending if part.kind == SEALED]
     return any(all(span.clip(part) != part for _, span in order.children) for part in sealed)

@@ -16,14 +16,14 @@ from tistream_sorter.watermark.slice_arrays import NO_REGION, NO_STORE
 from tistream_sorter.watermark.slices import SliceState
 
 WAITING_TOLD = 3
-LATE_MS = 5_000  # design.md 6: a watermark that is older than this must have a hold
+LATE_MS = 5_000  # design.md 6: a watermark that is older than this must have a hold that explains it
 
 
 def task_status(
     state: TaskState, durable: TaskState, received: Positions, holds: list[Hold], stopped: str | None
 ) -> TaskStatus:
-    """The wire model of one task. `durable`: its state in the newest manifest; before the first, that of its parents'
-    seals. `stopped`: why the task has stopped."""
+    """The wire model of one task. `durable`: the state in the task's newest manifest; before its first manifest, the
+    state from its parents' seals. `stopped`: the reason if the task has stopped."""
     identity = state.identity
     return TaskStatus(
         cluster_id=identity.tenant.cluster_id,
@@ -53,7 +53,7 @@ def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
     oldest: dict[int, int] = {}
     for key in {source.key for part in parts for source in part.sources}:
         found = layout.parse_change_file(key)
-        if found is not None:  # other objects are not collected as change files, so they need no pointer
+        if found is not None:  # only change files need it, because other objects are collected in another way
             _, store, ts = found
             oldest[store] = min(ts, oldest.get(store, ts))
     return oldest
@@ -111,7 +111,7 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
 
 
 def no_room(ref: FileRef, received: Positions) -> Hold:
-    """The hold of a chain that cannot begin, because the store has too many open chains."""
+    """The hold of a chain that cannot begin because the store has too many open chains."""
     chains = received[ref.store_id]
     reason = (
         f"chain {ref.chain_ts} of store {ref.store_id} cannot begin: {len(chains)} of its chains are open, the oldest "
@@ -121,7 +121,7 @@ def no_room(ref: FileRef, received: Positions) -> Hold:
 
 
 def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
-    """The reasons why the task still needs a store. `state` includes files that no manifest covers yet."""
+    """The data that the task still needs from a store. `state` includes files that no manifest covers yet."""
     slices = state.slices
     resting, row = slices.resting_on(store_id)
     return StoreNeed(

@@ -2,10 +2,10 @@
 
 Two rules hold, and the types enforce them:
 
-* Any thread may call what is on `Task`. It reads or replaces one value as a whole, or leaves something in the mailbox
-  (mailbox.py), whose lock is the only one. It never changes the state.
-* The state changes in a turn (turn.py) only, and `Task.turn` is the one door to it. One thread is in at a time; a
-  second one is a fault of the program, and an AssertionError. A turn may take long: no other thread waits for it.
+* Any thread may use the methods of `Task`. A method reads or replaces one value as a whole, or puts something into the
+  mailbox (mailbox.py), whose lock is the only one. It never changes the state.
+* The state changes in a turn (turn.py) only, and a turn begins only with `Task.turn`. One turn runs at a time; a second
+  one at the same time is a bug, and raises AssertionError. A turn may last long: no other thread waits for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Task:
 
     @contextmanager
     def turn(self) -> Iterator[Turn]:
-        """Begin a turn, to decide the next step of the task or to change its state. A context manager, for the thread
+        """Begin a turn for a `with` block, to decide the next step of the task or to change its state. For the thread
         that runs the task's tick."""
         self._mail.begin_turn()
         try:
@@ -47,11 +47,11 @@ class Task:
         finally:
             self._mail.end_turn()
 
-    # -- what there is --------------------------------------------------------------------------------------------
+    # -- current values -----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> TaskState:
-        """The present state, including files that no manifest covers yet."""
+        """The current state, including files that no manifest covers yet."""
         return self._turn.state
 
     @property
@@ -66,17 +66,17 @@ class Task:
 
     @property
     def stopped(self) -> str | None:
-        """The reason why the task has stopped; None while it works."""
+        """The reason why the task has stopped; None while it is not stopped."""
         return self._turn.stopped
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the last tick failed, which will be retried; None if it did not fail."""
+        """The reason why the last tick failed; None if it did not fail. A failed tick is retried."""
         return self._turn.trouble
 
     @property
     def load(self) -> LoadMeter:
-        """The LoadMeter of the task."""
+        """The meter of the task's load."""
         return self._turn.load
 
     @property
@@ -91,7 +91,7 @@ class Task:
 
     @property
     def ancestors(self) -> list[int]:
-        """Sealed ancestors of which objects may still exist."""
+        """Sealed ancestors whose objects may still exist."""
         gone = self._mail.nothing_left_of()
         return [one for one in self.durable.heritage if one not in gone]
 
@@ -119,23 +119,24 @@ class Task:
         return coverage(self.durable, span)
 
     def needs_of(self, store_id: int) -> StoreNeed:
-        """The reasons why the task still needs a store."""
+        """The data that the task still needs from a store, with the reasons."""
         state, durable = self.state, self.durable
         return store_need(state, durable, self.received(), store_id)
 
-    # -- what other threads leave ---------------------------------------------------------------------------------
+    # -- input from other threads --------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
-        """Queue the files that follow their chains. Returns False if the inbox is full; then none is queued. Monotonic
-        time.
+        """Queue the files that follow their chains. Returns False if the inbox is full; then none is queued. `now_ms`:
+        monotonic.
 
-        A dispatcher may not know yet that a chain is closed. Of a late file of a closed chain only the position is
-        taken, because the file may be deleted before a tick reads it.
+        A dispatcher may not know yet that a chain is closed. For a late file of a closed chain, only the position is
+        applied, because the file may be deleted before a tick reads it.
         """
         return self._mail.offer(files, self.durable, now_ms)
 
     def order(self, order: SealOrder | None) -> str | None:
-        """Set the owner's present order (None: no order). Returns the reason if a new order cannot be executed."""
+        """Set the owner's current order (None: no order). Returns the reason if a new order cannot be executed,
+        otherwise None."""
         return self._mail.obey(order, self.state)
 
     def leave(self, note: Note) -> None:

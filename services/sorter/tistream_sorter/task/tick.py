@@ -36,8 +36,8 @@ from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.upkeep.shards import CutRules, cut, cut_at, touched, touching
 from tistream_sorter.watermark.slice_work import CHANGES_A_TAKE, TooMuch
 
-CLIP_SLICES = 4_096  # below this number of slices, each shard gets the whole history
-ROWS_A_STEP = 1_024  # watermark rows; they are applied as arrays
+CLIP_SLICES = 4_096  # with fewer slices than this, each shard gets the whole history
+ROWS_A_STEP = 1_024  # watermark rows that are applied as arrays in one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,14 @@ class TaskFile:
 
 
 def emptied(file: TaskFile) -> TaskFile:
-    """The file without entries and watermarks, so that only its position in the chain counts."""
+    """The file without entries and watermarks, so that it only advances the position in its chain."""
     return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
 
 
 @dataclass(frozen=True, slots=True)
 class TickPlan:
     """A tick to run. after: the state after its manifest, without the results of the job. files: with their `seq`.
-    work: estimated bytes to handle (shards.Cut).
-    """
+    work: estimated bytes to process (shards.ShardCut)."""
 
     after: TaskState
     window: Window
@@ -82,8 +81,8 @@ Applied = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
 class FileApplication:
-    """Files that are being applied, in steps: the watermarks of one file may take seconds. If the history becomes too
-    large, only the first files are taken."""
+    """Applies files to a state in steps, because the watermarks of one file may need seconds. If the history becomes
+    too large, only the first files are applied."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)
@@ -102,7 +101,7 @@ class FileApplication:
 
 
 def take(state: TaskState, files: Sequence[TaskFile]) -> Applied:
-    """Apply the watermarks of files, in order. Returns (the state, the files taken with their `seq`). Raises
+    """Apply the watermarks of files, in order. Returns (the state, the applied files with their `seq`). Raises
     FileRefused."""
     taken = FileApplication(state, files).go_on()
     assert taken is not None
@@ -115,7 +114,8 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
     taken: list[tuple[int, TaskFile]] = []
     changes = 0
     for file in files:
-        # The file's chain may have been dropped since it was queued. Then it has no position, but its content is taken.
+        # The file's chain may have been dropped since the file was queued. Then it has no position, but its content is
+        # applied.
         gone = not follows(positions, file.ref)
         if gone and not outlived(positions, state.flushed_ts, file.ref):
             raise AssertionError(f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}")
@@ -189,7 +189,8 @@ def plan(
     bounds: Sequence[bytes] = (),
 ) -> TickPlan:
     """Plan one tick. `taken`: the result of take() for `state`. `nonce`: unique to this attempt. `swept`: keys of the
-    large pending parts to scan for dead locks. `bounds`: no shard has keys on both sides of one."""
+    large pending parts to scan for dead locks. `bounds`: keys at which shards are cut: no shard has keys on both sides
+    of one."""
     after, files = taken
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
@@ -242,9 +243,9 @@ def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[Pe
 
 
 def lookup_needed(done: TickPlan, results: Sequence[ShardResult]) -> TickPlan | None:
-    """The plan to run again with segments to look up, if shards found repeats at or below the window; else None.
+    """The plan to run again with segments to look up, if shards found repeats at or below the window; otherwise None.
 
-    None also if a shard failed, because the repeats of that shard are not known.
+    Also None if a shard failed, because the repeats of that shard are not known.
     """
     if any(result.failed or result.bad_files or result.broken for result in results):
         return None
@@ -300,7 +301,8 @@ def _carried(
     consumed = {result.number: result.consumed for result in results}
     out: list[PendingPart] = []
     for part in parts:
-        # By piece and not by key: several pieces of one part may be pending, and a shard may have got two of them.
+        # Compare pieces and not only keys: several pieces of one part may be pending, and a shard may have got two of
+        # them.
         given = [(shard, part.span.clip(shard.span)) for shard in shards]
         pieces = [(shard, piece) for shard, piece in given if piece is not None]
         left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]

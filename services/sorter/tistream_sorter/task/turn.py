@@ -1,7 +1,7 @@
-"""A turn of one task: what the tick does next, and what a commit changes. No I/O.
+"""A turn of one task: decides the next step of the task, and applies commits to its state. No I/O.
 
-`Task.turn` is the only door to a Turn, and lets one caller in at a time. So nothing here takes a lock; what other
-threads left is read from the mailbox.
+`Task.turn` is the only way to get a Turn, and gives it to one caller at a time. So this module needs no lock. It reads
+the input of other threads from the mailbox.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
 from tistream_sorter.upkeep.version_index import merged
 
-TAKE_STEPS = 4_096  # slice changes by one task before the other tasks have their turn: about 50 ms
+TAKE_STEPS = 4_096  # steps (changes of slices) of one task before the other tasks get their turn: about 50 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TickLimits:
     idle_manifest_ms: int
     inbox_files_max: int
     cut: CutRules
-    large_work: int = 256 << 20  # a tick with more work (shards.Cut) runs as a job of its own
+    large_work: int = 256 << 20  # a tick with more work (shards.ShardCut) runs as a job of its own
     collect: CollectRules = COLLECT_DEFAULT
     compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
     index: IndexRules | None = None  # None: no version index
@@ -61,8 +61,8 @@ class Turn:
     """The state of a task, and the decisions of its tick. Other threads read `state`, `durable`, `stopped`, `trouble`,
     `unfinished` and `load`, each of which is replaced as a whole.
 
-    state: with what was taken into memory. durable: the state that the newest manifest contains. stopped: why nothing
-    is done any more. trouble: why the last tick failed; it is retried.
+    state: includes files that are only in memory. durable: the state that the newest manifest contains. stopped: why
+    the task has stopped for good. trouble: why the last tick failed; it is retried.
     """
 
     def __init__(self, state: TaskState, limits: TickLimits, mail: Mailbox) -> None:
@@ -73,10 +73,11 @@ class Turn:
         self.load = LoadMeter(state.identity.span)
         self._limits = limits
         self._mail = mail
-        self._others: Others | None = None  # the other parents of a merge, as read for the next tick
-        self._idle_at_ms: int | None = None  # when to write progress without changes; None = at once
+        # The state of the merge according to its other parents, as read for the next tick.
+        self._others: Others | None = None
+        self._idle_at_ms: int | None = None  # when to write progress without changes; None: at once
         self._sweeps = Sweeps()
-        self._sweeping: frozenset[str] = frozenset()  # large parts that the present tick scans for dead locks
+        self._sweeping: frozenset[str] = frozenset()  # large pending parts that the current tick scans for dead locks
         self._readable = Readable(limits.collect.grace_ms)
         self._taking: FileApplication | None = None  # in progress; `state` does not change until it has ended
 
@@ -92,7 +93,7 @@ class Turn:
 
     @property
     def to_read(self) -> list[int]:
-        """The other parents of a merge, if their logs must be read for the next step."""
+        """The other parents of a merge, if the next step needs their logs; otherwise empty."""
         state = self.state
         if self.stopped is not None or self._taking is not None:
             return []
@@ -101,7 +102,7 @@ class Turn:
         return other_parents(state)
 
     def heard(self, others: Others | None) -> None:
-        """Store what the other parents' logs contain; None if they could not be read."""
+        """Store the state of the merge according to the other parents' logs; None if they could not be read."""
         self._others = others
 
     def settle(self, now_ms: int) -> list[str]:
@@ -122,7 +123,7 @@ class Turn:
         for one in notes.rewritten:
             assert one.output is not None
             after = replaced(state, one)
-            if after is None:  # retention has dropped some of the inputs meanwhile
+            if after is None:  # retention has dropped some of the inputs in the meantime
                 vain.append(one.output.key)
             else:
                 state = after
@@ -136,10 +137,10 @@ class Turn:
         return [*vain, *useless]
 
     def due(self, now_ms: int, wall_ms: int, nonce: str) -> TickPlan | tuple[Manifest, TaskState] | None:
-        """The next step: a tick to run, a manifest that only records progress, or nothing. `now_ms`: monotonic;
-        `wall_ms`: wall clock.
+        """The next step: a tick to run, a manifest that only records progress, or None. `now_ms`: monotonic; `wall_ms`:
+        wall clock.
 
-        Files without entries that flush nothing are taken into the state without a job or a manifest. `unfinished` work
+        Files without entries that flush nothing are applied to the state without a job or a manifest. `unfinished` work
         continues at the next call.
         """
         order = self._mail.order()
@@ -164,8 +165,8 @@ class Turn:
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
     def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
-        """Process the files of this tick. Returns them and the state after them. None if there is nothing to do, if the
-        work is not finished after `take_steps`, or if a file was refused."""
+        """Apply the files of this tick. Returns the files, and the state after them. None if there is nothing to do, if
+        the work is not finished after `take_steps`, or if a file was refused."""
         if (taking := self._taking) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:
@@ -185,7 +186,7 @@ class Turn:
     def _asked(
         self, order: FittingOrder | None, nonce: str, wall_ms: int
     ) -> TickPlan | tuple[Manifest, TaskState] | None:
-        """The step that must come before any file: the first manifest of a child task, or the owner's order."""
+        """The step that must precede any file: the first manifest of a child task, or the step of the owner's order."""
         state = self.state
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
@@ -196,8 +197,9 @@ class Turn:
             return None
         self._sweeping = frozenset()
         bound = replace(state, stop_at=step.stop_at, merge=step.merge)
-        # A manifest drops the history of the slices, so pending locks must be judged by it before. And after a stop was
-        # withdrawn, rows may be pending below the watermark. One tick does both, independent of the bounds of parts.
+        # A manifest drops the history of the slices, so pending locks must be judged by the history first. After a stop
+        # was withdrawn, rows may also be pending below the watermark. One tick does both, independent of the bounds of
+        # parts.
         unheard, unflushed = state.unwritten > 0, bound.progress_ts > state.flushed_ts
         if (unheard or unflushed) and needs_job(bound, (), sweep=unheard):
             return plan(bound, take(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds)
@@ -205,7 +207,7 @@ class Turn:
         return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)
 
     def queued(self, count: int) -> list[TaskFile]:
-        """The first `count` files of the inbox, which the present tick has read."""
+        """The first `count` files of the inbox, which the current tick has read."""
         return self._mail.queued(count)
 
     def committed(self, after: TaskState, files: int, now_ms: int) -> None:
@@ -223,7 +225,7 @@ class Turn:
         self._mail.committed(after)
 
     def refused(self, done: TickPlan, results: Sequence[ShardResult], now_ms: int) -> None:
-        """Drop damaged files, which shards have found, and the later files of their chains. The dispatcher sends them
+        """Drop the damaged files that shards have found, and the later files of their chains. The dispatcher sends them
         again."""
         reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
         bad: list[tuple[FileRef, str]] = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]

@@ -1,13 +1,14 @@
-"""Selects the base chunks that become base runs of a task next, and the reasons why others wait or are refused
+"""Selects the base chunks that become base runs of a task next, and decides why others wait or are refused
 (docs/adr/0030). Pure.
 
-A chunk counts for each task that its span overlaps, clipped. The task's log must have every change above the chunk's
-base_ts: so base_ts is at or above the tenant's snapshot_ts and the task's retained_ts, and it must have been flushed.
+A chunk is used by each task that its span overlaps, clipped to the task's span. The task's log must have every change
+above the chunk's base_ts: so base_ts is at or above the tenant's snapshot_ts and the task's retained_ts, and it must
+have been flushed.
 
 That also makes folds of the version index safe, which drop deletes at or below retained_ts. A chunk as of S at or above
-it cannot have a row that a dropped delete has ended: the key was put again up to S, and the log has that put, or the
-chunk does not have the key. Retention waits for the backfills that are open (`kept_above`), so that their chunks are
-not overtaken by it.
+it cannot have a row that a dropped delete has ended: either the key was put again up to S, and the log has that put, or
+the chunk does not have the key. Retention waits for the open backfills (`kept_above`), so that it does not pass their
+chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NewNonce = Callable[[], str]
 
 @dataclass(slots=True)
 class OpenBackfill:
-    """A backfill whose chunks are taken, as a sorter knows it: its plan, and the base_ts of each chunk that exists.
+    """A backfill whose chunks are used, as a sorter knows it: its plan, and the base_ts of each chunk that exists.
 
     `old_values`: whether a change without an old value had no row before; false with a log backup as a source.
     `refused`: chunks that are damaged or contradict the log, with the reason.
@@ -42,7 +43,7 @@ class OpenBackfill:
     old_values: bool = True
     base_ts: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    there: set[int] = field(default_factory=set)  # chunks that exist
+    there: set[int] = field(default_factory=set)  # the numbers of chunks that exist
 
     @property
     def complete(self) -> bool:
@@ -51,7 +52,7 @@ class OpenBackfill:
 
     @property
     def first_unknown(self) -> int:
-        """The lowest chunk that is not known to exist."""
+        """The lowest chunk number that is not known to exist."""
         return next(number for number in range(len(self.plan.spans) + 1) if number not in self.there)
 
 
@@ -79,8 +80,8 @@ def refusal(state: TaskState, backfill: OpenBackfill, number: int) -> str | None
 
 
 def next_chunks(backfill: OpenBackfill, there: Collection[int], states: Sequence[TaskState]) -> list[int]:
-    """The chunks whose footers are to be read: those that exist, are not known, and concern any of the tasks. Records
-    what exists, so that the next LIST begins behind it."""
+    """The chunks whose footers must be read: chunks that exist, whose base_ts is not known, and that overlap one of the
+    tasks. Records the existing chunks, so that the next LIST begins after them."""
     backfill.there |= {number for number in there if number < len(backfill.plan.spans)}
     spans = [state.identity.span for state in states]
     return [
@@ -91,8 +92,8 @@ def next_chunks(backfill: OpenBackfill, there: Collection[int], states: Sequence
 
 
 def kept_above(open_backfills: Iterable[ChunkPlan | None]) -> int:
-    """The ts above which the tenant's rows are kept, because chunks of open backfills may be as of any ts from there
-    on: the lowest min_ts of their plans, 0 if a plan is not known yet; MAX_TS without any."""
+    """The ts above which the tenant's rows must be kept, because chunks of open backfills may be as of any ts above it:
+    the lowest min_ts of their plans, 0 if a plan is not known yet, MAX_TS if no backfill is open."""
     return min((0 if plan is None else plan.min_ts for plan in open_backfills), default=MAX_TS)
 
 
@@ -136,11 +137,11 @@ def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_m
 
 
 def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, list[str]]:
-    """The state with the bases of finished jobs, and the keys of runs that no manifest will name: retention has passed
-    their base_ts meanwhile, or the same chunk was taken twice.
+    """Add the bases of finished jobs. Returns the new state, and the keys of runs that no manifest will name, because
+    retention has passed their base_ts, or the same chunk was converted twice.
 
-    Merges of the index that came in between change nothing: the rows that count are those without an older version,
-    however the index has them. The bytes of the runs count as taken in and as written (index_plan.py).
+    Merges of the index that were committed in between do not matter: the rows of a base are those without an older
+    version, wherever the index has them. The bytes of the runs count as read and as written (index_plan.py).
     """
     vain: list[str] = []
     for one in made:

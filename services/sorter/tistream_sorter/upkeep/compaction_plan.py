@@ -1,9 +1,9 @@
 """Plans compaction: selects the small segments to merge, and updates the task's list of segments (docs/adr/0009). Pure.
 
-Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts; and only the task's own
-segments, which their keys identify: other child tasks may share the inherited ones.
+Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts. Only the task's own
+segments are merged, which their keys identify, because other child tasks may share the inherited ones.
 
-A *full* merge takes `fan_in_full` or more neighbours that weigh `small_bytes` together; each byte is rewritten once.
+A *full* merge combines `fan_in_full` or more neighbours that have `small_bytes` together; each byte is rewritten once.
 The output may shrink to a third, so a segment of `small_bytes`/4 or more is never compacted again. A tenant with little
 traffic would wait long for a full merge while its list of segments grows. Therefore `fan_in` neighbours of a tier or of
 lower tiers are merged earlier, the lowest tiers first, if that at least doubles the largest of them. Tier t holds
@@ -43,7 +43,7 @@ COMPACT_DEFAULT = CompactRules()
 def rewrite(
     identity: TaskIdentity, live: Sequence[SegmentRef], skip: frozenset[str], nonce: str, rules: CompactRules
 ) -> Rewrite | None:
-    """The next merge, or None. Segments whose keys are in `skip` are left alone."""
+    """The next merge, or None. Segments whose keys are in `skip` are not merged."""
     own = layout.task_prefix(identity.tenant, identity.task_id)
     tiers = [_tier(segment, own, skip, rules) for segment in live]
     found = _full(live, tiers, rules) or _many(live, tiers, rules)
@@ -60,7 +60,7 @@ class Pauses:
     _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: end and length of the pause
 
     def over(self, task_id: int, now_ms: int) -> bool:
-        """Whether the pause of the task has ended, so that it may be tried."""
+        """Whether the pause of the task has ended, so that it may be compacted."""
         return task_id not in self._until or now_ms >= self._until[task_id][0]
 
     def failed(self, task_id: int, now_ms: int) -> None:
@@ -69,17 +69,17 @@ class Pauses:
         self._until[task_id] = now_ms + pause_ms, pause_ms
 
     def worked(self, task_id: int) -> None:
-        """Record a success: end the backoff."""
+        """Record a success, which ends the backoff."""
         self._until.pop(task_id, None)
 
     def keep_only(self, task_ids: Container[int]) -> None:
-        """Forget every other task."""
+        """Forget all other tasks."""
         self._until = {task_id: known for task_id, known in self._until.items() if task_id in task_ids}
 
 
 def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
-    """The state with the merged segment in place of its inputs; None if the inputs are no longer all in the list, side
-    by side."""
+    """The state with the merged segment in place of its inputs; None if the inputs are no longer all in the list as
+    neighbours."""
     assert done.output is not None
     keys = [segment.key for segment in state.live_segments]
     try:
@@ -94,7 +94,8 @@ def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
 
 
 def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """A run of neighbours that together reach `small_bytes` or the limits of a job; empty if no such run exists."""
+    """A sequence of neighbours that together reach `small_bytes` or the limits of a job; empty if there is no such
+    sequence."""
     for begin, end in _runs(tiers, _tiers(rules)):
         first, last = _fitting(live, begin, end, rules.fan_in_full, rules)
         if last > first and (last < end or sum(one.size for one in live[first:last]) >= rules.small_bytes):
@@ -103,7 +104,7 @@ def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """A run of at least `fan_in` neighbours of low tiers; empty if no such run exists."""
+    """A sequence of at least `fan_in` neighbours of low tiers; empty if there is no such sequence."""
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
             first, last = _fitting(live, begin, end, rules.fan_in, rules)
@@ -131,7 +132,7 @@ def _tiers(rules: CompactRules) -> int:
 
 
 def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]]:
-    """[begin, end) of each longest run of neighbours of tier `highest` or lower."""
+    """[begin, end) of each longest sequence of neighbours of tier `highest` or lower."""
     begin = 0
     for at, tier in enumerate([*tiers, None]):
         if tier is None or tier > highest:
@@ -141,8 +142,9 @@ def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]
 
 
 def _fitting(live: Sequence[SegmentRef], begin: int, end: int, count: int, rules: CompactRules) -> tuple[int, int]:
-    """[begin, end) of the first run of at least `count` neighbours within the limits of one job, extended as far as the
-    limits allow; an empty range if there is no such run. A few segments that fill a job by themselves are skipped."""
+    """[begin, end) of the first sequence of at least `count` neighbours within the limits of one job, extended as far
+    as the limits allow; an empty range if there is no such sequence. A few segments that fill a job by themselves are
+    skipped."""
     while end - begin >= count:
         size = rows = 0
         at = begin

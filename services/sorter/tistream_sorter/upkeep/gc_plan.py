@@ -1,6 +1,6 @@
 """Finds the objects of a task that are garbage (docs/adr/0009). Pure.
 
-Objects are a task's own. Of those that it shares with other children of a sealed task, `unnamed` finds the garbage.
+These functions concern a task's own objects. `unnamed` concerns the objects that children of a sealed task share.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ COLLECT_DEFAULT = CollectRules()
 
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
-    """The task's own objects that the state `before` names and the state `after` does not. `manifest` leads from one to
-    the other."""
+    """The task's own objects that the state `before` names and the state `after` does not. `manifest` is the one that
+    changes the first state to the second."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
     named |= {run.key for run in runs_of(before.index)} - {run.key for run in runs_of(after.index)}
     if manifest.live_segments is not None:
@@ -48,8 +48,9 @@ def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
 
 
 def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
-    """Objects below a task's prefix that an earlier epoch wrote and `state` does not name: those epochs are fenced and
-    cannot commit. Objects of the state's own epoch may be about to be named, and are left out."""
+    """Objects below a task's prefix that an earlier epoch wrote and `state` does not name. Earlier epochs are fenced
+    and cannot commit. Objects of the state's own epoch are not returned, because a manifest may be about to name
+    them."""
     named = names(state.pending, state.live_segments, state.index)
     return [
         key
@@ -61,9 +62,8 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 def unnamed(
     keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
 ) -> list[str]:
-    """The objects of a sealed task that can be deleted, because no state of its children names them. A child takes over
-    objects from the seal only, when it begins, so no child will name them later. carrying_on: the states of the
-    children."""
+    """The objects of a sealed task that can be deleted, because the state of none of its children names them. A child
+    inherits objects only when it begins, so no child will name them later. carrying_on: the states of the children."""
     named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 

@@ -1,22 +1,23 @@
 """Selects the next merge of a task's version index (docs/adr/0028). Pure; `now_ms` is wall clock.
 
-Of each part of the index, in this order:
+For each part of the index, these merges are considered in order:
 
-1. *New rows.* Rows of segments that are older than `age_ms` become a run. A run is made if the rows weigh `run_bytes`
+1. *New rows.* Rows of segments that are older than `age_ms` become a run. A run is made if the rows have `run_bytes`
    or an eighth of the index, if the oldest of them has waited `wait_ms`, or if retention waits for it.
-2. *Fold.* Runs at or below the retention floor are merged into the base run, if they weigh `fold_share` of the rest.
-   The base run has no deletes. So a fold takes in every object of a backfill that may have an older row of its keys.
-   None comes later: a chunk below the floor is refused (base_plan.py), and the floor waits for open backfills.
+2. *Fold.* Runs at or below the retention floor are merged into the base run, if they have at least
+   `fold_share` times the bytes of the rest of the index. The base run has no deletes. So a fold includes every object
+   of a backfill that may have an older row of its keys. No such object is added later: a chunk below the floor is
+   refused (base_plan.py), and the floor waits for open backfills.
 3. *Tiers.* `factor` or more neighbouring runs of a tier or of lower tiers are merged, if that at least doubles the
    largest. Tier t has runs of `factor`^t KiB or more. With a retention a merged run has at most a tenth of the index,
    so that the floor soon passes it.
 4. *Alignment.* After a merge of tasks, runs of neighbouring parts are merged until their windows are equal, so that the
    parts become one.
 
-All merges but the first kind are paid from a budget: the index never writes more than `amplification` bytes for each
-byte of segments that it took in. A fold that is due and too expensive waits, and tiers wait with it. Age is counted
-from the earlier of this node's clock and the task's flushed_ts, as for retention; so a task to which nothing comes
-reaches a state in which no merge is due, and stays in it.
+All merges except those of new rows share a budget: the index never writes more than `amplification` bytes for each byte
+of segments that it has read. A fold that is due and too expensive waits, and tiers wait with it. Age is counted from
+the earlier of this node's clock and the task's flushed_ts, as for retention. So a task without new rows reaches a state
+in which no merge is due, and stays in it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class _Planner:
     clock_ms: int
 
     def first(self) -> IndexUnit | None:
-        """The first merge that is due."""
+        """The first merge that is due; None if no merge is due."""
         for part in sorted(self.index, key=lambda part: part.indexed_ts):
             unit = self._new(part)
             if unit is not None and self.skip.isdisjoint(unit.inputs):
@@ -96,7 +97,7 @@ class _Planner:
     def _new(self, part: IndexPart) -> IndexUnit | None:
         aged_ts = from_physical_ms(max(0, self.clock_ms - self.rules.age_ms))
         ahead = max(one.indexed_ts for one in self.index)
-        behind = part.indexed_ts < ahead  # of another part: catches up first
+        behind = part.indexed_ts < ahead  # another part is behind: it catches up first
         fresh = [one for one in self.state.live_segments if one.commit_ts_max > part.indexed_ts]
         if behind:
             ends = sorted({one.commit_ts_max for one in fresh if one.commit_ts_max < ahead} | {ahead})
@@ -112,7 +113,8 @@ class _Planner:
         return self._unit(part, part.indexed_ts, high, segments=taken, source_bytes=size, cost=size)
 
     def _fitting(self, fresh: Sequence[SegmentRef], ends: Sequence[int]) -> tuple[int, tuple[SegmentRef, ...]]:
-        """The end of the longest window that one job can take, or else of the shortest window; and its segments."""
+        """The end of the longest window whose rows one job can merge, or at least of the shortest window; and its
+        segments."""
         high, taken = ends[0], tuple(one for one in fresh if one.commit_ts_min <= ends[0])
         size, rows = sum(one.size for one in taken), sum(one.rows for one in taken)
         waiting = sorted((one for one in fresh if one.commit_ts_min > ends[0]), key=lambda one: one.commit_ts_min)
@@ -152,7 +154,7 @@ class _Planner:
             return None
         changes = [run for runs in old for run in runs]
         high_ts = old[-1][0].high_ts
-        # A row of a base above high_ts has no change at or below it, so no delete of it is dropped
+        # A base's row above high_ts has no change at or below high_ts, so a fold drops no delete of it.
         older = _touching([run for run in part.basis if run.high_ts <= high_ts], changes)
         touched = _touching(part.base, [*older, *changes])
         keep = tuple(base for base in part.base if base not in touched)
@@ -179,8 +181,8 @@ class _Planner:
         return tier
 
     def _align(self, left: IndexPart, right: IndexPart) -> Iterator[IndexUnit]:
-        """Merges of runs whose windows differ between two neighbouring parts: each is within the longest windows whose
-        bounds both parts have."""
+        """Merges of runs whose windows differ between two neighbouring parts. Each merge stays within the longest
+        windows whose bounds both parts have."""
         if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
             return
         bounds = sorted(_free(left) & _free(right))
@@ -231,13 +233,15 @@ class _Planner:
 def index_unit(
     state: TaskState, rules: IndexRules, now_ms: int, nonce: str, skip: frozenset[str] = frozenset()
 ) -> IndexUnit | None:
-    """The next merge of a task's index, or None. Units that read an object whose key is in `skip` are left out."""
+    """The next merge of a task's index, or None. Merges that would read an object whose key is in `skip` are left
+    out."""
     clock_ms = min(now_ms, physical_ms(state.flushed_ts))
     return _Planner(state, index_of(state), rules, nonce, skip, clock_ms).first()
 
 
 def _bytes_in(segment: SegmentRef, window: Window) -> int:
-    """The bytes of the rows that may lie in the window, by the share of their row groups in the rows."""
+    """The bytes of a segment's rows that may lie in the window, estimated by the share of the rows of their row
+    groups."""
     inside = sum(one.rows for one in segment.row_groups if window.overlaps(one.commit_ts_min, one.commit_ts_max))
     return segment.size * inside // segment.rows
 
@@ -247,13 +251,13 @@ def _size(runs: Sequence[Runs]) -> int:
 
 
 def _touching(bases: Sequence[RunRef], others: Sequence[RunRef]) -> Runs:
-    """The base objects of `bases` that overlap the key range of the other objects, of which there is at least one."""
+    """The objects in `bases` that overlap the key range of the objects in `others`, which must not be empty."""
     first, last = min(run.first[1] for run in others), max(run.last[1] for run in others)
     return tuple(base for base in bases if base.first[1] <= last and first <= base.last[1])
 
 
 def _within(chosen: Sequence[Runs], largest: int | None) -> Sequence[Runs]:
-    """The first of the runs that together have at most `largest` bytes; runs that are too large are passed over."""
+    """The first of the runs that together have at most `largest` bytes; runs that are too large are skipped."""
     if largest is None:
         return chosen
     best: Sequence[Runs] = ()

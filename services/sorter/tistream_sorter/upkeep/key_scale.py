@@ -13,9 +13,10 @@ from itertools import accumulate, groupby, pairwise
 
 from tistream.model.span import KeySpan
 
-NEAR = 0.1  # of a share: distance from an even cut within which a better cut is searched
-UNEVEN = 1.3  # shares: if one shard has more, cuts through row groups, which are then read twice, are better
-HALF_MIN = 0.25  # of the work: minimum on each side of a cut into halves
+NEAR = 0.1  # in shares: distance from an even cut within which a better cut is searched
+# In shares: if a shard has more than this, cuts through row groups are better, although these are then read twice.
+UNEVEN = 1.3
+HALF_MIN = 0.25  # as a fraction of the work: minimum on each side of a cut into halves
 KEY_BYTES = 40  # enough for the table, the index and some columns of an index key
 FINE_BYTES = 8  # length of a cut between two keys, after their common prefix
 FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work per key, as a fixed-point number, so that sums are exact
@@ -32,7 +33,7 @@ class KeyLoad:
 
 def between(span: KeySpan, loads: Sequence[KeyLoad], count: int) -> list[bytes]:
     """Choose at most `count` - 1 cuts, each at the lowest key of a load; an empty list if such cuts are too uneven.
-    Among the keys near an even cut, the one that cuts through the least work is taken, because loads with keys on both
+    Among the keys near an even cut, the key whose cut divides the least work is chosen, because loads with keys on both
     sides are read twice."""
     scale = _KeyScale(loads)
     candidates = _candidates(span, loads, scale)
@@ -74,7 +75,7 @@ def halving(span: KeySpan, loads: Sequence[KeyLoad]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A possible cut. below: the work below the key. crossed: the work of the loads that it cuts through."""
+    """A possible cut. below: the work below its key. crossed: the work of the loads that it divides."""
 
     key: bytes
     below: int

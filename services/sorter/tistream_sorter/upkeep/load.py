@@ -14,8 +14,8 @@ from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.upkeep.key_scale import KeyLoad, halving
 
 MEAN_MS = 30_000  # time constant of the mean: bytes of that age count a third
-RECENT_MAX = 256  # row groups whose key bounds are kept
-SPLIT_EVERY_MS = 5_000  # at most once in this time is the split key computed
+RECENT_MAX = 256  # row groups whose key bounds are kept for the split key
+SPLIT_EVERY_MS = 5_000  # minimum interval between computations of the split key
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LoadMeter:
         self._split: tuple[tuple[_Recent, ...], int, bytes] = (), 0, b""  # last input, time and result
 
     def took(self, groups: Iterable[RowGroupRef], now_ms: int) -> None:
-        """Add the row groups whose rows were read and committed."""
+        """Add row groups whose rows were read and committed."""
         found = list(groups)
         if not found:
             return
@@ -53,7 +53,8 @@ class LoadMeter:
         return self._faded(now_ms) * 1_000 / MEAN_MS
 
     def split_key(self, now_ms: int) -> bytes:
-        """A key strictly inside the span that cuts the recent load into about halves; empty if none is known."""
+        """A key strictly inside the span that divides the recent load into about halves; empty if no such key is
+        known."""
         recent = self._recent
         thought_of, thought_ms, key = self._split
         if recent is not thought_of and (not thought_of or now_ms - thought_ms >= SPLIT_EVERY_MS):

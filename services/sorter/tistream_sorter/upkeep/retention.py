@@ -13,9 +13,9 @@ from tistream_sorter.upkeep.version_index import index_of
 
 @dataclass(slots=True)
 class Readable:
-    """The highest ts that has been durable for at least `pause_ms`, so that followers had time to read it. After a
-    stall hours of changes may be flushed at once; they would exceed the retention before any consumer could read them.
-    Times are monotonic milliseconds."""
+    """Tracks the highest ts that has been durable for at least `pause_ms`, so that followers had time to read up to it.
+    After a stall, hours of changes may be flushed at once; they would exceed the retention before any consumer could
+    read them. Times are monotonic milliseconds."""
 
     pause_ms: int
     _flushed: deque[tuple[int, int]] = field(
@@ -23,7 +23,8 @@ class Readable:
     )  # (when it was first seen to be durable, flushed_ts)
 
     def through(self, flushed_ts: int, now_ms: int) -> int:
-        """Record that `flushed_ts` is durable now. Return the highest ts durable for `pause_ms`; 0: none is."""
+        """Record that `flushed_ts` is durable now. Returns the highest ts that has been durable for `pause_ms`; 0
+        without one."""
         if not self._flushed or flushed_ts > self._flushed[-1][1]:
             self._flushed.append((now_ms, flushed_ts))
         while len(self._flushed) > 1 and now_ms - self._flushed[1][0] >= self.pause_ms:
@@ -35,12 +36,12 @@ class Readable:
 def retained(state: TaskState, now_ms: int) -> TaskState:
     """The state without the segments whose rows all lie at or below its new retained_ts, which never goes down.
 
-    After a merge a parent without schema keys may have dropped more than the schema registry has read. Readers see
-    this in retained_ts; the segments stay until the registry has read them (schema_retained_ts).
+    After a merge, a parent without schema keys may have dropped more rows than the schema registry has read. Readers
+    see this in retained_ts; the segments stay until the registry has read them (schema_retained_ts).
 
-    With a version index, segments stay until its runs have their rows. It begins before retained_ts rises for the first
-    time, so that it misses nothing. Without one, an index that an earlier holder made cannot go on once rows above
-    it are dropped, and ends; the rows of backfills end with it.
+    With a version index, segments stay until its runs have their rows. The index begins before retained_ts rises for
+    the first time, so that it misses no row. If this holder has no version index, an index that an earlier holder made
+    cannot be extended once rows above it are dropped. It is then removed, and the rows of backfills with it.
     """
     ts = max(state.retained_ts, _allowed(state, now_ms))
     schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))

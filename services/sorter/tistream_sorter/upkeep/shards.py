@@ -17,12 +17,12 @@ from tistream_sorter.upkeep.key_scale import KEY_BYTES, KeyLoad, between, evenly
 
 ROW_BYTES = 128  # estimated cost of a row besides its values, in memory and time
 IDENTITY_BYTES = 64  # cost of a settled row of which only key and start_ts are read
-SPANS_MAX = 64  # above this number, `touched` returns one span that covers all
+SPANS_MAX = 64  # with more spans than this, `touched` returns one span that covers all
 
 
 @dataclass(frozen=True, slots=True)
 class CutRules:
-    """How a tick is cut into shards, and how these store pending rows.
+    """The rules for cutting a tick into shards, and for storing the pending rows of shards.
 
     There are at most `shards_max` shards, each with at least `shard_bytes_min` of row groups; more, if the work of a
     shard would exceed `shard_work_max`. Pending parts of fewer than `rows_small` rows are always read, and merged.
@@ -47,8 +47,8 @@ class ShardCut:
 def cut(
     span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart], reads: ReadRules, rules: CutRules
 ) -> ShardCut:
-    """Cut `span` into neighbouring spans of about equal work. The work covers all that may be read, because the memory
-    of a shard depends on it.
+    """Cut `span` into neighbouring spans of about equal work. The work counts all data that may be read, because the
+    memory of a shard depends on it.
 
     Cuts are at lowest keys of row groups and parts, so that few of them have keys on both sides, which are read twice.
     If one span then has far more than its share (for example all traffic in one region), cuts are made anywhere, on the
@@ -76,7 +76,7 @@ def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, 
 
 def _count(read: int, work: int, rules: CutRules) -> int:
     """The number of shards: at most one per slot, and fewer for little work. If the work per shard would exceed the
-    limit, a multiple of the slots."""
+    limit, a multiple of the number of slots."""
     rounds = -(-work // (rules.shard_work_max * rules.shards_max))
     if rounds > 1 or work > rules.shard_work_max * rules.shards_max:
         return rounds * rules.shards_max
@@ -98,9 +98,9 @@ def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) ->
 def _of_parts(
     span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], reads: ReadRules
 ) -> list[KeyLoad]:
-    """The loads of the parts that may be read: those that are read in any case, and those that overlap a row group, or
-    a part with commits inside the window (docs/adr/0005). Rows of such a part may need values through the pointers of
-    other parts."""
+    """The loads of the parts that may be read: the parts that are read in any case, and the parts that overlap a row
+    group, or a part with commits inside the window (docs/adr/0005). Rows of such a part may need values through the
+    pointers of other parts."""
     pointing = [part for part in pending if part.pointed_bytes]
     reached = [part for part in pending if part.commit_ts_min <= reads.high and not part.row_groups]
     near = _Bounds([*((group.key_min, group.key_max) for group in groups), *map(_bounds_of, reached)])

@@ -9,9 +9,9 @@ from tistream.format.manifest import UNMATCHED, PendingPart
 from tistream_sorter.watermark.slice_history import History
 
 EVERY_MS = 10_000
-BYTES_MAX = 8 << 20  # of parts scanned in one tick; at least one part is
+BYTES_MAX = 8 << 20  # bytes of parts scanned in one tick; at least one part is scanned
 LOOKS_MAX = 16  # parts considered in one tick
-AGAIN_MS = 1_000  # after a part was considered and not scanned
+AGAIN_MS = 1_000  # pause after a part was considered and not scanned
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Sweeps:
     seen_ms: dict[str, int] = field(default_factory=dict)
 
     def due(self, parts: Sequence[PendingPart], history: History, rows_small: int, now_ms: int) -> frozenset[str]:
-        """Keys of the parts to scan: the longest unscanned ones in whose span this tick's history may prove a lock
-        dead. Monotonic time."""
+        """Keys of the parts to scan in this tick: those that were not scanned for the longest time, and in whose span
+        this tick's history may prove a lock dead. `now_ms`: monotonic."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
         waiting = [part for part in large if now_ms - self.seen_ms[part.key] >= EVERY_MS]
@@ -40,7 +40,7 @@ class Sweeps:
         return frozenset(chosen)
 
     def swept(self, keys: frozenset[str], now_ms: int) -> None:
-        """Record a scan whose manifest is committed."""
+        """Record that these parts were scanned, and that the manifest with the result is committed."""
         self.seen_ms.update({key: now_ms for key in keys if key in self.seen_ms})
 
 

@@ -45,7 +45,7 @@ def merged(state: TaskState, unit: IndexUnit, written: Sequence[RunRef]) -> Task
 
 
 def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) -> IndexPart | None:
-    if unit.segments or not unit.runs:  # new rows; a window without segments has no rows either
+    if unit.segments or not unit.runs:  # new rows, or a window without segments, which has no rows either
         if part.indexed_ts != unit.low_ts:
             return None
         return replace(part, indexed_ts=unit.high_ts, runs=part.runs + written)
@@ -64,7 +64,8 @@ def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) 
 
 
 def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
-    """The index with the objects of one more base, whose span it covers. `runs`: in key order."""
+    """The index after the objects `runs` of one more base were added, in key order. The index must cover the base's
+    span."""
     out = []
     for part in index:
         piece = part.span.clip(base.span)
@@ -97,7 +98,7 @@ def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
     objects = [(part.span, (*part.runs, *part.basis)) for part in (left, right)]
     shared = set.intersection(*({run.key for run in runs} for _, runs in objects))
     if not all(_fits(run, span) or run.key in shared for span, runs in objects for run in runs):
-        return None  # an object with keys of another task would come back into a span that another run covers
+        return None  # otherwise an object's keys of another task would reappear in a span that another run covers
     span = KeySpan(left.span.start, right.span.end)
     basis = tuple(sorted(_each_once(left.basis, right.basis), key=lambda run: run.first[1]))
     both = IndexPart(span, left.begins_ts, left.base_ts, left.indexed_ts, _each_once(left.runs, right.runs), basis)
@@ -114,8 +115,8 @@ def _fits(run: RunRef, span: KeySpan) -> bool:
 
 
 def inherited(span: KeySpan, parents: Sequence[tuple[KeySpan, Index, int]]) -> Index:
-    """The index of a child task. `parents`, in key order: the span, the index and the begins_ts of a parent, which
-    counts if the parent has no index."""
+    """The index of a child task. `parents` has, in key order, the span, the index and the begins_ts of each parent; the
+    begins_ts is used if the parent has no index."""
     if not any(index for _, index, _ in parents):
         return ()
     pieces: list[IndexPart] = []

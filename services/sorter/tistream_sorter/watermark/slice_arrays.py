@@ -42,8 +42,8 @@ class SliceArrays:
         self._own: set[str] = set()  # names of the arrays that no copy shares
         self._places: Places | None = None
         self._runs: Runs | None = None
-        self._touched = np.zeros(1, bool)  # by slice: changed since the waiting rows were last tried
-        self._changes = 0  # changes by the present file
+        self._touched = np.zeros(1, bool)  # by slice: whether it has changed since the waiting rows were last retried
+        self._changes = 0  # number of changes by the current file
 
     @property
     def waiting(self) -> list[Watermark]:
@@ -62,7 +62,8 @@ class SliceArrays:
         return other
 
     def _waiting_runs(self) -> tuple[Int64s, Int64s]:
-        """The run of slices `[first, beyond)` of each waiting row. Cached until the rows or the cuts change."""
+        """The consecutive slices `[first, beyond)` that each waiting row covers. Cached until the rows or the cuts
+        change."""
         runs = self._runs
         if runs is None or runs.waiting is not self._waiting or runs.cuts is not self._cuts:
             found = self._cuts.rows_of(self._waiting.start, self._waiting.end)
@@ -102,7 +103,8 @@ class SliceArrays:
             self._replace(*found)
 
     def _coalesce(self) -> None:
-        """Join neighbours with equal values, except at the bound of a waiting row, where a cut would be made again."""
+        """Join neighbours with equal values, except at the bound of a waiting row, where the cut would be needed
+        again."""
         same = np.ones(len(self) - 1, bool)
         for name in self._ARRAYS[:-1]:
             values = getattr(self, name)
@@ -118,7 +120,7 @@ class SliceArrays:
             self._replace(self._cuts.kept(keep), np.flatnonzero(keep))
 
     def _replace(self, cuts: Cuts, source: Int64s) -> None:
-        """Replace the cuts. `source`: for each new slice the present slice that it takes its values from."""
+        """Replace the cuts. `source`: for each new slice, the current slice from which it gets its values."""
         self._cuts, self._places, self._touched = cuts, None, self._touched[source]
         for name in self._ARRAYS:
             setattr(self, name, getattr(self, name)[source])
@@ -127,15 +129,15 @@ class SliceArrays:
     # -- durable form ---------------------------------------------------------------------------------------------
 
     def to_tables(self) -> tuple[pa.Table, pa.Table]:
-        """(SLICES, WAITING), the tables in a manifest."""
+        """Convert to the tables (SLICES, WAITING) of a manifest."""
         values = [pa.array(getattr(self, name)) for name in self._ARRAYS]
         slices = pa.Table.from_arrays([self._cuts.starts, self._cuts.ends, *values], schema=SLICES)
-        self._own.clear()  # the table shares them
+        self._own.clear()  # the table shares the arrays from now on
         return slices, self._waiting.to_table()
 
     @classmethod
     def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> Self:
-        """The inverse of to_tables."""
+        """Build the slices from the tables that to_tables returned."""
         out = cls(span, 0)
         out._cuts = Cuts(whole(slices, "start_key"), span.end)
         assert out._cuts.start_of(0) == span.start

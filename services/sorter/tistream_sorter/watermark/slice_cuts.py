@@ -52,7 +52,7 @@ class Cuts:
         return range(max(first, 0), (inside if end else len(self) - 1) + 1)
 
     def rows_of(self, starts: pa.Array, ends: pa.Array) -> tuple[Int64s, Int64s]:
-        """For each span the run of slices `[first, beyond)` that it covers. Each bound of a span must be a cut or
+        """For each span, the consecutive slices `[first, beyond)` that it covers. Each bound of a span must be a cut or
         `end`."""
         first = self.holding(starts)
         unbounded = pc.equal(pc.binary_length(ends), 0).to_numpy(zero_copy_only=False)

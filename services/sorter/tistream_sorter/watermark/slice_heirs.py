@@ -16,9 +16,9 @@ from tistream_sorter.watermark.watermark_rows import Watermark, from_table, join
 
 
 def inherited_slices(span: KeySpan, seals: Sequence[Manifest]) -> SliceMap:
-    """The slices of `span`, taken from the `seals` of its parents, which are in key order and cover it together.
+    """The slices of `span`, from the `seals` of the parents, which are in key order and cover `span` together.
 
-    A slice that the bound of two parents has cut stays cut until a row arrives that covers both sides.
+    A slice that was cut at the bound between two parents stays cut until a row arrives that covers both sides.
     """
     tables: list[pa.Table] = []
     waiting: list[Watermark] = []

@@ -1,4 +1,4 @@
-"""The history of all slices since the last manifest, by which dead prewrites are found (design.md 3). Pure."""
+"""The history of all slices since the last manifest. Dead prewrites are found by it (design.md 3). Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Changes:
     scan_index: Int64s
 
     def table(self, spans: Sequence[KeySpan] | None) -> pa.Table:
-        """The changes as a table of HISTORY. `spans`: only of slices that one of them overlaps."""
+        """The changes as a table of HISTORY. With `spans`, only changes of slices that overlap one of the spans."""
         chosen = slice(None) if spans is None else _touched(self.cuts, self.at, spans)
         at = self.at[chosen]
         taken = pa.array(at)
@@ -71,14 +71,13 @@ def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np
 
 
 class History:
-    """Every change of every slice since the last manifest, in order. match/liveness.py decides by it which prewrites
-    are dead.
-    """
+    """Every change of every slice since the last manifest, in order. match/liveness.py uses it to decide which
+    prewrites are dead."""
 
     def __init__(self) -> None:
         self._changes: list[Changes] = []
         self._noted: list[tuple[int, ...]] = []  # single changes that are not in `_changes` yet
-        self._noted_in: tuple[int, Cuts] | None = None  # their file and cuts
+        self._noted_in: tuple[int, Cuts] | None = None  # the seq of their file, and its cuts
 
     def copy(self) -> History:
         """An independent history."""
@@ -95,7 +94,7 @@ class History:
         self._changes.append(Changes(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
 
     def note_many(self, changes: Changes) -> None:
-        """Record changes by rows of one file, of which each covers one slice."""
+        """Record changes by rows of one file. Each row covers one slice."""
         if len(changes.at):
             self._flush()
             self._changes.append(changes)
@@ -112,7 +111,8 @@ class History:
         self._noted.append((at, *known, *said, scan))
 
     def table(self, spans: Sequence[KeySpan] | None = None) -> pa.Table:
-        """All changes in order, as a table of HISTORY. `spans`: only of slices that one of them overlaps."""
+        """All changes in order, as a table of HISTORY. With `spans`, only changes of slices that overlap one of the
+        spans."""
         self._flush()
         return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
 

@@ -10,14 +10,15 @@ from tistream.arrays import Int64s
 from tistream_sorter.watermark.slice_cuts import Cuts
 from tistream_sorter.watermark.watermark_rows import Waiting
 
-# Waiting rows of a task, and slice changes by one file: several times the number of regions of any store.
+# Limits of the waiting rows of a task, and of the slice changes by one file: several times the number of regions of any
+# store.
 WAITING_MAX = 1_000_000
 CHANGES_MAX = 500_000
-CHANGES_A_TAKE = 250_000  # slice changes after which `tick.take` takes no further file
+CHANGES_A_TAKE = 250_000  # slice changes after which `tick.take` applies no further file
 WAITING_A_STEP = 32  # waiting rows, or slices, that are scanned in one step
 ROWS_AT_ONCE = 1_024  # rows that are converted to objects at a time
 FEW_SLICES = 8  # below this number, slices are tried one by one
-STEPS_BETWEEN = 256  # of one row, before other tasks may continue
+STEPS_BETWEEN = 256  # limit of one row's steps before other tasks may continue
 SLICES_A_STEP = 1_024  # slices that are filtered as arrays in one step
 
 GOING_ON = 4  # tasks with unfinished files that continue in one tick
@@ -41,7 +42,7 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of slices that the waiting rows cover. Valid for these rows and these cuts."""
+    """The consecutive slices that each waiting row covers. Valid for these rows and these cuts."""
 
     waiting: Waiting
     cuts: Cuts
@@ -50,7 +51,7 @@ class Runs:
 
 
 def ranges(runs: tuple[Int64s, Int64s], which: slice | Int64s) -> Iterator[range]:
-    """The runs `[first, beyond)` at `which`, as ranges."""
+    """The intervals `[first, beyond)` of `runs` at the positions `which`, as ranges."""
     return map(range, runs[0][which].tolist(), runs[1][which].tolist())
 
 

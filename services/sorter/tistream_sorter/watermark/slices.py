@@ -10,13 +10,13 @@ of the region's log, and resolved_ts is the watermark that counts. A WATERMARK r
 * Otherwise it waits, changes nothing, and is retried after every change of its slice.
 
 In steady state each row covers exactly one slice of the same region, version and span. These rows are applied as
-arrays, and so are rows that are alone on one slice, as the first rows of a tenant are. The others are applied one by
-one. The rules are therefore in five places, which change together: `_connects` for one row, `_apply_steady` and
-`_apply_alone` for arrays of new rows, `_promising` and `_able` for rows that wait.
+arrays. Rows that are the only ones on one slice are applied as arrays too, as the first rows of a tenant are. The
+others are applied one by one. Therefore the rules are in five places, which must change together: `_connects` for one
+row, `_apply_steady` and `_apply_alone` for arrays of new rows, `_promising` and `_able` for rows that wait.
 
 Many rows are applied one by one only if the rows of a store overlap. A reader refuses overlaps that no store can have
-(format.change_rows). The rest may still take seconds, so `applying` yields in between, to let other tasks continue. A
-waiting row is retried only if one of its slices has changed.
+(format.change_rows). The remaining ones may still need seconds, so `applying` yields in between, to let other tasks
+continue. A waiting row is retried only if one of its slices has changed.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class SliceMap(SliceArrays):
         return self._waiting.at(order[:count])
 
     def resting_on(self, store_id: int) -> tuple[SliceState | None, Watermark | None]:
-        """What still depends on a store: (the first slice whose newest row came from the store, the store's first
-        waiting row)."""
+        """The slice and the row that still depend on a store: (the first slice whose newest row came from the store,
+        the store's first waiting row); None where there is no such slice or row."""
         resting = np.flatnonzero(self._store == store_id)[:1].tolist()
         found = [SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at)) for at in resting]
         return next(iter(found), None), next(iter(self._waiting.of_store(store_id)), None)
 
     def waits_for(self, row: Watermark) -> str:
-        """A text that says what `row` waits for in the first of its slices."""
+        """A text that states what `row` waits for in the first of its slices."""
         at = self._cuts.overlapping(row.start, row.end)[0]
         region, version, index, resolved, _ = self._values(at)
         if row.base_ts is not None:
@@ -162,7 +162,7 @@ class SliceMap(SliceArrays):
             self._coalesce()
 
     def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
-        """Apply the rows that cover exactly one slice of their region, version and span; return the others."""
+        """Apply the rows that cover exactly one slice of their region, version and span. Returns the other rows."""
         if self._places is None:
             self._own.discard("_region")
             self._places = Places(self._cuts, self._region)
@@ -187,9 +187,9 @@ class SliceMap(SliceArrays):
         return rows.slice(0, 0) if every else rows.filter(pa.array(~fits))
 
     def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> tuple[pa.Table, pa.Table]:
-        """Apply the rows that are alone on one slice, if they connect without `after` or are of an older epoch. Returns
-        (the rows to apply one by one, the rows that wait). The order does not matter, because no two of these rows
-        overlap."""
+        """Apply the rows that are the only ones on one slice, if they connect without `after` or are of an older epoch.
+        Returns (the rows to apply one by one, the rows that wait). The order does not matter, because no two of these
+        rows overlap."""
         first, beyond = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
         met = np.zeros(len(self) + 1, np.int64)
         np.add.at(met, first, 1)
@@ -318,7 +318,7 @@ class SliceMap(SliceArrays):
 
     @property
     def changes(self) -> int:
-        """How often the watermark rows of the last file changed a slice, counted row by row."""
+        """The number of times that the watermark rows of the last file changed a slice, counted row by row."""
         return self._changes
 
     def _able(self) -> Int64s:
@@ -338,7 +338,7 @@ class SliceMap(SliceArrays):
         return able
 
     def _pieces(self, row: Watermark, unconnected: Int64s) -> list[Watermark]:
-        """`row` clipped to the given slices; one row for each run of neighbours. Raises TooMuch."""
+        """`row` clipped to the given slices: one row for each sequence of neighbouring slices. Raises TooMuch."""
         if not len(unconnected):
             return []
         breaks = np.flatnonzero(np.diff(unconnected) != 1)

@@ -1,4 +1,4 @@
-"""WATERMARK rows of a task, and the columnar form of waiting rows: merging them, and their durable form. Pure."""
+"""The WATERMARK rows of a task, and waiting rows as columns: their merging, and their durable form. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Watermark:
     file_ts: int
 
     def clipped(self, start: bytes, end: bytes) -> Watermark:
-        """Return the row with narrower bounds."""
+        """The row with narrower bounds."""
         return replace(self, start=start, end=end)
 
 
@@ -87,12 +87,12 @@ _FRAME = {
     "start_key": pl.Binary,
     "end_key": pl.Binary,
     **dict.fromkeys(_PLAIN, pl.Int64),
-    "after": pl.Binary,  # big-endian 64-bit numbers, whose byte order is the order of the pairs
+    "after": pl.Binary,  # big-endian 64-bit numbers, so that the order of the bytes is the order of the pairs
 }
 
 
 class Waiting:
-    """Waiting rows as columns, because a store may have hundreds of thousands, which every file may affect.
+    """Waiting rows as columns, because a store may have hundreds of thousands of them, and every file may affect them.
     Immutable."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
@@ -132,7 +132,7 @@ class Waiting:
         ]
 
     def of_store(self, store_id: int) -> list[Watermark]:
-        """The first row of this store, as a list of at most one."""
+        """The first row of this store, as a list; empty if the store has no waiting row."""
         return self.at(np.flatnonzero((self._frame["store_id"] == store_id).to_numpy())[:1])
 
     @cached_property
@@ -156,10 +156,11 @@ class Waiting:
 
     def first_over(self, spans: Sequence[tuple[bytes, bytes]]) -> list[Watermark | None]:
         """For each span, the first of the waiting rows that overlap it, or None. The spans must be in key order and
-        disjoint, the rows in log order, which begins with the start key."""
+        disjoint. The rows must be in log order, which sorts by start key first."""
         starts, ends = self.start.to_pylist(), self.end.to_pylist()
         found: list[int] = []
-        come: list[int] = []  # a heap of the rows that begin before the span's end; the first row is on top
+        # A heap of the rows that begin before the span's end; the first of them in log order is on top.
+        come: list[int] = []
         at = 0
         for start, end in spans:
             while at < len(starts) and (not end or starts[at] < end):
@@ -181,12 +182,12 @@ class Waiting:
         return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
 
     def joined(self) -> Waiting:
-        """Merge rows as far as possible, and sort them in log order. After an hour behind a missing file there is one
-        row per region and gap, and not one per push.
+        """Merge rows as far as possible, and sort them in log order. Then, after an hour behind a missing file, there
+        is one row per region and gap, and not one per push.
 
-        A row is merged into its predecessor in the same log if it begins at or before that one's end, and its
-        resolved_ts is at least that one's. Such a row cannot connect where its predecessor cannot, and the merged row
-        states all that both state.
+        A row is merged into its predecessor in the same log if it begins at or before the predecessor's end, and its
+        resolved_ts is at least the predecessor's. Such a row cannot connect where its predecessor cannot, and the
+        merged row states everything that both state.
         """
         once = self._frame.with_columns(pl.col("base_ts").fill_null(-1)).unique().sort(_LOG_ORDER)
         own_log = pl.all_horizontal(*(pl.col(name).eq(pl.col(name).shift(1)) for name in _JOINED_BY))
@@ -216,7 +217,7 @@ class Waiting:
 
     @classmethod
     def from_table(cls, waiting: pa.Table) -> Waiting:
-        """The inverse of to_table."""
+        """Build the rows from a table that to_table returned."""
         if not waiting.num_rows:
             return cls.of(())
         after = [b"".join(_packed(pair) for pair in pairs or ()) for pairs in waiting["after"].to_pylist()]

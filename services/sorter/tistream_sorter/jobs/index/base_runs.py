@@ -1,7 +1,8 @@
-"""Turns a base chunk into a base run, in a Spark worker: checks it against the log, keeps the rows that count.
+"""Converts a base chunk to a base run, in a Spark worker. It checks the chunk against the log, and keeps the rows that
+the log lacks.
 
-The chunk, the log's versions at or below base_ts and its first changes above are read in key order, side by side, in
-ranges of keys that fit into memory.
+The chunk, the log's versions at or below base_ts, and the log's first changes above it are read side by side in key
+order, in ranges of keys that fit into memory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, 
 
 
 def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
-    """Turn one base chunk into a base run. Errors are returned in the result and do not fail the other chunks of the
+    """Convert one base chunk to a base run. Errors are returned in the result and do not fail the other chunks of the
     job."""
     counted = MeasuredObjectStore(objects)
     try:
@@ -78,13 +79,13 @@ def _inside(table: pa.Table, unit: BaseUnit) -> pa.Table:
 
 
 def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
-    """Yield the tables that have rows, and then None, which stands for the keys above the last one."""
+    """Yield the tables that have rows, and then None, which stands for the keys after the last row."""
     yield from (table for table in tables if table.num_rows)
     yield None
 
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
-    """Of each key, the newest version at or below base_ts in the task's log (LOGGED)."""
+    """For each key, the newest version at or below base_ts in the task's log (LOGGED)."""
     shard = IndexShard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
@@ -93,7 +94,7 @@ def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 
 def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
-    """Of each key, the first change in (base_ts, flushed_ts], with its old value (FIRST)."""
+    """For each key, the first change in (base_ts, flushed_ts], with its old value (FIRST)."""
     if unit.flushed_ts <= unit.base_ts:
         return
     window, reader = Window(unit.base_ts, unit.flushed_ts), StoreReader(objects)
@@ -103,7 +104,7 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
         last = np.ones(len(found), np.bool_)
         if len(keys) > 1:
             last[:-1] = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(zero_copy_only=False)
-        oldest = found.take(np.flatnonzero(last))  # of each key newest first
+        oldest = found.take(np.flatnonzero(last))  # the versions of a key are newest first
         old: list[Any] = []
         at = []
         for number in np.unique(oldest.part).tolist():
@@ -120,13 +121,13 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class _Ahead:
-    """A stream of tables in key order, from which rows are taken up to a key."""
+    """A stream of tables in key order, from which a caller removes the rows up to a key."""
 
     coming: Iterator[pa.Table]
     held: list[pa.Table] = field(default_factory=list)
 
     def up_to(self, bound: bytes | None, schema: pa.Schema) -> pa.Table:
-        """The next rows with keys at or below `bound`; None: all others."""
+        """Remove and return the next rows with keys at or below `bound`; None: all remaining rows."""
         taken: list[pa.Table] = []
         while True:
             if not self.held:
@@ -172,7 +173,7 @@ class _RunWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that are in memory."""
+        """Write the buffered rows."""
         if self.held:
             table = pa.concat_tables(self.held).combine_chunks()
             body, run = write_run(table, self.unit.key(len(self.runs)), None, self.unit.base_ts)

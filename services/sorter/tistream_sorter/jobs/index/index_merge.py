@@ -1,6 +1,6 @@
-"""Merges segments and runs into a run, in a Spark worker (docs/adr/0028). The driver has chosen them.
+"""Merges segments and runs into a run, in a Spark worker (docs/adr/0028). The driver has selected them.
 
-A unit that fits into memory is merged as a whole. Otherwise the answer is a list of shards, spans of keys with about
+A unit that fits into memory is merged as a whole. Otherwise the result is a list of shards: spans of keys with about
 equal bytes, found from the statistics of the runs' row groups and from a sample of the segments' keys. A shard reads
 only row groups that may have its keys. Each shard writes one object.
 """
@@ -35,14 +35,14 @@ from tistream_sorter.match.key_range import inside
 from tistream_sorter.match.versions import folded, version_order
 
 READERS = 4
-SAMPLES = 64  # keys of a segment's row group
-READ_BYTES = 16 << 20  # unpacked bytes of the row groups that one read takes, unless one group is larger
+SAMPLES = 64  # sampled keys of each row group of a segment
+READ_BYTES = 16 << 20  # unpacked bytes of the row groups in one read, unless one group is larger
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
     """The row groups of one input of the merge that may have rows of the unit. `bounds`: the lowest and highest key of
-    each, if they are known; `unpacked`: bytes of each."""
+    each row group, if they are known; `unpacked`: bytes of each."""
 
     of: SegmentRef | RunRef
     opened: OpenedObject
@@ -87,7 +87,7 @@ def _merged(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
 
 
 def cut(span: KeySpan, points: Sequence[tuple[bytes, int]], most: int) -> tuple[KeySpan, ...]:
-    """Cut `span` into spans of about `most` bytes. `points`: keys, each with the bytes of the rows from there to the
+    """Cut `span` into spans of about `most` bytes. `points`: keys, each with the bytes of the rows between it and the
     next point."""
     bounds: list[bytes] = []
     size = 0
@@ -119,7 +119,7 @@ def _source(objects: ObjectStore, unit: IndexUnit, one: SegmentRef | RunRef) -> 
 
 
 def _points(objects: ObjectStore, source: _Source) -> list[tuple[bytes, int]]:
-    """Keys of an input, each with the approximate bytes of the rows from there to the next."""
+    """Sample keys of an input, each with the approximate bytes of the rows between it and the next key."""
     if source.bounds is not None:
         return [(first, size) for (first, _), size in zip(source.bounds, source.unpacked, strict=True)]
     assert isinstance(source.of, SegmentRef)
@@ -150,7 +150,7 @@ def _read(objects: ObjectStore, unit: IndexUnit, source: _Source) -> pa.Table:
     piece = unit.span.clip(span)
     assert piece is not None, "a shard is a part of its unit"
     tables = [SCHEMA.empty_table()]
-    # Few row groups are read at once and filtered, so that rows of other shards do not add up in memory.
+    # Few row groups are read at once and filtered, so that rows of other shards do not accumulate in memory.
     for groups in _batches(source):
         if isinstance(source.of, RunRef):
             rows = read_run_groups(objects, source.of, source.opened, groups)

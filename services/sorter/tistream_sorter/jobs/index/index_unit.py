@@ -1,4 +1,4 @@
-"""Input and result of a job of the version index, which merges segments and runs into a run. Pure."""
+"""Input and result of a job that merges segments and runs of the version index into a run. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class IndexUnit:
-    """One merge in the index part with the keys `span`.
+    """The input of one merge, in the index part with the keys `span`.
 
     The output is the run of the window (low_ts, high_ts]: the versions of `segments` in the window, or those of `runs`.
-    With low_ts None it is the base run at high_ts: of each key the newest version of `runs` (whose base objects come
-    first, then those of backfills), if it is no delete. Versions of run objects outside of `span` are not taken.
+    With low_ts None, the output is the base run at high_ts: for each key the newest version of `runs`, unless it is a
+    delete. In `runs`, the objects of the base run come first, then those of backfills. Versions of run objects outside
+    of `span` are ignored.
 
-    source_bytes: bytes of the segments that the window takes. cost: upper bound of the bytes written. `keep`: base
-    objects that no change concerns; they stay as they are. A shard of the job is the unit with the keys `shard`;
-    `number` makes the names of its objects unique.
+    source_bytes: bytes of the segments' rows in the window. cost: upper bound of the bytes written. `keep`: base
+    objects without changes, which stay unchanged. A shard of the job is the unit with the keys `shard`; `number` makes
+    the names of its objects unique.
     """
 
     tenant: TenantKey
@@ -50,9 +51,9 @@ class IndexUnit:
 class IndexResult:
     """The result of a unit or of one of its shards.
 
-    runs: the objects written, in key order. shards: spans into which the unit must be cut first, because it does not
-    fit into memory; then nothing was written. failed: the reason if there is no output. damaged: the objects that
-    caused the failure; empty after an error that may pass.
+    runs: the objects written, in key order. shards: spans into which the unit must be cut, because it does not fit into
+    memory; then nothing was written. failed: the reason if there is no output. damaged: the objects that caused the
+    failure; empty after a temporary error.
     """
 
     task_id: int

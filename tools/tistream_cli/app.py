@@ -136,7 +136,7 @@ def task_move(
     node: Annotated[str, typer.Argument(help="Name of the sorter that takes it over.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Move a task to another sorter, once that has prepared."""
+    """Move a task to another sorter, once that sorter has prepared."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import move_task
@@ -239,7 +239,7 @@ def pull(
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print events until caught up. The last line has the cursor from which the next pull continues."""
+    """Print events until the pull has caught up. The last line has the cursor from which the next pull continues."""
     request = PullRequest(
         *(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events),
         raw=raw,
@@ -287,7 +287,7 @@ def verify(
 ) -> None:
     """Pull a tenant with several consumers, and check every guarantee of the API.
 
-    Status 1: a violation. Status 3: no verdict (it could not begin, or not everything was compared).
+    Status 1: a violation. Status 3: no verdict (the run could not begin, or not everything was compared).
 
     Without --duration or --until-truth-end, it runs until SIGTERM or Ctrl-C.
     """
@@ -346,7 +346,8 @@ def demo_kafka(
     data_dir: Annotated[Path, typer.Option(help="The demo's data directory; emptied first.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
 ) -> None:
-    """Write the changes of a recorded TiDB into a Kafka, and read them by Kafka's console consumer; needs mvn once."""
+    """Write the changes of a recorded TiDB into a Kafka, and read them with Kafka's console consumer; needs mvn
+    once."""
     with importing():
         from tistream_cli.platform.demo_kafka import DemoKafkaOptions, run_demo_kafka
 

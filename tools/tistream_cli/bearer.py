@@ -1,5 +1,5 @@
-"""The API token of commands, from a file or the environment. It is never an argument of the command line, which every
-process of the machine can read."""
+"""The API token of commands, from a file or the environment. It is never an argument of the command line, because every
+process of the machine can read those."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class NoAnswer(CliError):
 
 
 class ApiClient:
-    """A client of one API server. `call` reports every failure as a CliError with the request and the answer."""
+    """A client of one API server. `call` converts every failure to a CliError with the request and the answer."""
 
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self._url = url.rstrip("/")
@@ -49,12 +49,12 @@ class ApiClient:
         return orjson.loads(answer.content)
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of an NDJSON answer, without line ends, as they arrive. Raises TiStreamError for an error response,
-        and NoAnswer."""
+        """Yield the lines of an NDJSON answer, without line ends, as they arrive. Raises TiStreamError for an error
+        response, and NoAnswer."""
         yield from split_lines(self.chunks(path, params))
 
     def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """An answer's bytes, as they arrive. Raises TiStreamError for an error response, and NoAnswer."""
+        """Yield an answer's bytes, as they arrive. Raises TiStreamError for an error response, and NoAnswer."""
         try:
             with self._http.stream("GET", self._url + path, params=params) as answer:
                 if answer.is_error:

@@ -1,4 +1,4 @@
-"""Handles Ctrl-C while modules are imported, where a KeyboardInterrupt may turn into any other exception."""
+"""Handles Ctrl-C during imports of modules, where a KeyboardInterrupt may become any other exception."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INTERRUPTED = 130  # the convention of shells: 128 plus the number of SIGINT
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """A context in which Ctrl-C ends the process at once, with status 130 and without output."""
+    """Run a `with` block in which Ctrl-C ends the process at once, with status 130 and without output."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

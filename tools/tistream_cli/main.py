@@ -8,7 +8,8 @@ from tistream_cli.importing import INTERRUPTED, importing
 
 
 def main() -> None:
-    """Run the command. An error is one line on stderr with exit status 1. Wrong usage is status 2, Ctrl-C 130."""
+    """Run the command. An error prints one line on stderr and exits with status 1. Wrong usage exits with status 2,
+    Ctrl-C with 130."""
     with importing():
         from tistream_cli.app import app, load_commands  # noqa: PLC0415
         from tistream_cli.errors import CliError  # noqa: PLC0415

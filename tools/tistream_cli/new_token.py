@@ -1,4 +1,4 @@
-"""Generates a token, and writes it to stdout or to a file of the user."""
+"""Generates a token, and writes it to stdout or to a file that only the user can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs requests of commands with the services' key, for commands in a service's container that call meta servers."""
+"""Signs requests with the services' key, for commands that run in a service's container and call meta servers."""
 
 from __future__ import annotations
 

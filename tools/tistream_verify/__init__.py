@@ -1,1 +1,1 @@
-"""Rules for streams of events, and the truth that they are compared with. Pure."""
+"""Rules for streams of events, and the upstream's truth with which they are compared. Pure."""

@@ -1,7 +1,8 @@
-"""Checks that old_row is the row after the key's last event (CockroachDB's before-after validator without a database).
+"""Checks that each old_row equals the row after the key's last event (CockroachDB's before-after validator without a
+database).
 
-A 64-bit hash of the row is kept per key. Above `keys_max` keys, half of them (by their hashes) are dropped, and so on.
-The rest is a sample of the keys that is checked without a gap, in bounded memory.
+A 64-bit hash of the row is kept per key. If there are more than `keys_max` keys, half of them (selected by their
+hashes) are dropped, and so on. All events of the remaining keys are checked, in bounded memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The effect of a ddl event on names and columns, as a consumer can derive it."""
+"""The effects of a ddl event on names and columns, as far as a consumer can derive them from the event."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class TableTruth:
 
 @dataclass(frozen=True, slots=True)
 class TruthRun:
-    """The tenant and the run of the upstream that a truth file describes."""
+    """The tenant and the upstream's run that a truth file describes."""
 
     cluster: str
     tenant: str
@@ -133,8 +133,8 @@ class TruthRun:
 
 @dataclass(frozen=True, slots=True)
 class TruthLine:
-    """The events that a consumer must have received up to `ts`, inclusive. `tables` by logical table id. Only the first
-    line has `run`."""
+    """The sums of the events that a consumer must have received up to `ts`, inclusive. `tables` by logical table id.
+    Only the first line has `run`."""
 
     ts: int
     ddls: int

@@ -19,7 +19,7 @@ _MEMBERS = {"row": _ROW, "ddl": _DDL, "resolved": _RESOLVED, "continue": _CONTIN
 
 
 def well_formed(event: Mapping[str, Any], found: Findings) -> bool:
-    """Check the form of an event and record violations. Return whether the other checks can process it."""
+    """Check the form of an event and record violations. Returns whether the other checks can process the event."""
     wanted = _MEMBERS.get(event.get("type", ""))
     if wanted is None:
         found.add(Rule.FORM, f"an event has the unknown type {event.get('type')!r}", event)

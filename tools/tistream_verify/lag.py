@@ -11,7 +11,7 @@ import orjson
 
 from tistream.model.ts import physical_ms
 
-_FINE_MS = 10_000  # 1 ms buckets up to here, then 100 ms up to an hour
+_FINE_MS = 10_000  # delays up to this one have buckets of 1 ms, longer ones up to an hour of 100 ms
 _COARSE_MS = 100
 _BUCKETS = _FINE_MS + 36_000
 LONGEST_MS = _FINE_MS + (_BUCKETS - 1 - _FINE_MS) * _COARSE_MS  # longer delays share the last bucket
@@ -46,7 +46,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """A measurement: at `at_ms` (wall clock), everything older than `lag_ms` could be read."""
+    """A measurement: at `at_ms` (wall clock), all changes older than `lag_ms` could be read."""
 
     at_ms: int
     lag_ms: int
@@ -55,7 +55,7 @@ class LagSample:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """At `at_ms` (wall clock), the upstream had pushed all files with changes at or below `ts`."""
+    """A statement of the upstream: at `at_ms` (wall clock), it had pushed all files with changes at or below `ts`."""
 
     at_ms: int
     ts: int
@@ -72,8 +72,8 @@ class Promise:
 
 
 def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -> list[LagSample]:
-    """The samples with the lag that the platform itself causes: the time since the upstream pushed the oldest changes
-    that cannot be read yet.
+    """The samples with only the lag that the platform itself causes: the time since the upstream pushed the oldest
+    changes that cannot be read yet.
 
     The upstream delays its promises while a lock is held, a store is unavailable or a file is lost. This delay is not
     the platform's. `promises` are in order of time.

@@ -15,7 +15,7 @@ from tistream_verify.violation import Findings, Rule
 
 Event = Mapping[str, Any]
 KeyOrder = Callable[[Event], Any]
-"""Returns a value with the order of the raw keys of one table; None for an event whose raw key is unknown."""
+"""Returns a value that has the order of the raw keys of one table; None for an event whose raw key is unknown."""
 
 
 class OrderCheck:
@@ -82,8 +82,8 @@ class OrderCheck:
         self._version(event)
 
     def resolved(self, event: Event) -> None:
-        """Check a resolved event. It may repeat the resolved_ts of the one before, as a sign of life of an idle stream,
-        but not decrease it."""
+        """Check a resolved event. It may repeat the previous resolved_ts, because an idle stream sends such events
+        regularly, but must not decrease it."""
         resolved_ts, cursor = int(event["resolved_ts"]), event["cursor"]
         if resolved_ts < self.resolved_ts:
             self._found.add(Rule.RESOLVED_ORDER, f"resolved {resolved_ts} after {self.resolved_ts}", event)
@@ -96,7 +96,7 @@ class OrderCheck:
         self._cursor = cursor
 
     def _arrive(self, commit_ts: int, event: Event) -> bool:
-        """Check the commit_ts of a row or ddl event. Return False if it is invalid, so that no other rule applies."""
+        """Check the commit_ts of a row or ddl event. Returns False if it is invalid; then no other rule applies."""
         if commit_ts <= self.resolved_ts:
             detail = f"commit_ts {commit_ts} is at or below the earlier resolved {self.resolved_ts} (or the start)"
             self._found.add(Rule.BELOW_RESOLVED, detail, event)

@@ -56,7 +56,8 @@ class Record:
         self._names_at = array("i")
         self._names: list[frozenset[Name]] = []
         self._number: dict[frozenset[Name], int] = {}
-        self._spelt: dict[Name, int] = {}  # the same for the names of row events, without conversion to lower case
+        # The same by the names that row events contain, so that they need not be converted to lower case.
+        self._spelt: dict[Name, int] = {}
 
     @property
     def first(self) -> int:
@@ -105,7 +106,7 @@ class Record:
         return self._hash[position - self._base]
 
     def whole_since(self, ts: int) -> bool:
-        """Whether no event above `ts` was dropped."""
+        """Whether all events above `ts` are still in the record."""
         if self._base == 0:
             return ts >= self._start_ts
         return ts >= self._commit_ts[0]

@@ -18,7 +18,7 @@ from tistream_verify.violation import Rule
 
 
 class ResumedStream:
-    """Takes the lines of every answer. `cursor` is the position at which the next answer begins (None: at start_ts)."""
+    """Processes the lines of every answer. `cursor` is the cursor of the next answer (None: it begins at start_ts)."""
 
     def __init__(self, validators: Validators, record: Record) -> None:
         self.cursor: str | None = None
@@ -35,7 +35,7 @@ class ResumedStream:
         self._next = self._at_cursor
 
     def take(self, line: bytes) -> dict[str, Any] | None:
-        """Process one line. Return the event if it is new, or None if it repeats an earlier one or is malformed."""
+        """Process one line. Returns the event if it is new; None if it repeats an earlier one or is malformed."""
         event: dict[str, Any] = orjson.loads(line)
         if event.get("type") in ("row", "ddl"):
             return self._event(event, line)
@@ -56,7 +56,7 @@ class ResumedStream:
         return event
 
     def _mark(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Process a resolved or continue event."""
+        """Process a resolved or continue event. Returns it if it is new, otherwise None."""
         self.cursor, self._at_cursor = event["cursor"], self._next
         if event["type"] == "continue":
             return None

@@ -4,7 +4,7 @@ Events are kept until a truth line of a later ts arrives, and truth lines until 
 number of kept items depends on the distance between the two inputs.
 
 Rows are not kept, only their sums: each event removes its old_row and adds its row. A DDL that changes columns changes
-what SELECT shows without an event. Then the table's sum of rows is taken from the next truth line; its number of rows,
+what SELECT shows without an event. Then the table's sum of rows is copied from the next truth line; its number of rows,
 and every event, are still compared.
 """
 
@@ -63,8 +63,8 @@ class _Between:
 class TruthCheck:
     """Compares one consumer's stream of the whole tenant, from `start_ts` on, with the truth lines of the tenant.
 
-    `from_beginning`: start_ts is the tenant's snapshot_ts. If not, the first truth line above start_ts is taken as the
-    base of the comparison, without a check.
+    `from_beginning`: start_ts is the tenant's snapshot_ts. If it is not, the first truth line above start_ts is the
+    base of the comparison, and is not checked itself.
     """
 
     def __init__(self, start_ts: int, found: Findings, *, from_beginning: bool = True) -> None:
@@ -95,7 +95,7 @@ class TruthCheck:
         self.reach(commit_ts - 1)
 
     def reach(self, told_ts: int) -> None:
-        """Note that every event at or below `told_ts` has been added."""
+        """Record that every event at or below `told_ts` has been added."""
         if told_ts > self._told_ts:
             self._told_ts = told_ts
             self._compare()
@@ -176,7 +176,7 @@ class TruthCheck:
         self._found.add(Rule.ROWS_SUM, f"{detail}, but SELECT shows {truth.rows} with {truth.rows_sum:016x}")
 
     def _take_over(self, line: TruthLine) -> None:
-        """Continue from the truth's values, so that one error is reported once."""
+        """Continue with the truth's values, so that one error is reported only once."""
         self._ddls = line.ddls
         for table_id, truth in line.tables.items():
             events, rows = Sum(truth.events, truth.events_sum), Sum(truth.rows, truth.rows_sum)

@@ -44,7 +44,7 @@ class Validators:
         self._truth = TruthCheck(start_ts, self.found, from_beginning=from_beginning)
 
     def see(self, event: Mapping[str, Any]) -> bool:
-        """Check one event: row, ddl or resolved (`continue` is ignored). Return False if it is malformed."""
+        """Check one event: row, ddl or resolved (`continue` is ignored). Returns False if it is malformed."""
         if not well_formed(event, self.found):
             return False
         match event["type"]:
@@ -104,7 +104,7 @@ class Validators:
 
     @property
     def violations(self) -> list[Violation]:
-        """The first violations, in full."""
+        """The first violations, with all details."""
         return list(self.found.kept)
 
     def require_clean(self) -> None:

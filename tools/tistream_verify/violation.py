@@ -21,7 +21,7 @@ class Rule(StrEnum):
     TABLE_ORDER = "table-order"  # start_ts decreased within one table and commit_ts
     KEY_ORDER = "key-order"  # keys are not ascending within one table and transaction
     DELETES_FIRST = "deletes-first"  # a delete follows a put of the same transaction and table
-    BELOW_RESOLVED = "below-resolved"  # an event is at or below an earlier resolved_ts, or a resolved split a commit_ts
+    BELOW_RESOLVED = "below-resolved"  # an event is not above an earlier resolved_ts, or a resolved splits a commit_ts
     RESOLVED_ORDER = "resolved-order"  # resolved_ts decreased, or was repeated with another cursor
     TWICE = "twice"  # an event was duplicated
     DDL_PLACE = "ddl-place"  # a row follows the DDL of its own commit_ts
@@ -55,7 +55,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Findings:
-    """The violations of one consumer: the first ones in full, and counts of all."""
+    """The violations of one consumer: the first ones with details, and the counts of all."""
 
     source: str = ""
     kept: list[Violation] = field(default_factory=list)

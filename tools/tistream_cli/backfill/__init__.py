@@ -1,1 +1,1 @@
-"""`tistream backfill …`: rows from before the log."""
+"""`tistream backfill …`: brings in the rows that tables had before the log began."""

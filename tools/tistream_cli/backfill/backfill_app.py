@@ -68,7 +68,7 @@ def backfill_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url: 
 def backfill_show(
     backfill: Backfill, cluster: Cluster, tenant: Tenant, as_json: Json = False, url: Url = DEFAULT_URL
 ) -> None:
-    """Show how far each table of a backfill has come, and what it waits for."""
+    """Show the progress of each table of a backfill, and what it waits for."""
     with importing():
         from tistream_cli.backfill.backfill import show_backfill
         from tistream_cli.client import ApiClient

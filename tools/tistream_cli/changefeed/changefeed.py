@@ -1,4 +1,4 @@
-"""`tistream changefeed …`."""
+"""The implementation of `tistream changefeed …`, except `update`, `pause`, `resume` and `skip`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tistream_cli.errors import CliError
 
 @dataclass(frozen=True, slots=True)
 class FeedOf:
-    """The tenant of a feed, and the feed's id."""
+    """Identifies a feed: its tenant, and its id."""
 
     cluster: str
     tenant: str
@@ -40,7 +40,7 @@ class NewFeed:
 
 
 def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool) -> None:
-    """Create a feed, or with `dry_run` print what it would do. Raises CliError."""
+    """Create a feed; with `dry_run`, print what it would do. Raises CliError."""
     body: dict[str, object] = {"changefeed_id": feed.feed_id, "sink_uri": new.sink_uri}
     body |= {} if new.config is None else {"config": read_config(new.config)}
     body |= {} if new.start_ts is None else {"start_ts": str(new.start_ts)}
@@ -51,8 +51,8 @@ def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool)
 def import_feed(
     client: ApiClient, cluster: str, tenant: str, file: Path, sink_uri: str | None, *, dry_run: bool
 ) -> None:
-    """Create the feed that goes on where a changefeed of TiCDC is. `file`: what `cdc cli changefeed query` printed.
-    Raises CliError."""
+    """Create a feed that continues at the checkpoint of a TiCDC changefeed. `file`: the output of `cdc cli changefeed
+    query`. Raises CliError."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ def _create(client: ApiClient, feed: FeedOf, body: dict[str, object], *, dry_run
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """A configuration file as the API takes it. Raises CliError."""
+    """Read a configuration file, and convert it to the form that the API accepts. Raises CliError."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return dict(json.loads(json.dumps(found, allow_nan=False)))
@@ -109,7 +109,7 @@ def list_feeds(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -
 
 
 def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
-    """Print one feed: how far it is, and what holds it. Raises CliError."""
+    """Print one feed: its progress, and what holds it back. Raises CliError."""
     one: dict[str, Any] = client.call("GET", feed.path())
     sys.stdout.write(json.dumps(one, indent=2) + "\n" if as_json else "\n".join(_lines(one)) + "\n")
 
@@ -134,7 +134,7 @@ def show_tables(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
 
 
 def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
-    """Print what happened to a feed, newest first. Raises CliError."""
+    """Print the history of a feed, newest first. Raises CliError."""
     found: list[dict[str, Any]] = client.call("GET", feed.path("events"))["events"]
     if as_json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")

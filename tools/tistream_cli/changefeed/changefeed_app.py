@@ -1,4 +1,4 @@
-"""The commands of `tistream changefeed` and their options, which are named as those of `cdc cli changefeed`."""
+"""The commands of `tistream changefeed` and their options, which have the names of those of `cdc cli changefeed`."""
 
 # ruff: noqa: PLC0415 - each command imports its modules when it runs
 
@@ -53,7 +53,7 @@ def changefeed_import(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print the plan, and create nothing.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Create the changefeed that goes on where one of TiCDC is."""
+    """Create a changefeed that continues where a changefeed of TiCDC stands."""
     with importing():
         from tistream_cli.changefeed.changefeed import import_feed
         from tistream_cli.client import ApiClient
@@ -75,7 +75,7 @@ def changefeed_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url
 def changefeed_show(
     cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, as_json: Json = False, url: Url = DEFAULT_URL
 ) -> None:
-    """Show one changefeed: how far it is, which worker runs it, and what holds it."""
+    """Show one changefeed: its progress, the worker that runs it, and what holds it back."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, show_feed
         from tistream_cli.client import ApiClient
@@ -99,7 +99,7 @@ def changefeed_tables(
 def changefeed_events(
     cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, as_json: Json = False, url: Url = DEFAULT_URL
 ) -> None:
-    """List what happened to a changefeed, newest first."""
+    """List the history of a changefeed, newest first."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, show_events
         from tistream_cli.client import ApiClient
@@ -118,7 +118,7 @@ def changefeed_update(
     no_target_ts: Annotated[bool, typer.Option("--no-target-ts", help="The feed does not finish.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Change a changefeed that is paused, has failed or has finished. What is not given stays."""
+    """Change a changefeed that is paused, has failed or has finished. Options that are not given keep their values."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import FeedChange, update_feed
@@ -154,7 +154,7 @@ def changefeed_resume(
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Resume a changefeed that is paused or has failed. It goes on where its sink says."""
+    """Resume a changefeed that is paused or has failed. It continues at the progress that its sink has stored."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import resume_feed
@@ -175,7 +175,7 @@ def changefeed_skip(
     ddl_job: Annotated[int | None, typer.Option(help="Or the job id of a DDL.")] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Leave one event out that a person names. It goes to the topic TOPIC-dead-letter, and is counted."""
+    """Leave out one event, which you name. It goes to the topic TOPIC-dead-letter, and is counted."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import SkippedEvent, skip_event

@@ -1,4 +1,4 @@
-"""`tistream changefeed update|pause|resume`."""
+"""The implementation of `tistream changefeed update|pause|resume|skip`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tistream_cli.errors import CliError
 
 @dataclass(frozen=True, slots=True)
 class FeedChange:
-    """The options of `changefeed update`; what is None stays. `no_target`: the feed does not end."""
+    """The options of `changefeed update`. An option that is None keeps its value. `no_target`: the feed does not
+    end."""
 
     sink_uri: str | None
     config: Path | None
@@ -22,7 +23,7 @@ class FeedChange:
 
 
 def update_feed(client: ApiClient, feed: FeedOf, change: FeedChange) -> None:
-    """Change a feed that does not run. Raises CliError."""
+    """Change a feed that is not running. Raises CliError."""
     if change.no_target and change.target_ts is not None:
         raise CliError("--target-ts and --no-target-ts contradict each other: give one of them")
     body: dict[str, object] = {} if change.sink_uri is None else {"sink_uri": change.sink_uri}
@@ -44,7 +45,7 @@ def pause_feed(client: ApiClient, feed: FeedOf) -> None:
 
 
 def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> None:
-    """Resume a feed, behind `checkpoint_ts` if it is given. Raises CliError."""
+    """Resume a feed; if `checkpoint_ts` is given, from there. Raises CliError."""
     _told(
         client.call("POST", feed.path("resume"), {} if checkpoint_ts is None else {"checkpoint_ts": str(checkpoint_ts)})
     )
@@ -52,7 +53,7 @@ def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> N
 
 @dataclass(frozen=True, slots=True)
 class SkippedEvent:
-    """The options of `changefeed skip`: one of `key` and `ddl_job` is given."""
+    """The options of `changefeed skip`: the event, identified by either `key` or `ddl_job`."""
 
     commit_ts: int
     table: str
@@ -62,7 +63,7 @@ class SkippedEvent:
 
 
 def skip_event(client: ApiClient, feed: FeedOf, skip: SkippedEvent) -> None:
-    """Name an event that a feed leaves out. Raises CliError."""
+    """Make a feed leave out one event. Raises CliError."""
     body: dict[str, object] = {"commit_ts": str(skip.commit_ts), "table": skip.table, "reason": skip.reason}
     body |= {} if skip.key is None else {"key": skip.key}
     body |= {} if skip.ddl_job is None else {"ddl_job": str(skip.ddl_job)}

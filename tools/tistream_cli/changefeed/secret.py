@@ -1,4 +1,4 @@
-"""`tistream secret …`."""
+"""The implementation of `tistream secret …`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tistream_cli.errors import CliError
 
 
 def put_secret(client: ApiClient, cluster: str, tenant: str, name: str, file: Path | None) -> None:
-    """Store the content of a file, or a line of stdin. Raises CliError."""
+    """Store a secret: the content of a file, or a line of stdin. Raises CliError."""
     value = _value(file)
     if not value:
         raise CliError("the secret is empty: write it into the file, or as a line to stdin")

@@ -25,7 +25,7 @@ def secret_put(
     file: Annotated[Path | None, typer.Option(help="A file with the value. Default: a line of stdin.")] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Store a secret, in place of one of the same name. Nothing returns its value."""
+    """Store a secret, and replace one of the same name. No command returns its value."""
     with importing():
         from tistream_cli.changefeed.secret import put_secret
         from tistream_cli.client import ApiClient

@@ -1,4 +1,4 @@
-"""What `cdc cli changefeed query` prints, as the changefeed that goes on where that one is. Pure."""
+"""Converts the output of `cdc cli changefeed query` to a changefeed that continues at the same checkpoint. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class QueriedFeed:
 
 
 def queried(text: str, sink_uri: str | None = None) -> QueriedFeed:
-    """Parse the JSON. `sink_uri`: in place of the one in it, whose passwords TiCDC has masked. Raises CliError, which
-    names the member and the way out."""
+    """Parse the JSON. `sink_uri` replaces the one in the JSON, whose passwords TiCDC has masked. Raises CliError, which
+    names the member and what to do."""
     try:
         found = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:

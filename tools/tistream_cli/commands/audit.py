@@ -50,8 +50,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def change_of(entry: Entry) -> str:
-    """The change of an entry, as `retention_ms: null -> 604800000`; `made` or `gone` if the subject was created or
-    deleted."""
+    """The change of an entry as text, such as `retention_ms: null -> 604800000`; `made` or `gone` if the subject was
+    created or deleted."""
     was, became = entry["was"], entry["became"]
     if was is None or became is None:
         return "made" if was is None else "gone"
@@ -59,5 +59,6 @@ def change_of(entry: Entry) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Escape characters that are not printable: a name may contain any, and must not control the terminal."""
+    """Escape characters that are not printable, because a name may contain any character, and must not control the
+    terminal."""
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

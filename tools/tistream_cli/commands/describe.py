@@ -1,4 +1,4 @@
-"""Describes the content of an object in readable form: bytes in, facts and tables out. No I/O."""
+"""Describes the content of an object in readable form, as attributes and tables. No I/O."""
 
 from __future__ import annotations
 

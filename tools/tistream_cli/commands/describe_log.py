@@ -1,4 +1,4 @@
-"""Describes a metadata object of a TiKV log backup: its slices and, if asked, their first keys. No I/O."""
+"""Describes a metadata object of a TiKV log backup: its slices and, on request, their first keys. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _ENTRY_COLUMNS = ("object", "cf", "type", "ts", "key")
 def describe_metadata(
     name: str, data: bytes, rows_max: int, read: Callable[[Slice], bytes] | None = None
 ) -> Description:
-    """read: fetches the stored bytes of a slice; None: no entries are shown. Raises CorruptObject, SourceRefused."""
+    """Describe a metadata object. `read` fetches the stored bytes of a slice; if it is None, no entries are shown.
+    Raises CorruptObject, SourceRefused."""
     found = metadata.parse(name, data)
     rows = [_row(one) for one in found.slices[:rows_max]]
     sheets = [Sheet("slices", _COLUMNS, tuple(rows), len(found.slices))]

@@ -79,6 +79,6 @@ def _show(found: Description) -> None:
 
 
 def _cut(value: str | None) -> Text:
-    """A cell's text: object keys, which contain "/", in full, and other long values shortened."""
+    """The text of a cell: object keys, which contain "/", in full, and other long values shortened."""
     text = value or ""
     return Text(text if len(text) <= _CELL_MAX or "/" in text else text[: _CELL_MAX - 1] + "…")

@@ -17,7 +17,7 @@ node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the p
 
 @node_app.command("list")
 def node_list(url: Url = DEFAULT_URL) -> None:
-    """List every process but the meta servers, with its role, state, tasks and stores."""
+    """List every process except the meta servers, with its role, state, tasks and stores."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import list_nodes

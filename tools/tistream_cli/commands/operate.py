@@ -1,4 +1,4 @@
-"""`tistream node …`, `tistream task …` and `tistream owner`."""
+"""The implementation of `tistream node …`, `tistream task …` and `tistream owner`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tistream_cli.client import ApiClient, NoAnswer
 from tistream_cli.errors import CliError
 
 _LOOK_S = 0.5  # polling interval while a node is being drained
-_HELD = ("tasks", "stores", "shards")  # what a node may hold: of a sorter, a dispatcher, a worker of changefeeds
+# What a node may hold: a sorter holds tasks, a dispatcher stores, a worker of changefeeds shards.
+_HELD = ("tasks", "stores", "shards")
 
 
 def list_nodes(client: ApiClient) -> None:
-    """Print every process but the meta servers, one per line. Raises CliError."""
+    """Print every process except the meta servers, one per line. Raises CliError."""
     rows = [
         (node["node_id"], node["role"], node["state"], *(str(node.get(one, 0)) for one in _HELD), node["url"])
         for node in client.call("GET", "/v1/nodes")["nodes"]
@@ -27,8 +28,8 @@ def list_nodes(client: ApiClient) -> None:
 
 
 def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
-    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it holds
-    nothing. Raises CliError, also if the node has something left then, or if no other node can take it."""
+    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it holds nothing. Raises
+    CliError, also if the node still holds something then, or if no other node can take it."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
     sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
     if draining and wait_s is not None:
@@ -55,7 +56,7 @@ def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
 
 
 def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, bool]:
-    """(a message about what a node holds, None if nothing; whether another node could take it)."""
+    """What a node still holds: (a text, or None if it holds nothing; whether another node could take it)."""
     [own] = [one for one in nodes if one["node_id"] == node]
     takers = any(one["role"] == own["role"] and one["state"] in ("alive", "suspect") for one in nodes if one is not own)
     if not any(own.get(one) for one in _HELD):

@@ -47,7 +47,7 @@ def source_list(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show a tenant's sources: how far each has come, and what it waits for."""
+    """Show the progress of a tenant's sources, and what they wait for."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.source import list_sources
@@ -62,7 +62,7 @@ def source_remove(
     tenant: Tenant,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Stop reading a source. The tenant keeps what it has."""
+    """Stop reading a source. The tenant keeps the rows that it has."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.source import remove_source

@@ -1,4 +1,4 @@
-"""`tistream store …`."""
+"""The implementation of `tistream store …`."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def create_tenant(
 def wait_for_snapshot(
     client: ApiClient, cluster: str, tenant: str, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until the snapshot of a tenant has been read, so that it can be pulled. Write what it waits for to stderr,
-    once for each reason. Raises CliError."""
+    """Wait until the snapshot of a tenant has been read, so that it can be pulled. Write the reason of the wait to
+    stderr, each reason once. Raises CliError."""
     said = ""
     while True:
         status = client.call("GET", tenant_path(cluster, tenant, "status"))
@@ -108,13 +108,13 @@ def keep_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
 
 
 def key_id(text: str) -> str | None:
-    """The key id without surrounding spaces; None for `none`."""
+    """Parse the option: the key id without surrounding spaces; None for `none`."""
     wanted = text.strip()
     return None if wanted.lower() == NO_KEY else wanted
 
 
 def duration_ms(text: str) -> int | None:
-    """`7d`, `36h` or `90m` in milliseconds; None for `forever`. Raises CliError."""
+    """Parse a duration such as `7d`, `36h` or `90m`. Returns milliseconds; None for `forever`. Raises CliError."""
     if (wanted := text.strip().lower()) == FOREVER:
         return None
     found = _DURATION.fullmatch(wanted)
@@ -135,7 +135,8 @@ def list_tenants(client: ApiClient, cluster: str) -> None:
 
 
 def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:
-    """Print the status document, the placement on nodes, each changefeed, and what agents hold. Raises CliError."""
+    """Print the tenant's status document, its placement on nodes, its changefeeds, and the territories of its agents.
+    Raises CliError."""
     found = client.call("GET", tenant_path(cluster, tenant, "status"))
     found |= client.call("GET", tenant_path(cluster, tenant, "placement"))
     feeds = client.call("GET", tenant_path(cluster, tenant, "changefeeds"))["changefeeds"]

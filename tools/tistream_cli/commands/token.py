@@ -65,7 +65,7 @@ def grant_of(text: str) -> dict[str, Any]:
 
 
 def spelled(grant: Mapping[str, Any]) -> str:
-    """A grant in the form that `grant_of` parses."""
+    """Format a grant in the form that `grant_of` parses."""
     names = [quote(grant[level], safe=ANY) for level in _LEVELS if grant[level] != ANY]
     return f"{','.join(grant['actions'])}:{'/'.join(names) or ANY}"
 

@@ -38,7 +38,7 @@ def token_create(
     out: Out = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Create a token, within the scope that your own token may operate."""
+    """Create a token. Its grants must lie within the scope that your own token may operate."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.token import create_token
@@ -48,7 +48,7 @@ def token_create(
 
 @token_app.command("list")
 def token_list(url: Url = DEFAULT_URL) -> None:
-    """List the tokens within the scope that your own token may operate."""
+    """List the tokens whose grants lie within the scope that your own token may operate."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.token import list_tokens

@@ -1,4 +1,4 @@
-"""`tistream tenant usage` and `tistream tenant quotas`."""
+"""The implementation of `tistream tenant usage` and `tistream tenant quotas`."""
 
 from __future__ import annotations
 

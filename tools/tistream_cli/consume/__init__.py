@@ -1,1 +1,1 @@
-"""`tistream consume`: a changefeed's topics into a file, a stream or a server."""
+"""`tistream consume`: reads a changefeed's topics into a file, a stream or a server."""

@@ -1,4 +1,4 @@
-"""Runs `tistream consume`: opens both ends, and reads until a signal or its end."""
+"""The implementation of `tistream consume`: it opens the topics and the target, and reads until a signal or the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NDJSON = "ndjson"
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """What the command line says."""
+    """The arguments of the command."""
 
     source: str
     into: str | None
@@ -39,7 +39,7 @@ class ConsumeOptions:
 
 
 def run_consume(options: ConsumeOptions) -> None:
-    """Read until `until`, SIGTERM or Ctrl-C. Raises CliError."""
+    """Read until the ts `until`, SIGTERM or Ctrl-C. Raises CliError."""
     password = None if options.password_file is None else _text(options.password_file, "--password-file")
     try:
         source = parse_source_url(options.source, password)
@@ -88,7 +88,8 @@ def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
 
 @contextmanager
 def _stop() -> Iterator[Callable[[], bool]]:
-    """Whether SIGTERM or Ctrl-C has arrived; the step under way is completed first."""
+    """Handle signals during a `with` block. It yields a function that returns whether SIGTERM or Ctrl-C has arrived.
+    The current step is completed first."""
     signals: list[int] = []
 
     def remember(number: int, _: FrameType | None) -> None:

@@ -37,7 +37,7 @@ def consume(
 ) -> None:
     """Read a changefeed's topics: whole transactions, in order, each once.
 
-    A file or a server stores the progress with what was written, so that the same command continues there.
+    A file or a server stores the progress together with the rows, so that the same command continues there.
     """
     with importing():
         from tistream_cli.consume.consume import ConsumeOptions, run_consume

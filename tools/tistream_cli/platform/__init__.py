@@ -1,1 +1,1 @@
-"""`tistream up` and `tistream demo`: a platform as child processes of one command."""
+"""`tistream up` and the demos: they run a platform as child processes of one command."""

@@ -1,5 +1,5 @@
-"""The data directory of `tistream up`: it has all persistent data, is locked by one supervisor, and private to its
-user."""
+"""The data directory of `tistream up`. It has all persistent data, one supervisor locks it, and only its user can
+access it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DataDir:
 
     @property
     def first_token(self) -> Path:
-        """The file of the first token, which may do everything. It is used with `--auth`."""
+        """The file of the first token, which grants everything. It is used with `--auth`."""
         return self.root / "secrets" / "first.token"
 
     @property
@@ -53,7 +53,7 @@ class DataDir:
 
     @property
     def secrets_key(self) -> Path:
-        """The file of the private key that opens secrets of tenants. Its public key is beside it."""
+        """The file of the private key that opens secrets of tenants. The public key is in a file beside it."""
         return self.root / "secrets" / "secrets.key"
 
     @property
@@ -68,8 +68,8 @@ class DataDir:
 
 
 def open_data_dir(path: Path) -> DataDir:
-    """Create the directory if it does not exist, and lock it. It has all data of the tenants: if other users can access
-    it, remove their access, and report that on stderr.
+    """Create the directory if it does not exist, and lock it. Because it has all data of the tenants, other users'
+    access is removed, and that is reported on stderr.
 
     Raises CliError if the directory is not writable, is in use (with the pid), belongs to another user, or is
     accessible to other users and is not a data directory.
@@ -120,7 +120,7 @@ def _folders_in(root: Path) -> list[str]:
 
 
 def make_key(path: Path, key: bytes) -> Path:
-    """A file with a key in base64, readable by this user only. If it does not exist, it is created with `key`. Raises
+    """Return the file of a base64 key that only this user can read. If it does not exist, create it with `key`. Raises
     CliError."""
     try:
         if not path.exists():
@@ -135,7 +135,7 @@ def make_key(path: Path, key: bytes) -> Path:
 
 
 def make_secrets_keys(directory: DataDir, key: bytes) -> None:
-    """The pair of keys of tenants' secrets, made of these 32 random bytes at the first start. Raises CliError."""
+    """Create the pair of keys of tenants' secrets from these 32 random bytes, unless it exists. Raises CliError."""
     (private,) = private_keys(make_key(directory.secrets_key, key).read_text())
     make_key(directory.secrets_public, bytes(private.public_key))
 

@@ -58,8 +58,8 @@ def run_demo(options: DemoOptions) -> None:
 
 
 def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[PulledEvents, dict[str, int]]:
-    """Push every file at its recorded time while a consumer follows. Return (what the consumer received, arrival time
-    of each file by key in monotonic ms)."""
+    """Push every file at its recorded time while a consumer follows. Returns (the events that the consumer received,
+    the arrival time of each file by key in monotonic ms)."""
     seen = PulledEvents()
     consumer = threading.Thread(target=follow, args=(url, recorded, seen, clock, recorded.snapshot_ts), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
@@ -85,8 +85,8 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
 
 
 def follow(url: str, recorded: Recorded, seen: PulledEvents, clock: Clock, start_ts: int) -> None:
-    """Follow the tenant from `start_ts` until everything is resolved, and record the arrival time of each line in
-    `seen`."""
+    """Follow the tenant from `start_ts` until all recorded changes are resolved, and record the arrival time of each
+    line in `seen`."""
     tenant, client = recorded.tenant, ApiClient(url)
     path = changes_path(tenant.cluster_id, tenant.tenant_id, None, None)
     deadline_ms = clock.monotonic_ms() + _CATCH_UP_SECONDS * 1000
@@ -99,7 +99,7 @@ def follow(url: str, recorded: Recorded, seen: PulledEvents, clock: Clock, start
                 if seen.resolved_ts >= recorded.end_ts:
                     return
         except (TiStreamError, CliError) as error:
-            # Until its schema_snap has been read, pulls of a tenant return 503.
+            # Pulls of a tenant return 503 until its schema_snap has been read.
             seen.trouble = str(error)
         pause.wait(0.1)
     seen.failure = f"the consumer timed out: {seen.trouble or 'the end was not reached'}"

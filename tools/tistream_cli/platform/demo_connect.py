@@ -1,5 +1,5 @@
-"""`tistream demo-connect`: an unmodified TiDB cluster, emulated over gRPC from a record, is connected, and a consumer
-receives its changes."""
+"""`tistream demo-connect`: connects an unmodified TiDB cluster, which is emulated over gRPC from a record, and shows
+that a consumer receives its changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _STOP_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class DemoConnectOptions:
-    """`changes`: what the streams of the recorded set's TiKVs contained. `port`: of the platform; 0: any free port."""
+    """The arguments of the command. `changes`: the recorded change streams of the set's TiKVs. `port`: of the platform;
+    0: any free port."""
 
     golden: Path
     changes: Path
@@ -87,7 +88,7 @@ def _connect(console: Console, where: Sequence[str]) -> None:
 
 
 def _received(url: str, recorded: Recorded, clock: Clock) -> PulledEvents:
-    """What a consumer that follows the tenant has received once all is resolved."""
+    """The events that a consumer which follows the tenant has received once all of them are resolved."""
     seen = PulledEvents()
     follow(url, recorded, seen, clock, _snapshot_ts(ApiClient(url), recorded))
     if seen.failure is not None:
@@ -96,7 +97,7 @@ def _received(url: str, recorded: Recorded, clock: Clock) -> PulledEvents:
 
 
 def _snapshot_ts(client: ApiClient, recorded: Recorded) -> int:
-    """The ts at which `connect` read the schema, as soon as the platform has read that. Raises CliError."""
+    """The ts at which `connect` read the schema. Waits until the platform has read that schema. Raises CliError."""
     path = tenant_path(recorded.tenant.cluster_id)
     pause = threading.Event()
     for _ in range(int(_SCHEMA_SECONDS / _POLL_SECONDS)):
@@ -124,7 +125,7 @@ def _now_ms(pd: str, cluster_id: int) -> int:
 
 
 def _report(console: Console, seen: PulledEvents, ahead_ms: int) -> None:
-    """`ahead_ms`: PD's time minus the monotonic time."""
+    """Print the report. `ahead_ms`: PD's time minus the monotonic time."""
     console.print("\nan excerpt of the consumer's events:\n")
     for line in excerpt(seen.events, _EXCERPT_DDLS):
         console.print(line, markup=False)

@@ -1,4 +1,5 @@
-"""`tistream demo-kafka`: the changes of a recorded TiDB in a Kafka, read back by Kafka's own console consumer."""
+"""`tistream demo-kafka`: writes the changes of a recorded TiDB into a Kafka, and reads them back with Kafka's own
+console consumer."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _TOPIC, _PARTITIONS = "changes", 3
 _FEED = "demo"
 _FINISHED_SECONDS = 300
 _CONSUMER_SECONDS = 120
-_IDLE_MS = 10_000  # after which the console consumer ends
+_IDLE_MS = 10_000  # the console consumer ends after this time without a message
 _POLL_SECONDS = 0.5
 _SHOWN = 8
 _WIDTH = 160
@@ -80,7 +81,8 @@ def _feed(console: Console, client: ApiClient, recorded: Recorded, broker: Local
 
 
 def _read(console: Console, broker: LocalKafka) -> None:
-    """Read the topic by Kafka's console consumer, and print the first messages and their kinds. Raises CliError."""
+    """Read the topic with Kafka's console consumer, and print the first messages and the kinds of all. Raises
+    CliError."""
     arguments = ("--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", str(_IDLE_MS))
     console.print(f"$ kafka-console-consumer --topic {_TOPIC} {' '.join(arguments)}", markup=False)
     done = subprocess.run(

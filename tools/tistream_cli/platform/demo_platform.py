@@ -1,4 +1,4 @@
-"""The platform that a demo runs, and how recorded change files are announced to it."""
+"""The platform of a demo, and the announcements of recorded change files to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def empty_data_dir(data_dir: Path) -> None:
 
 @contextmanager
 def platform_of(data_dir: Path, port: int) -> Iterator[str]:
-    """Run `tistream up` as a child process: yield its URL when it is ready, and stop it at the end."""
+    """Run `tistream up` as a child process for a `with` block. Yields its URL when it is ready."""
     command = [sys.executable, "-m", "tistream_cli", "up", "--data-dir", str(data_dir)]
     process = subprocess.Popen(
         [*command, "--port", str(port)],

@@ -17,7 +17,7 @@ _LOOK_AHEAD = 500
 
 @dataclass(slots=True)
 class PulledEvents:
-    """Everything that a following pull has returned. `resolved` is (resolved_ts, monotonic ms of its arrival)."""
+    """All events that a following pull has returned. `resolved` has (resolved_ts, monotonic ms of its arrival)."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     resolved: list[tuple[int, int]] = field(default_factory=list)
@@ -50,8 +50,8 @@ class PulledEvents:
 def lags_ms(
     arrived: Mapping[str, int], last_commit: Mapping[str, int], resolved: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """Sorted lags of the files in `last_commit`, in ms: from a file's arrival until the first `resolved` at or above
-    its highest commit_ts, when all of its rows have been received. A lag below 0 counts as 0."""
+    """The sorted lags of the files in `last_commit`, in ms. The lag of a file is the time from its arrival to the first
+    `resolved` at or above its highest commit_ts, when all of its rows have been received. A lag below 0 counts as 0."""
     marks = [ts for ts, _ in resolved]
     lags = [resolved[bisect_left(marks, ts)][1] - arrived[key] for key, ts in last_commit.items()]
     return sorted(max(0, lag) for lag in lags)
@@ -63,8 +63,8 @@ def percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def excerpt(events: Sequence[Mapping[str, Any]], ddls: int) -> list[str]:
-    """Lines for up to `ddls` DDLs of different actions, each with the next rows of its table. Events are in order of
-    arrival, without duplicates."""
+    """Lines for up to `ddls` DDLs of different actions, each followed by the next rows of its table. Events are in
+    order of arrival, without duplicates."""
     lines: list[str] = []
     actions: set[str] = set()
     shown_to = -1

@@ -1,4 +1,4 @@
-"""`tistream demo-restore`: a recorded TiDB, an UPDATE that changed most of a table, how it is found, and its undo in a
+"""`tistream demo-restore`: finds an UPDATE that changed most of a table of a recorded TiDB, and undoes it in a
 MariaDB."""
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tistream_cli.restore.restore import RestoreOptions, run_restore
 from tistream_cli.restore.undo import UndoOptions, run_undo
 
 _DATABASE, _TABLE = "wide", "large"
-_COPY = "copy"  # the database in MariaDB
-_MANY = 1_000  # rows of a transaction that is worth a look
-_LOOKED_AT = 50  # rows whose history is looked at
+_COPY = "copy"  # the name of the database in MariaDB
+_MANY = 1_000  # transactions that changed this number of rows are suspects
+_LOOKED_AT = 50  # number of rows whose history is read
 _SHOWN = 3
 
 
@@ -46,7 +46,7 @@ class DemoRestoreOptions:
 
 
 def run_demo_restore(options: DemoRestoreOptions) -> None:
-    """Run the demo. Raises CliError if any part fails, or if the undone table is not as it was."""
+    """Run the demo. Raises CliError if any part fails, or if the undone table is not as it was before."""
     programs()
     console = Console(highlight=False, soft_wrap=True)
     recorded = load_recorded(options.golden)
@@ -64,7 +64,7 @@ def run_demo_restore(options: DemoRestoreOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """What the demo shows, once TiStream has everything."""
+    """The steps of the demo, once TiStream has all changes."""
 
     console: Console
     client: ApiClient
@@ -111,7 +111,8 @@ class _Story:
         return [line for line in lines if line["type"] == "row"]
 
     def _damage(self) -> tuple[dict[str, Any], str]:
-        """The key of a row that a large transaction has changed, and that transaction. Raises CliError."""
+        """Find a row that a large transaction has changed. Returns (the row's key, that transaction). Raises
+        CliError."""
         for row in self._rows(self.recorded.end_ts)[:_LOOKED_AT]:
             newest = versions(self.client, self._named(), {"key": json.dumps(row["key"])}, 1)[0]
             *_, end = self._transaction(newest["start_ts"])
@@ -130,13 +131,13 @@ class _Story:
         return self.client.call("POST", path, {"start_ts": [start_ts]})
 
     def _kept(self, undone: list[str], bad: Line) -> set[str]:
-        """The keys of rows that other transactions have changed since, which stay as they are."""
+        """The keys of rows that other transactions have changed since; the undo does not change them."""
         asked = {"start_ts": bad["commit_ts"], "limit": "1000000"}
         lines = answer_lines(self.client, self._named().path("changes"), asked)
         return {json.dumps(one["key"]) for one in lines if one["type"] == "row" and one["start_ts"] not in undone}
 
     def _differing(self, ts: int) -> int:
-        """The number of rows by which the MariaDB differs from the table as it was at `ts`."""
+        """The number of rows in which the MariaDB differs from the table as it was at `ts`."""
         rows = self._rows(ts)
         names = list(rows[0]["row"])
         selected = ", ".join(f"CONVERT(`{one}` USING utf8mb4)" for one in names)
@@ -146,7 +147,7 @@ class _Story:
         return max((there - before).total(), (before - there).total())
 
     def _judge(self, before: int, after: int, kept: int) -> None:
-        """Print the result. Raises CliError if the undo did not bring back what was there."""
+        """Print the result. Raises CliError if the undo did not restore the earlier rows."""
         self.console.print(
             f"\nrows of {_DATABASE}.{_TABLE} in MariaDB that differ from just before the UPDATE: {before} before the "
             f"undo, {after} after it ({kept} rows have later changes of other transactions, which stay)"

@@ -1,6 +1,6 @@
-"""A Kafka broker of one's own on 127.0.0.1 (KRaft, one process), with its data below one directory.
+"""Runs a Kafka broker on 127.0.0.1 (KRaft, one process), with its data below one directory.
 
-Its jars come from Maven once, by the versions of kafka_jars.xml, and are kept in the user's cache.
+Its jars come from Maven once, in the versions of kafka_jars.xml, and are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _READY_SECONDS = 300
 _STOP_SECONDS = 60
 _POLL_SECONDS = 0.2
 _ANSWER_SECONDS = 2.0
-_CLUSTER = "tiStreamLocalKafkaAAAA"  # 16 bytes, base64
+_CLUSTER = "tiStreamLocalKafkaAAAA"  # 16 bytes in base64
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _SERVER, _FORMAT, _CONSOLE = "kafka.Kafka", "kafka.tools.StorageTool", "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 def jars() -> Path:
-    """The folder of Kafka's jars, fetched if they are not there. Raises CliError that says how to get them."""
+    """The directory of Kafka's jars. If they do not exist, they are fetched. Raises CliError, which states how to get
+    them."""
     pom = resources.files("tistream_cli.platform").joinpath(_JARS_FILE).read_bytes()
     folder = Path.home() / ".cache" / "tistream" / f"kafka-{hashlib.sha256(pom).hexdigest()[:12]}"
     if folder.is_dir():
@@ -55,7 +56,7 @@ def jars() -> Path:
             raise CliError(f"mvn did not get Kafka's jars: {(done.stdout + done.stderr)[-500:].strip()}")
         try:
             (scratch / "jars").rename(folder)
-        except OSError as error:  # another process was faster
+        except OSError as error:  # another process has created it first
             if not folder.is_dir():
                 raise CliError(f"cannot keep Kafka's jars in {folder}: {error.strerror}") from error
     finally:
@@ -65,8 +66,8 @@ def jars() -> Path:
 
 @dataclass
 class LocalKafka:
-    """A broker on the port `port` of 127.0.0.1, and its controller on `controller_port`. `options`: more lines of
-    server.properties. `prepare` is called in the child before the broker begins."""
+    """A broker on the port `port` of 127.0.0.1, and its controller on `controller_port`. `options`: further lines of
+    server.properties. `prepare` is called in the child process before the broker starts."""
 
     directory: Path
     port: int
@@ -77,17 +78,17 @@ class LocalKafka:
 
     @property
     def address(self) -> str:
-        """host:port, as clients name it."""
+        """host:port, for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process id of the broker, which must run."""
+        """The process id of the broker. It must be running."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> LocalKafka:
-        """Start it on its data, and wait until it answers. Raises CliError."""
+        """Start the broker with its existing data, and wait until it answers. Raises CliError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = self.directory / "server.properties"
         settings.write_text("\n".join([*self._settings(), *self.options]) + "\n")
@@ -117,11 +118,11 @@ class LocalKafka:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the broker in order; by SIGKILL if it takes too long."""
+        """Stop the broker with SIGTERM; with SIGKILL if that lasts too long."""
         self._end(signal.SIGTERM)
 
     def console_consumer(self, topic: str, *arguments: str) -> list[str]:
-        """The command of Kafka's own console consumer of a topic."""
+        """The command line of Kafka's own console consumer for a topic."""
         return [*self._java(), _CONSOLE, "--bootstrap-server", self.address, "--topic", topic, *arguments]
 
     def _end(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""A MariaDB server of the demo's own on 127.0.0.1, with its data below one directory."""
+"""Runs a MariaDB server for the demo on 127.0.0.1, with its data below one directory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _READY_SECONDS = 60
 _STOP_SECONDS = 30
 _POLL_SECONDS = 0.2
 _USER = "demo"
-_PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))  # Debian's is in sbin
+# Debian installs the server in sbin.
+_PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
 
 
 def programs() -> tuple[str, str]:
-    """The paths of the server and of the program that makes its data directory. Raises CliError that says how to get
-    them."""
+    """The paths of the server, and of the program that creates its data directory. Raises CliError, which states how to
+    get them."""
     found = [shutil.which(name, path=_PLACES) for name in ("mariadbd", "mariadb-install-db")]
     if found[0] is None or found[1] is None:
         raise CliError("this demo restores into a MariaDB, and mariadbd is not on PATH: apt-get install mariadb-server")
@@ -34,14 +35,13 @@ def programs() -> tuple[str, str]:
 
 @contextmanager
 def mariadb(directory: Path, port: int) -> Iterator[MySqlUrl]:
-    """Run a server with an empty data directory: yield its URL when it answers, and stop it at the end. Raises
-    CliError."""
+    """Run a server with an empty data directory for a `with` block. Yields its URL when it answers. Raises CliError."""
     server, install = programs()
     data, log, start = directory / "data", directory / "mariadb.log", directory / "start.sql"
     directory.mkdir(parents=True, exist_ok=True)
     common = ["--no-defaults", f"--datadir={data.resolve()}", f"--tmpdir={directory.resolve()}"]
     if os.geteuid() == 0:
-        common.append("--user=root")  # otherwise it refuses to run as root
+        common.append("--user=root")  # otherwise the server refuses to run as root
     made = subprocess.run([install, *common, "--skip-test-db"], capture_output=True, text=True, check=False)
     if made.returncode:
         raise CliError(f"mariadb-install-db failed: {(made.stderr or made.stdout)[-500:].strip()}")

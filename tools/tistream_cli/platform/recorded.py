@@ -1,4 +1,5 @@
-"""Loads a recorded change set: the objects that stores pushed, with arrival times (tests/data/golden/README.md)."""
+"""Loads a recorded change set: the objects that stores pushed, with their arrival times
+(tests/data/golden/README.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tistream_cli.errors import CliError
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One change file: `at_ms` after the start of the push. `commit_ts_max` is None if no entry has a commit_ts."""
+    """One change file. It arrives `at_ms` after the start of the push. `commit_ts_max` is None if no entry has a
+    commit_ts."""
 
     at_ms: float
     key: str

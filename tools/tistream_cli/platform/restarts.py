@@ -1,4 +1,4 @@
-"""Restart delays of child processes: none after a long run, increasing after short runs."""
+"""Computes the restart delays of child processes: none after a long run, increasing after short runs."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 LOG_BYTES_MAX = 10 << 20
 LOG_FILES = 5
 _POLL_SECONDS = 0.05
-_PARTS = 5  # the grace period is divided by this; the last part is for children that are `last`
+_PARTS = 5  # the last 1/_PARTS of the grace period is for children that are `last`
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """A child process to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. A child
-    that is `last` is stopped when the others have ended, because they send it reports at their end."""
+    that is `last` is stopped after the others have ended, because they send it reports when they end."""
 
     name: str
     argv: tuple[str, ...]
@@ -44,7 +44,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExitedChild:
-    """A child that ended by itself. `status` is subprocess's return code (negative: a signal)."""
+    """A child that ended without being stopped. `status` is subprocess's return code (negative: a signal)."""
 
     name: str
     status: int
@@ -74,8 +74,8 @@ class Supervisor:
             self._spawn(child)
 
     def poll(self) -> list[ExitedChild]:
-        """Reap children that ended, and restart those whose delay is over. Return the ones that ended since the last
-        call."""
+        """Reap children that have ended, and restart those whose delay is over. Returns the children that ended since
+        the last call."""
         ended = []
         now_ms = self._clock.monotonic_ms()
         for child in self._children:
@@ -109,7 +109,7 @@ class Supervisor:
     def _terminate(
         self, processes: Sequence[subprocess.Popen[bytes]], deadline_ms: int, hurry: Callable[[], bool]
     ) -> None:
-        """Send SIGTERM, and wait until the processes have ended, the deadline, or `hurry`."""
+        """Send SIGTERM, and wait until the processes have ended, the deadline has passed, or `hurry` returns True."""
         for process in processes:
             process.terminate()
         pause = threading.Event()
@@ -145,7 +145,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def sweep_session(leader: int, *, leader_too: bool = False) -> None:
-    """Send SIGKILL to all processes in the session of a child that was not reaped yet; to the leader only with
+    """Send SIGKILL to all processes in the session of a child that was not reaped yet. The leader is killed only with
     `leader_too`."""
     for pid in session_members(leader):
         if pid != leader or leader_too:
@@ -179,7 +179,7 @@ class _ChildLog(logging.handlers.RotatingFileHandler):
     """A log file that tolerates a full disk: lines that cannot be written are lost, and the pipe is still read."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Ignore the error: there is no place to report it to."""
+        """Ignore the error, because there is no place to report it to."""
 
 
 def _pump(stream: IO[bytes], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tistream up`: the whole platform on one machine, as child processes (docs/architecture.md)."""
+"""`tistream up`: runs the whole platform on one machine, as child processes (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tistream_cli.platform.supervisor import ChildSpec, ExitedChild, Supervisor
 
 log = logging.getLogger(__name__)
 
-# In order of start. Each service waits for the ones that it needs, so the order only saves time. The sorter's Spark
-# takes longest.
+# In the order of the start. Each service waits for the services that it needs, so the order only saves time. The
+# sorter's Spark needs longest.
 SERVICES = {
     "meta": "tistream_meta",
     "sorter": "tistream_sorter",
@@ -55,7 +55,8 @@ class ProcessCounts:
     agent: int = 0
 
     def children(self) -> dict[str, str]:
-        """{name: service}. The first process has the name of its service, the others that name and a number."""
+        """The child processes as {name: service}. The first process of a service has the service's name; further ones
+        have that name and a number."""
         found = {}
         for service in SERVICES:
             for number in range(1, getattr(self, service, 1) + 1):
@@ -72,18 +73,18 @@ class ConnectOption:
     tenant: str
 
     def command(self, objects_url: str, url: str) -> list[str]:
-        """The command line that connects it, and gives its keys to the agents."""
+        """The command line that connects the cluster, and gives the span of its keys to the agents."""
         where = ["--pd", self.pd, "--objects", objects_url, "--url", url]
         names = ["--cluster", self.cluster, "--tenant", self.tenant]
         return [sys.executable, "-m", "tistream_cli", "connect", *where, *names, "--assign"]
 
 
-# On one machine the JVM only schedules tasks, and Python processes the rows. Without the JVM's second compiler, the
-# first hundred jobs take half of the time, all 600 measured jobs half of the CPU, and later ones are not slower.
+# On one machine the JVM only schedules Spark tasks, and Python processes the rows. Without the JVM's second compiler,
+# the first hundred jobs need half of the time, all 600 measured jobs half of the CPU, and later ones are not slower.
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
-GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
+GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that may pass after SIGTERM
 NO_AUTH = "no authentication: every user of this machine may do everything; --auth enables it"
-OWN_HOSTS = "127.0.0.1,localhost"  # that feeds may write to, unless the environment says otherwise
+OWN_HOSTS = "127.0.0.1,localhost"  # hosts that feeds may write to, unless the environment names others
 _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
 _READY_TIMEOUT_SECONDS = 2.0
@@ -102,7 +103,7 @@ def run_up(
     connect: ConnectOption | None = None,
 ) -> None:
     """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready, and then connects
-    a TiDB cluster if one is named. A cluster that cannot be connected is reported, and the platform goes on.
+    a TiDB cluster if one is given. If that cluster cannot be connected, this is reported, and the platform continues.
 
     Raises CliError if it cannot start: Java is missing, the port or directory is in use, the directory is not writable,
     or settings are invalid.
@@ -129,7 +130,7 @@ def run_up(
         ports = dict(zip(children, free_ports(len(children), random.Random()), strict=True))
         ports["api"] = listening.getsockname()[1]
         specs = _specs(directory, children, ports, listening, ranges, _first_token(directory) if auth else None)
-        # In a thread, so that children are restarted and signals are followed meanwhile.
+        # In a thread, so that this thread can restart children and react to signals at the same time.
         connecting = threading.Thread(
             target=lambda: _connect(connect, directory, ports["api"], auth=auth), name="connect", daemon=True
         )
@@ -144,7 +145,7 @@ def run_up(
 
 
 def _first_token(directory: DataDir) -> Path:
-    """The file with the token that may do everything, created at the first start. Its path is printed, not its text."""
+    """The file of the token that grants everything. It is created at the first start. Only its path is printed."""
     path = directory.first_token
     if not path.exists():
         new_token(path)
@@ -195,7 +196,7 @@ def _connect(connect: ConnectOption | None, directory: DataDir, port: int, *, au
         return
     token = {"TISTREAM_TOKEN_FILE": str(directory.first_token)} if auth else {}
     command = connect.command(directory.objects_url, f"http://127.0.0.1:{port}")
-    # What it prints goes to stderr, because the line `ready …` is all that stdout has.
+    # The output of `connect` goes to stderr, because stdout has only the line `ready …`.
     done = subprocess.run(
         command, env={**os.environ, **token}, stdout=sys.stderr, check=False, timeout=_CONNECT_SECONDS
     )
@@ -272,5 +273,6 @@ def _specs(
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
         argv = (sys.executable, "-m", SERVICES[service])
-        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))  # the others report their usage to it
+        # The other services report their usage to it when they end.
+        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))
     return specs

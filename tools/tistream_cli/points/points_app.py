@@ -106,7 +106,7 @@ def diff(
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print what differs in a table between two times: each key once."""
+    """Print the differences of a table between two times: each key once."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.points.reads import Named, pages

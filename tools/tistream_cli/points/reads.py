@@ -1,4 +1,4 @@
-"""Pages of reads at a point in time, one after the other, as parsed lines."""
+"""Reads at a point in time, page by page, as parsed lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Named:
 
     @classmethod
     def parse(cls, cluster: str, tenant: str, name: str) -> Named:
-        """A table from `database.table`; further points belong to the table's name. Raises CliError."""
+        """Parse `database.table`. Further dots belong to the table's name. Raises CliError."""
         database, point, table = name.partition(".")
         if not (database and point and table):
             raise CliError(f"{name!r} does not name a table: use DATABASE.TABLE, such as shop.orders")
@@ -42,8 +42,9 @@ class Named:
 def pages(
     client: ApiClient, path: str, first: Mapping[str, str], always: Mapping[str, str], limit: int | None
 ) -> Iterator[Line]:
-    """Every line of a read, of all its pages; of their ends only the last. `first` are the parameters of the first page
-    alone, which a cursor replaces; `always` go with each page. Raises CliError."""
+    """Yield every line of a read, page by page. Of the end lines of pages, only the last one is returned. `first` are
+    the parameters of the first page only; later pages have a cursor instead. `always` are sent with each page. Raises
+    CliError."""
     sent, params = 0, dict(first)
     while True:
         left = PAGE if limit is None else min(PAGE, limit - sent)
@@ -62,7 +63,7 @@ def pages(
 
 
 def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Iterator[Line]:
-    """The parsed lines of one answer. Raises CliError."""
+    """Yield the parsed lines of one answer. Raises CliError."""
     try:
         for line in client.lines(path, params):
             yield orjson.loads(line)
@@ -71,7 +72,7 @@ def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Ite
 
 
 def versions(client: ApiClient, named: Named, params: Mapping[str, str], limit: int) -> list[Line]:
-    """The newest `limit` versions of a row, of as many answers as it takes. Raises CliError."""
+    """The newest `limit` versions of a row, read with several requests if necessary. Raises CliError."""
     found: list[Line] = []
     params = dict(params)
     while len(found) < limit:

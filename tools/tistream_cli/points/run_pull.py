@@ -1,4 +1,4 @@
-"""Runs `tistream pull` as its options ask, in a module without heavy imports for the command line."""
+"""Runs `tistream pull` with its options, in a module without heavy imports for the command line."""
 
 # ruff: noqa: PLC0415 - each form imports its modules when it runs
 

@@ -1,4 +1,4 @@
-"""Prints reads at a point in time: tables for people, lines of JSON for programs."""
+"""Prints reads at a point in time: as tables for people, or as lines of JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from rich.text import Text
 from tistream_cli.points.reads import Line
 from tistream_cli.points.times import shown_time
 
-WIDTH_ROWS = 100  # rows from which a table takes the widths of its columns; the rest is printed in further tables
+# The widths of a table's columns are computed from this number of rows; the next rows are printed as further tables.
+WIDTH_ROWS = 100
 _SIGNS = {"put": "~", "delete": "-"}
 
 
 def show_json(lines: Iterable[Line]) -> None:
-    """One JSON object a line."""
+    """Print each line as a JSON object."""
     for line in lines:
         sys.stdout.buffer.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def show_rows(lines: Iterable[Line]) -> None:
-    """Rows as a table, with the time of each row's last change; then the ts and, if there are more rows, the cursor."""
+    """Print rows as a table, with the time of each row's last change. Then print the ts and, if there are more rows,
+    the cursor."""
     rest = iter(lines)
     while True:
         some = list(islice(rest, WIDTH_ROWS))
@@ -43,7 +45,7 @@ def show_rows(lines: Iterable[Line]) -> None:
 
 
 def show_history(versions: Iterable[Line]) -> None:
-    """Versions of a row, newest first, with what each changed."""
+    """Print the versions of a row, newest first, with the changes of each."""
     print_table(
         ["time", "commit_ts", "start_ts", "op", "change"],
         ([shown_time(one["commit_ts"]), one["commit_ts"], one["start_ts"], _op(one), _change(one)] for one in versions),
@@ -51,7 +53,7 @@ def show_history(versions: Iterable[Line]) -> None:
 
 
 def show_events(lines: Iterable[Line]) -> None:
-    """Row events as a table: what was added (+), changed (~) and deleted (-)."""
+    """Print row events as a table: new rows (+), changed rows (~) and deleted rows (-)."""
     rest = iter(lines)
     while True:
         some = list(islice(rest, WIDTH_ROWS))
@@ -70,7 +72,7 @@ def show_events(lines: Iterable[Line]) -> None:
 
 
 def sign(event: Line) -> str:
-    """+ for a new row, ~ for a changed one, - for a deleted one."""
+    """The sign of an event: + for a new row, ~ for a changed one, - for a deleted one."""
     return "+" if event["op"] == "put" and event["old_row"] is None else _SIGNS[event["op"]]
 
 
@@ -88,7 +90,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value on one line, without characters that control a terminal."""
+    """A value as text on one line, without characters that control a terminal."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 

@@ -1,4 +1,4 @@
-"""Times that people write and read: RFC 3339, times relative to now, and TSO."""
+"""Converts between TSO and the times that people write and read: RFC 3339, and times relative to now."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def ts_text(text: str, now_ms: int) -> str:
-    """The value of a parameter that takes a ts: `now`, a TSO, an RFC 3339 time (UTC without a zone, a date alone is its
-    midnight), or a time before now such as 90s, 15m, 36h, 7d. Raises CliError."""
+    """Convert a time to the value of a ts parameter. The time is `now`, a TSO, an RFC 3339 time (UTC without a zone; a
+    date alone is its midnight), or a time before now such as 90s, 15m, 36h, 7d. Raises CliError."""
     if text == "now" or (text.isascii() and text.isdigit()):
         return text
     if found := _AGO.fullmatch(text):
@@ -28,10 +28,10 @@ def ts_text(text: str, now_ms: int) -> str:
 
 
 def shown_time(ts: str) -> str:
-    """A TSO as a time in UTC, in milliseconds."""
+    """Format a TSO as a time in UTC, with milliseconds."""
     ms = physical_ms(int(ts))
     try:
         at = datetime.fromtimestamp(ms // 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+    except (ValueError, OverflowError, OSError):  # a time after the year 9999
         return ts
     return f"{at:%Y-%m-%d %H:%M:%S}.{ms % 1000:03}"

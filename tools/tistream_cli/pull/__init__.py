@@ -1,1 +1,1 @@
-"""`tistream pull`: events to stdout or to a directory."""
+"""`tistream pull`: writes events to stdout or to a directory."""

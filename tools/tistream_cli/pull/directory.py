@@ -1,4 +1,5 @@
-"""`tistream pull --format parquet --out DIR`: a directory of Parquet files by table, which later pulls continue.
+"""`tistream pull --format parquet --out DIR`: writes Parquet files by table into a directory, which later pulls
+continue.
 
     DIR/shop.orders/000001-000002.parquet    rows: page 1 of this directory, file 2 of that page
     DIR/ddl/000001-000001.parquet            DDL events
@@ -31,7 +32,7 @@ _ASKED = ("cluster", "tenant", "database", "table", "events")
 
 
 class ToFiles:
-    """The directory that receives the pages of one pull. Raises CliError if it is of another pull, or has other
+    """A directory that receives the pages of one pull. Raises CliError if it belongs to another pull, or has other
     files."""
 
     form = PullFormat.PARQUET
@@ -45,7 +46,7 @@ class ToFiles:
         self._page: int = told.get("page", 0)
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, continued from the cursor of the directory."""
+        """The request, continued from the cursor that the directory has."""
         return request if self.cursor is None else replace(request, cursor=self.cursor)
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:

@@ -39,9 +39,9 @@ class PullRequest:
     limit: int | None = None
     follow: bool = False
     events: str | None = None  # the parameter `events`; None: the API's default
-    raw: bool = False  # of a tenant of RawKV
-    keyspace: int | None = None  # of RawKV; None: every keyspace
-    snapshot: str | None = None  # begin with the rows as of this time, as the API takes it
+    raw: bool = False  # whether the tenant is RawKV
+    keyspace: int | None = None  # the keyspace of RawKV; None: every keyspace
+    snapshot: str | None = None  # begin with the rows as of this time, in the form of the API
 
 
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
@@ -64,7 +64,7 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
 
 
 def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
-    """Raise typer.BadParameter if an option does not go with --raw, or --keyspace goes without it."""
+    """Raise typer.BadParameter if an option cannot be used with --raw, or if --keyspace is used without it."""
     if not request.raw:
         if request.keyspace is not None:
             raise typer.BadParameter("needs --raw", param_hint="--keyspace")
@@ -77,7 +77,7 @@ def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
 
 
 def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
-    """Raise typer.BadParameter if an option does not go with --snapshot."""
+    """Raise typer.BadParameter if an option cannot be used with --snapshot."""
     if request.start_ts is not None or request.cursor is not None or squash:
         raise typer.BadParameter("cannot be used with --start-ts, --cursor or --squash", param_hint="--snapshot")
     if form is not PullFormat.NDJSON:
@@ -85,7 +85,7 @@ def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> N
 
 
 def check_squash(request: PullRequest, form: PullFormat) -> None:
-    """Raise typer.BadParameter if an option does not go with --squash."""
+    """Raise typer.BadParameter if an option cannot be used with --squash."""
     if request.start_ts is None and request.cursor is None:
         raise typer.BadParameter("needs --start-ts or --cursor", param_hint="--squash")
     if request.cursor is not None and request.end_ts is not None:

@@ -25,7 +25,7 @@ class Pages(Protocol):
     form: PullFormat
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page. Return (number of events, the page's end). Raises CliError if the page is truncated."""
+        """Write a page. Returns (number of events, the page's end). Raises CliError if the page is truncated."""
 
     def resumed(self, request: PullRequest) -> PullRequest:
         """The request, continued after the pages that the destination already has."""
@@ -36,13 +36,14 @@ class Pages(Protocol):
 
 @dataclass(slots=True)
 class ToStream:
-    """Writes Arrow IPC streams unchanged, one after the other. `pyarrow.ipc.open_stream` reads them in turn."""
+    """Writes Arrow IPC streams unchanged, one after the other. A reader opens them in turn with
+    `pyarrow.ipc.open_stream`."""
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Parse a page and write it unchanged. Returns and raises as in Pages."""
+        """Parse a page and write it unchanged. Returns and raises as Pages.take does."""
         source, events, end = io.BytesIO(body), 0, {}
         try:
             while source.tell() < len(body):
@@ -62,7 +63,7 @@ class ToStream:
         return events, end
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request itself: a stream has no earlier pages."""
+        """The request unchanged, because a stream has no earlier pages."""
         return request
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class ToStream:
 
 @dataclass(slots=True)
 class ToOneStream:
-    """Joins the pages of events=rows or events=ddl to one Arrow IPC stream, which ends where the schema changes."""
+    """Joins the pages of events=rows or events=ddl into one Arrow IPC stream, which ends where the schema changes."""
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
@@ -81,8 +82,8 @@ class ToOneStream:
     _end: dict[bytes, bytes] = field(default_factory=dict, init=False)
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's batches. Raises CliError if the page is truncated, or has another schema than the pages
-        before. The stream is complete up to this page."""
+        """Write a page's batches. Returns as Pages.take does. Raises CliError if the page is truncated, or has another
+        schema than the earlier pages. The stream is complete up to this page."""
         try:
             with pa.ipc.open_stream(body) as page:
                 found = list(page.iter_batches_with_custom_metadata())
@@ -109,11 +110,11 @@ class ToOneStream:
         return events, told
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request itself: a stream has no earlier pages."""
+        """The request unchanged, because a stream has no earlier pages."""
         return request
 
     def close(self) -> None:
-        """End the stream with an empty batch whose metadata has the last page's end, with the cursor."""
+        """End the stream with an empty batch, whose metadata has the last page's end and the cursor."""
         if self._schema is None:
             return
         stream = self._stream or pa.ipc.new_stream(self.out, self._schema)

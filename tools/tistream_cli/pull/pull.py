@@ -26,15 +26,16 @@ _RECONNECT_SECONDS = 1.0
 
 @dataclass(slots=True)
 class PullProgress:
-    """The progress of a pull."""
+    """The progress of a pull: its counts, its last cursor, and its last resolved_ts."""
 
     rows: int = 0
     ddls: int = 0
     resolved_ts: str = ""
     cursor: str | None = field(default=None, repr=False)
     last_type: str = ""
-    after_cursor: int = 0  # number of events since the cursor, which an answer from there repeats
-    snapshot: str | None = None  # while the rows of a snapshot come: its time, or its ts once that is known
+    after_cursor: int = 0  # number of events since the cursor; an answer from that cursor repeats them
+    # While rows of a snapshot arrive: the requested time, or the snapshot's ts once that is known.
+    snapshot: str | None = None
 
     @property
     def events(self) -> int:
@@ -42,8 +43,8 @@ class PullProgress:
         return self.rows + self.ddls
 
     def pass_over(self, line: bytes, repeated: int) -> int:
-        """Skip a line of an answer whose next `repeated` events were received before. Return how many of them
-        remain."""
+        """Skip a line of an answer whose next `repeated` events were received before. Returns the number of these
+        events that remain."""
         if line.startswith((*_ROWS, b'{"type":"ddl"')):
             return repeated - 1
         self.see(line)
@@ -63,7 +64,8 @@ class PullProgress:
             self.ddls += 1
             self.after_cursor += 1
         elif self.last_type == "snapshot_begin":
-            self.snapshot = event["snapshot_ts"]  # not `now`: after a lost connection the same rows come again
+            # Not `now`, so that after a lost connection the same rows are read again.
+            self.snapshot = event["snapshot_ts"]
         elif self.last_type == "snapshot_end":
             self.snapshot = None
         elif self.last_type in ("resolved", "continue"):
@@ -77,11 +79,11 @@ def pull(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[bytes, PullProgress]]:
-    """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or after `limit` events.
+    """Yield every line of the pull, with the progress after it. Ends when caught up, at end_ts or after `limit` events.
 
     With `follow`, it waits while the server cannot serve the tenant yet, and calls `say` with the reason. When the
-    connection was lost, it resumes from the last cursor and skips the events received since.
-    Raises CliError, also if an answer ends before its last line.
+    connection was lost, it resumes from the last cursor and skips the events received since. Raises CliError, also if
+    an answer ends before its last line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table, raw=request.raw)
     progress = PullProgress(cursor=request.cursor, snapshot=request.snapshot)

@@ -1,4 +1,4 @@
-"""The option --into: a server, or a directory of files."""
+"""The option --into: a server, or a directory of files, that a restore writes into."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _FILES: dict[str, Callable[[Path, Dialect], RestoreTarget]] = {"parquet": Parque
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """A parsed target. `database`: where all tables go; None: each into a database of its own name."""
+    """The parsed option. `database`: the database that receives all tables; None: each table goes into a database of
+    its original name."""
 
     url: MySqlUrl | None
     files: tuple[str, Path] | None
@@ -33,7 +34,7 @@ class Into:
         return str(self.url)
 
     def open(self, dialect: Dialect) -> RestoreTarget:
-        """The target. `dialect` is that of files. Raises CliError."""
+        """Open the target. `dialect` is the SQL dialect of files. Raises CliError."""
         try:
             if self.files is not None:
                 form, directory = self.files
@@ -43,7 +44,7 @@ class Into:
             raise CliError(str(error)) from error
 
     def connect(self) -> MySqlTarget:
-        """A connection to the server, without a selected database, which may not exist yet. Raises CliError."""
+        """Connect to the server, without selecting the database, which may not exist yet. Raises CliError."""
         if self.url is None:
             raise CliError(f"{self} is not a server: use --into mysql://user:password@host:port/database")
         url = self.url
@@ -54,8 +55,8 @@ class Into:
 
 
 def parse_into(into: str | None, into_file: Path | None) -> Into:
-    """Parse --into, or the text in --into-file, which keeps a password out of the list of processes. Raises CliError,
-    whose text contains nothing of a URL."""
+    """Parse --into, or the text in --into-file. The file keeps a password out of the list of processes. Raises
+    CliError, whose text contains nothing of a URL."""
     if (into is None) == (into_file is None):
         raise CliError(f"give either --into ({FORMS}) or --into-file, a file with that")
     text = _read(into_file) if into_file is not None else into

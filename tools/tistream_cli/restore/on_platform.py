@@ -1,4 +1,4 @@
-"""`tistream restore --on-platform`: the platform restores, and this command shows how far it is."""
+"""`tistream restore --on-platform`: the platform runs the restore, and this command shows its progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNFINISHED = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class PlatformOptions:
-    """The arguments of the command. `into`: one of FORMS. `renames`: OLD=NEW, of databases."""
+    """The arguments of the command. `into`: one of FORMS. `renames`: new names of databases, as OLD=NEW."""
 
     names: str
     at: str
@@ -38,7 +38,8 @@ def run_on_platform(
     options: PlatformOptions,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Begin the restore and follow it to its end. Raises CliError, also if it fails or leaves tables out."""
+    """Start the restore, and show its progress until it ends. Raises CliError, also if it fails or leaves tables
+    out."""
     body = body_of(options, ts_text(options.at, SystemClock().now_ms()))
     path = tenant_path(cluster, tenant, "restores")
     found = client.call("POST", path, body)
@@ -93,7 +94,7 @@ def _target(options: PlatformOptions) -> Mapping[str, Any]:
 
 
 def progress(found: Mapping[str, Any]) -> str:
-    """One line on how far a restore is."""
+    """The progress of a restore, as one line of text."""
     tables = found["tables"]
     rows = sum(one["rows"] or 0 for one in tables)
     done = sum(one["rows_done"] for one in tables)

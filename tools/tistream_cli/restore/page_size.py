@@ -1,15 +1,16 @@
-"""How many rows the next page of a restore has: a page is one transaction of the target, and rows differ in size."""
+"""Decides the number of rows of a restore's next page. A page is one transaction of the target, and rows differ in
+size."""
 
 from __future__ import annotations
 
 FIRST_ROWS = 1_000
-PAGE_BYTES = 32 << 20  # in Arrow; TiDB refuses transactions above some 100 MB by default
-_GROWTH = 10  # so that a few small rows are not followed by very many large ones
+PAGE_BYTES = 32 << 20  # bytes in Arrow form; by default, TiDB refuses transactions above some 100 MB
+_GROWTH = 10  # highest growth of a page, so that a few small rows are not followed by very many large ones
 
 
 def next_rows(most: int, rows: int, size: int) -> int:
-    """The number of rows to ask for, from 1 to `most`, after a page of `rows` rows and `size` bytes; 0 rows: before the
-    first page."""
+    """The number of rows to request, from 1 to `most`, after a page of `rows` rows and `size` bytes. `rows` is 0 before
+    the first page."""
     if not rows:
         return min(most, FIRST_ROWS)
     fitting = PAGE_BYTES * rows // max(1, size)

@@ -28,7 +28,7 @@ class Past:
 
     @classmethod
     def at(cls, client: ApiClient, cluster: str, tenant: str, ts: str) -> Past:
-        """The tenant at `ts` (a TSO, or now: the newest ts that can be read). Raises CliError."""
+        """Reads of a tenant at `ts` (a TSO, or `now`: the newest ts that can be read). Raises CliError."""
         path = tenant_path(cluster, tenant, "databases")
         found = client.call("GET", path if ts == _NOW else f"{path}?ts={ts}")
         return cls(client, cluster, tenant, int(found["ts"]))
@@ -49,7 +49,8 @@ class Past:
         return self._get("databases", name[0], "tables", name[1], "definition")
 
     def rows(self, name: Name, cursor: str | None, limit: int) -> Chunk:
-        """A page of rows: batches of the visible columns, at least one. Taking them raises TiStreamError, NoAnswer."""
+        """Read a page of rows as batches of the visible columns, at least one. Iterating over the batches raises
+        TiStreamError, NoAnswer."""
         asked = {"cursor": cursor} if cursor is not None else {"ts": str(self.ts)}
         path = tenant_path(self.cluster, self.tenant, "databases", name[0], "tables", name[1], "rows")
         page = _Page(self.client.chunks(path, {**asked, "limit": str(limit), "format": "arrow"}))
@@ -62,7 +63,7 @@ class Past:
 
 
 class _Page:
-    """An answer of ListRows as Arrow, as it arrives."""
+    """An answer of ListRows in Arrow format, read as it arrives."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -85,8 +86,8 @@ class _Page:
             raise NoAnswer("the answer is truncated before its end")
 
     def end(self) -> tuple[int, str | None]:
-        """The number of rows, and the cursor of the next page."""
-        assert self._end is not None  # the caller has taken all batches
+        """The number of rows, and the cursor of the next page. Call it after all batches were read."""
+        assert self._end is not None  # the caller has read all batches
         return self._rows, self._end.get("tistream.cursor")
 
 
@@ -96,7 +97,7 @@ def _visible(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Stream(io.RawIOBase):
-    """The chunks of an answer as a file."""
+    """The chunks of an answer as a file object."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         super().__init__()

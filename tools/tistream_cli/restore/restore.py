@@ -1,4 +1,5 @@
-"""`tistream restore`: tables as they were at a ts, written into a server or files, and compared with the original."""
+"""`tistream restore`: writes tables as they were at a ts into a server or files, and compares the result with the
+original."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from tistream_cli.restore.into import Into
 from tistream_cli.restore.page_size import next_rows
 from tistream_cli.restore.past import Past
 
-_TRIES = 8  # of one chunk, while the API answers that it will be able to later
+_TRIES = 8  # attempts for one chunk while the API answers that it cannot serve it yet
 _PAUSE_MAX_S = 30.0
 
 
@@ -53,15 +54,15 @@ class RestoreOptions:
 
 @dataclass(slots=True)
 class Restored:
-    """What became of the tables: (name, fingerprint) of those that are complete, and (name, reason) of those that the
-    target cannot hold."""
+    """The result for each table: (name, fingerprint) of the complete ones, and (name, reason) of those that the target
+    cannot hold."""
 
     tables: list[tuple[Name, Fingerprint]] = field(default_factory=list)
     left_out: list[tuple[Name, str]] = field(default_factory=list)
 
 
 def run_restore(client: ApiClient, cluster: str, tenant: str, options: RestoreOptions) -> None:
-    """Restore, and print one line a table. Raises CliError, also if a table was left out."""
+    """Run the restore, and print one line for each table. Raises CliError, also if a table was left out."""
     names = _names(options)
     past = Past.at(client, cluster, tenant, ts_text(options.at, SystemClock().now_ms()))
     sys.stderr.write(f"restoring {names} of tenant {tenant} as of {past.ts} into {options.into}\n")
@@ -130,7 +131,8 @@ class Restoring:
         info = self.past.definition(source)["info"]
         table = parse_table(info)
         name = (self.options.into.database or source[0], self.options.as_name or source[1])
-        # Names of foreign keys are unique in a database, so a table beside its original has none
+        # Names of foreign keys are unique in a database, so a table that is restored beside its original gets no
+        # foreign keys.
         alone = self.options.as_name is not None
         linked = {**info, "fk_info": None} if alone else linked_info(info, source[0], {source[0]: name[0]})
         statements = table_statements(linked, name, self.target.dialect)
@@ -192,7 +194,7 @@ class Restoring:
         raise AssertionError("the last try returns or raises")
 
     def _at_ts(self, table: RestoredTable) -> Fingerprint:
-        """The fingerprint of the table's rows, read again."""
+        """The fingerprint of the table's rows at the ts, read again from the API."""
         total, cursor = Fingerprint(), None
         while True:
             page = self.past.rows(table.source, cursor, self.target.chunk_rows)

@@ -20,14 +20,14 @@ IntoFile = Annotated[
 
 
 class IfExists(StrEnum):
-    """What happens to a table of the target that the restore has not made."""
+    """What to do if the target has a table that this restore has not created."""
 
     FAIL = "fail"
     REPLACE = "replace"
 
 
 class Server(StrEnum):
-    """Servers for which SQL is written."""
+    """The servers whose SQL dialect can be written."""
 
     TIDB = "tidb"
     MYSQL = "mysql"
@@ -35,7 +35,7 @@ class Server(StrEnum):
 
 
 class Output(StrEnum):
-    """Forms of a plan."""
+    """The forms in which a plan can be printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -61,9 +61,10 @@ def restore(
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Restore tables as they were, into a MySQL-like server or files, and compare them with what they were.
+    """Restore tables as they were into a MySQL-like server or files, and compare the result with the original.
 
-    The same command goes on where an earlier one was interrupted. With --on-platform it shows how far the platform is.
+    If an earlier run was interrupted, the same command continues it. With --on-platform it shows the platform's
+    progress.
     """
     if on_platform and (as_name is not None or into_file is not None):
         raise typer.BadParameter("--as and --into-file do not go with it", param_hint="--on-platform")
@@ -106,9 +107,9 @@ def undo(
     output: Annotated[Output, typer.Option("-o", "--output", help="Form of the plan.")] = Output.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show what the undo of transactions would change and what stands in its way; with --apply, run it.
+    """Show the changes that would undo transactions, and the conflicts; with --apply, execute them.
 
-    It runs in one transaction. If any row of the server is not as planned, nothing changes.
+    They are executed in one transaction. If any row of the server is not as planned, nothing changes.
     """
     if bool(txn) == (from_ is not None):
         raise typer.BadParameter("give either --txn or --from", param_hint="--txn")

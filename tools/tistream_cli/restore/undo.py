@@ -1,4 +1,4 @@
-"""`tistream undo`: shows what the undo of transactions would change, and with --apply runs it, whole or not at all."""
+"""`tistream undo`: shows the changes that would undo transactions; with --apply, executes all of them or none."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _COUNTS = ("insert", "update", "delete", "unchanged", "conflicts")
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """The arguments of the command. Either `transactions` or `window` (from, to)."""
+    """The arguments of the command. Either `transactions` or `window` (from, to) is set."""
 
     transactions: Sequence[str]
     window: tuple[str, str] | None
     tables: Sequence[str]
-    into: Into | None  # of --apply
+    into: Into | None  # the target of --apply
     as_json: bool
-    where: Sequence[str] = ()  # COLUMN=VALUE
+    where: Sequence[str] = ()  # conditions of the form COLUMN=VALUE
 
 
 def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions) -> None:
-    """Plan, print the plan, and apply it if `into` is given. Raises CliError."""
+    """Plan the undo and print the plan; if `into` is given, apply it. Raises CliError."""
     path = tenant_path(cluster, tenant, "undos")
     asked: dict[str, object] = {"start_ts": list(options.transactions) or None, "tables": list(options.tables) or None}
     if options.where:
@@ -72,13 +72,13 @@ def _dialect(target: MySqlTarget) -> str:
 
 
 def apply(target: MySqlTarget, statements: Sequence[Mapping[str, Any]]) -> int:
-    """Run the statements in one transaction, each of which must change one row. Returns their number. Raises CliError,
+    """Run the statements in one transaction. Each of them must change one row. Returns their number. Raises CliError,
     which names the row; then nothing has changed."""
     try:
         with target.transaction():
             for one in statements:
                 _run(target, one)
-    except TargetFailed as error:  # BEGIN, COMMIT
+    except TargetFailed as error:  # an error of BEGIN or COMMIT
         raise CliError(f"the undo was not applied: {error}") from error
     return len(statements)
 
@@ -104,8 +104,8 @@ def _print(plan: dict[str, Any], *, as_json: bool) -> None:
 
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
-    """An answer of UndoTransactions as text: the counts, and the conflicts by table and cause with some examples of
-    each. `applied`, which --apply adds, is the number of changed rows."""
+    """Format an answer of UndoTransactions as text: the counts, and the conflicts by table and cause with some examples
+    of each. `applied`, which --apply adds, is the number of changed rows."""
     yield f"as of {plan['ts']} ({shown_time(plan['ts'])})"
     yield "  ".join(f"{plan['counts'][name]} {name}" for name in _COUNTS)
     causes: dict[str, list[Mapping[str, Any]]] = {}
@@ -141,7 +141,7 @@ def _cause(one: Mapping[str, Any]) -> str:
 
 
 def _differing(row: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
-    """The members in which the rows differ; all of them if there is only one row."""
+    """The members in which two rows differ, as text; all members if only one row exists."""
     if row is None:
         return "no row"
     return _text({name: value for name, value in row.items() if other is None or other.get(name) != value})

@@ -1,1 +1,1 @@
-"""`tistream verify`: consumers whose streams are checked against the rules and the truth."""
+"""`tistream verify`: runs consumers, and checks their streams against the rules and the upstream's truth."""

@@ -32,7 +32,7 @@ _WINDOW_EVENTS = 20_000
 
 @dataclass(slots=True)
 class Watched:
-    """The state that the readers share. `lock` guards it."""
+    """The data that all readers share. `lock` guards it."""
 
     cluster: str
     tenant: str
@@ -50,7 +50,7 @@ class Watched:
         return changes_path(self.cluster, self.tenant, scope.database, scope.table)
 
     def wait_resolved(self, ts: int, end: int = 0) -> bool:
-        """Wait until the record is complete up to `ts` and has `end` events. Return False if the run stops first."""
+        """Wait until the record is complete up to `ts` and has `end` events. Returns False if the run stops first."""
         while not self.stop.is_set():
             with self.lock:
                 if self.record.resolved_ts >= ts and self.record.end >= end:
@@ -80,8 +80,8 @@ class Attempts:
 
 
 class StreamReader:
-    """PullTenant with follow=true, cut at random times and resumed from its last cursor. Cuts are `cut_seconds` apart
-    on average, and only happen while the stream is not late."""
+    """Pulls PullTenant with follow=true. The stream is cut at random times and resumed from its last cursor. Cuts are
+    `cut_seconds` apart on average, and only happen while the stream is not late."""
 
     def __init__(self, client: ApiClient, watched: Watched, clock: Clock, rng: random.Random, cut_seconds: float):
         self.attempts = Attempts(watched.validators.found, watched.stop)
@@ -111,8 +111,8 @@ class StreamReader:
                 return
 
     def _is_late(self, now_ms: int) -> bool:
-        """Whether the stream is catching up. A cut then repeats all events since the last cursor, so that with cuts the
-        stream might never catch up."""
+        """Whether the stream is catching up. A cut would make it read all events since the last cursor again, so that
+        it might never catch up."""
         return now_ms - physical_ms(self._watched.record.resolved_ts) > _LATE_MS
 
 
@@ -140,7 +140,7 @@ class PageReader(ABC):
         """Read until `stop` is set."""
 
     def page(self, scope: Scope, query: Mapping[str, str]) -> Page | None:
-        """One answer; None without an answer or if it is not complete."""
+        """Read one answer. None if there was no answer, or if it was not complete."""
         failed, known = self.attempts.refused, self.found.counts.total()
         lines = list(self.attempts.lines(self._client, self._watched.path(scope), query))
         if self.attempts.refused > failed or self.found.counts.total() > known:
@@ -159,7 +159,7 @@ class PageReader(ABC):
 
 
 class TenantPager(PageReader):
-    """PullTenant in pages of random size. Some pages are read again from an earlier cursor."""
+    """Pulls PullTenant in pages of random size. Some pages are read again from an earlier cursor."""
 
     def __init__(self, client: ApiClient, watched: Watched, rng: random.Random) -> None:
         super().__init__(client, watched, rng)
@@ -183,8 +183,8 @@ class TenantPager(PageReader):
                 self._cursors.append(step)
 
     def _step(self, query: Mapping[str, str], position: int) -> tuple[str, int] | None:
-        """Read and compare one page that begins at the record's `position`. Return the next cursor and its position, or
-        None."""
+        """Read and compare one page that begins at the record's `position`. Returns the next cursor and its position,
+        or None if there was no page."""
         wait_ms = str(self._rng.choice((0, 500, 2_000)))
         page = self.page(Scope(), {**query, "limit": self.limit(), "wait_ms": wait_ms})
         if page is None:
@@ -209,8 +209,8 @@ class TenantPager(PageReader):
 
 
 class ScopeReader(PageReader):
-    """PullTable, PullDB or PullTenant of random names over random windows. They must return the record's events of
-    these names."""
+    """Pulls PullTable, PullDB or PullTenant with random names over random windows. The answers must equal the record's
+    events of these names."""
 
     name = "scopes"
 

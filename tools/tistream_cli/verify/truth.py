@@ -17,17 +17,17 @@ _SHOWN = 80
 
 
 class TruthRefused(CliError):
-    """The file is not a truth file, or not of this tenant and run."""
+    """The file is not a truth file, or belongs to another tenant or run."""
 
 
 class TruthFile:
-    """A truth file. `lines` counts the lines read so far, and `run` is the run that they name."""
+    """A truth file. `lines` is the number of lines read so far, and `run` is the run that they name."""
 
     def __init__(self, path: Path, cluster: str, tenant: str) -> None:
         self.lines = 0
         self.run: TruthRun | None = None
         self._path, self._cluster, self._tenant = path, cluster, tenant
-        self._read = 0  # bytes
+        self._read = 0  # bytes read so far
         self._ts = -1
 
     def check_beginning(self) -> None:
@@ -107,7 +107,7 @@ class TruthReader:
             self.ended.set()
 
     def finish(self) -> None:
-        """Request the end: the file does not grow any more. `ended` is set when the whole file has been read."""
+        """Announce that the file does not grow any more. `ended` is set when the whole file has been read."""
         self._done.set()
 
     def missing(self) -> str | None:
@@ -126,7 +126,8 @@ class TruthReader:
             self.grown_ms = self._clock.monotonic_ms()
 
     def _check_run(self, line: TruthLine) -> None:
-        """Raise TruthRefused if the truth begins above the tenant's beginning: then it is not of this run."""
+        """Raise TruthRefused if the truth begins above the tenant's beginning, because it then belongs to another
+        run."""
         begin_ts, run = self._watched.start_ts, line.run
         if self._from_beginning and run is not None and 0 < begin_ts < run.snapshot_ts:
             told = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"

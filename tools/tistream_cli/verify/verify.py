@@ -57,7 +57,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyEnd:
-    """The reason why not everything was compared. `unfinished`: the platform did not return the upstream's changes in
+    """The reason why a comparison is incomplete. `unfinished`: the platform did not return the upstream's changes in
     time, which is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
 
     unfinished: str | None = None
@@ -173,7 +173,8 @@ class Verification:
         return random.Random(self._rng.getrandbits(64))
 
     def _begin(self, say: Callable[[str], None]) -> tuple[int, bool]:
-        """The ts at which to start, and whether it is the tenant's beginning. Raises CliError."""
+        """Wait until the tenant can be read. Returns the ts at which to start, and whether it is the tenant's
+        beginning. Raises CliError."""
         options, client = self._options, self._client()
         if options.start_ts is not None:
             return options.start_ts, False
@@ -198,7 +199,7 @@ class Verification:
             self._stop.wait(0.3)
 
     def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> VerifyEnd:
-        """Sample the lag and report progress until the end of the run. Return what was not compared."""
+        """Sample the lag and report progress until the end of the run. Returns what was not compared."""
         began_ms = said_ms = self._clock.monotonic_ms()
         while not self._stop.wait(_SAMPLE_SECONDS):
             self._sample(watched)

@@ -44,7 +44,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in a trace at which another thread or process continues it, with its Unix time in ns."""
+    """A point in a trace at which another thread or process continues the trace, with its Unix time in ns."""
 
     context: Context
     at_ns: int
@@ -61,13 +61,13 @@ class Span(Protocol):
         """Add attributes."""
 
     def rename(self, name: str) -> None:
-        """Change the name, for a name that was not known at the beginning."""
+        """Change the name, if the right name was not known when the span began."""
 
     def fail(self, kind: str) -> None:
-        """Mark the operation as failed; `kind` is a class of errors, not a text."""
+        """Mark the operation as failed. `kind` is a class of errors, not an error text."""
 
     def may_have_child(self) -> bool:
-        """Count one more child; False if there are too many already."""
+        """Count one more child. Returns False if the span has too many children already."""
 
     def end(self, ended_ns: int | None = None) -> None:
         """End the span, now or at an earlier time (Unix ns)."""
@@ -117,7 +117,7 @@ _installed: Tracer | None = None
 
 
 def install(tracer: Tracer | None) -> None:
-    """Send spans of the whole process to this tracer from now on; None: disable tracing."""
+    """Set the tracer of the whole process; None disables tracing."""
     global _installed  # noqa: PLW0603  # one per process, as with logging
     _installed = tracer
 
@@ -133,12 +133,12 @@ def now_ns() -> int:
 
 
 def here() -> Span:
-    """The current span; NOTHING without one."""
+    """The current span; NOTHING outside of a span."""
     return _current.get()
 
 
 def mark() -> Mark | None:
-    """The current place in the trace; None outside of a trace."""
+    """The current point in the trace; None outside of a trace."""
     context = here().context
     return None if context is None else Mark(context, now_ns())
 
@@ -152,7 +152,7 @@ def begin(
     began_ns: int | None = None,
     attributes: Attributes = NONE,
 ) -> Span:
-    """Begin a span that the caller must end. Without a parent it begins a new trace."""
+    """Begin a span, which the caller must end. Without a parent it begins a new trace."""
     if _installed is None:
         return NOTHING
     return _installed.begin(name, kind, parent, links, now_ns() if began_ns is None else began_ns, attributes)
@@ -174,7 +174,7 @@ def inside(span: Span) -> Iterator[Span]:
 
 @contextmanager
 def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NONE) -> Iterator[Span]:
-    """Begin a new trace, even inside another one."""
+    """Run a `with` block in a new trace, even inside another one."""
     span = begin(name, began_ns=began_ns, attributes=attributes)
     try:
         with inside(span):
@@ -185,7 +185,8 @@ def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NON
 
 @contextmanager
 def child(name: str, *, kind: str = "internal", attributes: Attributes = NONE) -> Iterator[Span]:
-    """A span inside the current one; NOTHING without a current span, or if that has too many children."""
+    """Run a `with` block in a span inside the current span. The span is NOTHING without a current span, or if that has
+    too many children."""
     around = here()
     if around.context is None or not around.may_have_child():
         yield NOTHING

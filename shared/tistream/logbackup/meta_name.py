@@ -1,10 +1,12 @@
 """Parses the names of metadata objects. A name contains hints that let a reader skip the object; only the content is
 authoritative.
 
-| written by | name | |---|---| | 6.1 to 8.5.2 | `{min_resolved_ts}-{uuid}`, decimal | | 8.5.3, 8.5.4 |
-`{flush_ts:016X}-{min_begin_ts:016X}-{min_ts:016X}-{max_ts:016X}` | | 8.5.5 | the same, sometimes followed by
-`-SYNTHETIC{hex}` | | newest | `{flush_ts:016X}{store_id:016X}-d{…}l{…}u{…}p{…}`: tags in any order, each 16 hex digits;
-others too |
+| written by | name |
+|---|---|
+| 6.1 to 8.5.2 | `{min_resolved_ts}-{uuid}`, decimal |
+| 8.5.3, 8.5.4 | `{flush_ts:016X}-{min_begin_ts:016X}-{min_ts:016X}-{max_ts:016X}` |
+| 8.5.5 | the same, sometimes followed by `-SYNTHETIC{hex}` |
+| newest | `{flush_ts:016X}{store_id:016X}-d{…}l{…}u{…}p{…}`: tags in any order, each 16 hex digits; others too |
 """
 
 from __future__ import annotations

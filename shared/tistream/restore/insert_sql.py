@@ -1,8 +1,8 @@
-"""INSERT statements of many rows, from decoded Arrow columns, a column at a time.
+"""Builds INSERT statements of many rows from decoded Arrow columns, a column at a time.
 
 The columns are those of `tistream.decode.rows`: int64, uint64, float32, float64, large_binary, or large_string. Every
-text is a quoted literal, which the server converts to the column's type: DECIMAL, dates, ENUM, SET, JSON and VECTOR
-alike. Sessions are set as undo_sql.SESSION says.
+text becomes a quoted literal, which the server converts to the column's type (DECIMAL, dates, ENUM, SET, JSON, VECTOR).
+The session must first execute undo_sql.SESSION.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def _escaped(series: pl.Series) -> pl.Series:
 
 
 def _doubles(series: pl.Series) -> pl.Series:
-    """Shortest digits with an exponent, because a number without one would be a DECIMAL."""
+    """SQL literals of floats: the shortest digits with an exponent, because a number without one would be a DECIMAL."""
     text = pl.col("text")
     exact = pl.when(text.str.contains("e", literal=True)).then(text).otherwise(text + "e0")
     return series.cast(pl.String).to_frame("text").select(exact).to_series()
 
 
 def _pieces(sizes: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """[first, last) of runs of rows of at most `limit` bytes together, or of a single larger row."""
+    """Split rows into ranges [first, last) of at most `limit` bytes together. A larger row has a range of its own."""
     ends = np.cumsum(sizes, dtype=np.int64)
     first = 0
     while first < len(ends):

@@ -1,10 +1,10 @@
-"""SQL of one value of an event: as a literal, and as a comparison that is exact.
+"""Converts one value of an event to SQL: to a literal, or to an exact comparison.
 
 Values have the form of events (design.md 5): 64-bit integers and BIT as decimal strings, binary strings as base64, JSON
 documents as JSON. Statements need a session in UTC (`time_zone = '+00:00'`), in utf8mb4, without NO_BACKSLASH_ESCAPES.
 
-An event shows SQL NULL and the JSON document `null` alike, and dates inside JSON as strings: a restored JSON column has
-SQL NULL and strings there.
+An event does not distinguish SQL NULL from the JSON document `null`, or dates inside JSON from strings: a restored JSON
+column has SQL NULL and strings there.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def literal(column: Column, value: Any) -> str:
 
 
 def equals(column: Column, value: Any, dialect: Dialect) -> str:
-    """A condition that holds for exactly this value: text by its characters, whatever the collation; NULL equals NULL.
+    """A condition that holds for exactly this value. Text is compared by its characters, whatever the collation; NULL
+    equals NULL.
 
-    Raises ValueError as `literal` does.
+    Raises ValueError under the same conditions as `literal`.
     """
     name = quoted_name(column.name)
     if value is None:
@@ -58,7 +59,8 @@ def equals(column: Column, value: Any, dialect: Dialect) -> str:
     return f"{held.format(name)} <=> {wanted.format(text)}"
 
 
-# How a column of a type and a literal are compared. A FLOAT holds the float that is nearest to the literal, a double.
+# How a column of each type is compared with a literal. A FLOAT column has the float that is nearest to the literal,
+# which is a double.
 _COMPARED = {
     t.JSON: ("{0}", "CAST({0} AS JSON)"),
     t.FLOAT: ("{0}", "CAST({0} AS FLOAT)"),

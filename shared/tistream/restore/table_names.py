@@ -1,4 +1,4 @@
-"""What a restore or an undo is about, as text: one table, the tables of one database, or all tables of a tenant.
+"""Names of what a restore or an undo covers: one table, the tables of one database, or all tables of a tenant.
 
 shop.orders        one table
 shop, shop.*       the tables of a database
@@ -23,14 +23,14 @@ SHOWN_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """A name that stands for one or several tables. `database` None stands for every database, `table` None for every
-    table of the database."""
+    """One or several tables, by name. `database` None stands for every database, `table` None for every table of the
+    database."""
 
     database: str | None = None
     table: str | None = None
 
     def covers(self, other: TableNames) -> bool:
-        """Whether all tables of `other` are among these; names are compared as TiDB compares them."""
+        """Whether this name covers all tables of `other`. Names are compared as TiDB compares them."""
         return _covers(self.database, other.database) and _covers(self.table, other.table)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def parse_names(text: str) -> TableNames:
 
 
 def distinct(names: Iterable[TableNames]) -> list[TableNames]:
-    """The names without those that another one covers, so that no table is in two of them."""
+    """The names without those that another name covers, so that no table is covered twice."""
     kept: list[TableNames] = []
     for one in names:
         if any(other.covers(one) for other in kept):

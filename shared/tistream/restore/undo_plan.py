@@ -1,12 +1,14 @@
-"""The undo of transactions: which rows change back to what, and which cannot, because others changed them since.
+"""Plans the undo of transactions: the rows to change back, and the conflicts: rows that other transactions have changed
+since.
 
-An undo takes back *changes*, not the time: of each row that the chosen transactions changed, the changed columns get
-their values before; everything that other transactions did to other rows and columns stays. A row is taken back only if
-its changed columns still are as the chosen transactions left them. Otherwise it is a conflict, which names the
-transaction that came after. What later transactions read from the row and wrote elsewhere is out of reach.
+An undo reverts *changes*; it does not return to a point in time. In each row that the chosen transactions changed, the
+changed columns get their earlier values. Everything that other transactions did to other rows and columns stays. A row
+is reverted only if its changed columns still have the values that the chosen transactions wrote. Otherwise it is a
+conflict, which names the transaction that changed the row later. An undo cannot find values that later transactions
+read from the row and wrote elsewhere.
 
-The chosen changes of one row are undone newest first, and the result is one statement a row. Columns are matched by
-their ids, since DDL may have renamed, added and dropped some in between.
+The chosen changes of one row are undone newest first, and the result is one statement for each row. Columns are matched
+by their ids, because DDL may have renamed, added and dropped some in between.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ Cells = Mapping[int, Any]  # values by column id
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row event of a chosen transaction. `row`: the row `key` of physical or logical table `table_id`, as its
-    visible key's JSON text. `before` and `after` are None where the row did not exist."""
+    """One row event of a chosen transaction. `row`: the visible key of the row, as JSON text, in the physical or
+    logical table `table_id`. `before` and `after` are the row's values; None if the row did not exist."""
 
     table_id: int
     row: str
@@ -45,8 +47,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRow:
-    """The present state of a row. `cells` None: the row does not exist. The timestamps are those of its newest change;
-    0 if no change of it could be read."""
+    """The current state of a row. `cells` None: the row does not exist. The timestamps are those of its newest change;
+    0 if no change of the row could be read."""
 
     cells: Cells | None
     commit_ts: int = 0
@@ -64,8 +66,8 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reversal:
-    """The change that undoes one row: from its present values `now` to the earlier values `then`. None stands for a row
-    that does not exist.
+    """The change that undoes one row: it replaces the current values `now` by the earlier values `then`. None means
+    that the row does not exist.
 
     `dropped`: earlier values of columns that no longer exist, by column id; they are reported and not written.
     """
@@ -87,9 +89,9 @@ class Reversal:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A row that the undo does not change. `left`: the row as the chosen transaction left it. `now`: the row as it is.
-    `by`: (start_ts, commit_ts) of the row's newest change; zeros if it is not known, or if the table no longer exists.
-    """
+    """A row that the undo does not change. `left`: the values that the chosen transaction wrote. `now`: the current
+    values. `by`: (start_ts, commit_ts) of the row's newest change; zeros if it is not known, or if the table no longer
+    exists."""
 
     table_id: int
     row: str
@@ -101,8 +103,8 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """Reversals in the order in which they can be executed, and conflicts. `unchanged`: rows that already are as they
-    were before."""
+    """Reversals in the order in which they can be executed, and conflicts. `unchanged`: the number of rows that already
+    have their earlier values."""
 
     reversals: tuple[Reversal, ...]
     conflicts: tuple[Conflict, ...]
@@ -115,10 +117,10 @@ def plan_undo(
     """Plan the undo of all given changes.
 
     Args:
-        changes: every row event of the chosen transactions, in (commit_ts, start_ts) order; of one transaction and
+        changes: every row event of the chosen transactions, in (commit_ts, start_ts) order; for one transaction and
             table, deletes before puts.
-        standing: for each changed row (table_id, row) its state now, read at one ts at or above every change.
-        columns: for each table that still exists the ids of its visible columns now.
+        standing: the current state of each changed row (table_id, row), read at one ts at or above every change.
+        columns: for each table that still exists, the ids of its visible columns now.
     """
     chains: dict[tuple[int, str], list[Change]] = {}
     for change in changes:
@@ -162,8 +164,9 @@ def _reversed(chain: Sequence[Change], standing: CurrentRow, columns: frozenset[
 
 
 def _difference(change: Change, state: Cells | None, columns: frozenset[int], changed_since: bool) -> Reason | None:
-    """Why the state is not the one that the change has left; None if it is, in every column that it changed. A row
-    that the change inserted is deleted whole, so that values of columns added since would be lost with it."""
+    """The reason why the current state is not the one that the change wrote; None if every column that it changed still
+    has the written value. If the change inserted the row, the undo deletes it whole. Then a value in a column that was
+    added since is a difference too, because it would be lost."""
     if change.after is None:
         return None if state is None else Reason.EXISTS
     if state is None:
@@ -175,7 +178,8 @@ def _difference(change: Change, state: Cells | None, columns: frozenset[int], ch
 
 
 def _executable(reversals: Iterable[Reversal]) -> list[Reversal]:
-    """Deletes, then updates, then inserts, so that no unique value is needed twice; each newest first."""
+    """The reversals in an executable order: deletes, then updates, then inserts, so that no two rows have the same
+    unique value in between. Within each of these groups, the newest is first."""
     return sorted(reversals, key=lambda one: (_rank(one), -one.commit_ts))
 
 

@@ -1,5 +1,5 @@
-"""SQL of an undo. Each statement names the row by its key and repeats what it expects to find, so that a row that has
-changed since the plan was made is not touched: such a statement affects no row."""
+"""SQL of an undo. Each statement finds the row by its key and compares the values that the plan expects. So a statement
+affects no row if the row has changed since the plan was made."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.tidb.table import Column
 
-# A session that runs the statements sets these first. Foreign keys are not checked, because a cascade would change rows
-# a second time: what the undone transaction cascaded to is part of the plan.
+# Statements that a session executes first. Foreign keys are not checked, because a cascade would change rows a second
+# time: the rows that the undone transaction changed by cascades are part of the plan.
 SESSION = (
     "SET SESSION time_zone = '+00:00'",
     "SET SESSION foreign_key_checks = 0",
@@ -24,8 +24,8 @@ SESSION = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The table that the statements change: its name and its visible columns now, by id. `key`: ids of the columns of
-    the visible key; empty if rows have no key, so that a row is named by all of its values."""
+    """The table that the statements change: its name and its current visible columns, by id. `key`: ids of the columns
+    of the visible key. It is empty if rows have no key; then all values of a row identify it."""
 
     name: tuple[str, str]
     columns: Mapping[int, Column]

@@ -1,4 +1,4 @@
-"""Column rules: lists of patterns of column names, of which the last one that matches decides. Pure."""
+"""Column rules: lists of patterns of column names. The last rule that matches a column decides. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tistream.rules.pattern import Pattern, parse_part
 
 @dataclass(frozen=True, slots=True)
 class ColumnRules:
-    """(includes, pattern) of each rule, in the order in which they were written. Columns are compared without regard to
-    case."""
+    """Column rules as (includes, pattern), in the order in which they were written. Columns are compared without regard
+    to case."""
 
     rules: tuple[tuple[bool, Pattern], ...]
 

@@ -1,8 +1,8 @@
 """One part of a rule: a pattern for the name of a database, a table or a column. Pure.
 
-A part is bare text (`[0-9A-Za-z$_]` and everything from U+0080 on) with the wildcards `*`, `?`, `[a-z]` and `[!a-z]`,
-where `\\c` stands for the special character c; or text in `"…"` or backquotes, in which the quote is doubled and there
-are no wildcards; or a regular expression `/…/`, which matches any part of a name.
+A part has one of three forms. Bare text (`[0-9A-Za-z$_]` and everything from U+0080 on) may have the wildcards `*`,
+`?`, `[a-z]` and `[!a-z]`, and `\\c` for the special character c. Text in `"…"` or backquotes has no wildcards, and
+doubles the quote inside. A regular expression `/…/` matches any part of a name.
 
 Wildcards and regular expressions are matched by RE2, whose time is linear in the length of the name, and whose dialect
 is that of Go. No pattern can make a match slow.
@@ -32,7 +32,8 @@ _EVERYTHING = "(?s)^.*$"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Names that equal `literal`, or that match the regular expression. One of both is None."""
+    """A pattern matches names that equal `literal`, or names that match the regular expression. One of the two is
+    None."""
 
     literal: str | None
     regex: str | None
@@ -40,7 +41,7 @@ class Pattern:
 
     @property
     def everything(self) -> bool:
-        """Whether it is `*`."""
+        """Whether the pattern is `*`, which matches every name."""
         return self.regex == _EVERYTHING
 
     def matches(self, names: Sequence[str]) -> Bools:
@@ -60,7 +61,7 @@ def _search(regex: str, names: Sequence[str], *, ignore_case: bool) -> Bools:
 
 
 def compiled(regex: str, *, folded: bool) -> Pattern:
-    """The pattern of a regular expression. Raises InvalidRequest if it is invalid or too large."""
+    """Compile the pattern of a regular expression. Raises InvalidRequest if it is invalid or too large."""
     try:
         _search(regex, [""], ignore_case=folded)
     except pa.ArrowInvalid as error:
@@ -72,8 +73,8 @@ def compiled(regex: str, *, folded: bool) -> Pattern:
 
 
 def parse_part(text: str, *, folded: bool, dotted: bool = False) -> tuple[Pattern, str]:
-    """Parse the pattern at the beginning of a text, and return it with what follows. `dotted`: bare text ends at a
-    dot. Raises InvalidRequest."""
+    """Parse the pattern at the beginning of a text. Returns the pattern and the rest of the text. `dotted`: bare text
+    ends at a dot. Raises InvalidRequest."""
     if not text:
         raise InvalidRequest("a pattern is missing: a rule is database.table, for example shop.*")
     if text[0] == "/":
@@ -113,8 +114,8 @@ def _bare(text: str, folded: bool, dotted: bool) -> tuple[Pattern, str]:
 
 
 def _step(text: str, at: int) -> tuple[int, str | None, str]:
-    """The next element of bare text: its length, the name that it stands for (None: it is a wildcard), and the regular
-    expression of it."""
+    """The next element of bare text: its length, the character that it stands for (None if it is a wildcard), and its
+    regular expression."""
     char = text[at]
     if char in _WILDCARDS:
         return 1, None, _WILDCARDS[char]

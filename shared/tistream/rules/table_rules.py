@@ -1,4 +1,4 @@
-"""Table rules: lists of `database.table` patterns, of which the last one that matches decides. Pure.
+"""Table rules: lists of `database.table` patterns. The last rule that matches a table decides. Pure.
 
 This is the table filter of TiDB's tools. `!` in front of a rule excludes what it matches. A table that no rule matches
 is excluded. Blank lines and lines that begin with `#` are skipped.
@@ -22,7 +22,7 @@ RULE_CHARS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """One rule. `text` is as the user wrote it."""
+    """One rule: its patterns, and whether it includes what they match. `text` is the rule as the user wrote it."""
 
     text: str
     includes: bool
@@ -56,8 +56,8 @@ class TableRules:
         return out
 
     def matches_schema(self, database: str) -> bool:
-        """Whether the rules include any table that the database may have. A rule that excludes some tables of it does
-        not exclude the database; one that excludes `database.*` does."""
+        """Whether the rules include any table that the database may have. A rule that excludes only some of its tables
+        does not exclude the database; one that excludes `database.*` does."""
         for rule in reversed(self.rules):
             if rule.database.matches([database])[0] and (rule.includes or rule.table.everything):
                 return rule.includes

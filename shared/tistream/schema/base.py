@@ -12,13 +12,15 @@ from tistream.schema.records import Base, DatabaseChange, JobChange, Record, Tab
 
 
 def restated(records: Iterable[Record], base_ts: int, base: Base) -> tuple[Record, ...]:
-    """Records that restate, at base_ts, the state after `records`: all records of the log up to base_ts, in order.
+    """Records that restate, at base_ts, the state after `records`. `records` must be all records of the log up to
+    base_ts, in order.
 
     The result has commit_ts = base_ts and start_ts 0, as a snapshot's records have: it is one transaction without jobs.
     The state of jobs, and the ids of tables that no longer exist, are in `base`.
     """
     databases: dict[int, Record] = {}
-    # In the order of the newest records: if a table is in two databases, the later record has its newest place.
+    # The result is in the order of the newest records: if a table is in two databases, the later record has its newest
+    # place.
     tables: dict[tuple[int, int], Record] = {}
     version = 0
     for record in records:

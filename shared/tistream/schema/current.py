@@ -1,4 +1,4 @@
-"""The newest state of the schema after all applied records, with databases and tables that are not visible."""
+"""The current state of the schema after all applied records, including databases and tables that are not visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tistream.schema.visible import Database, Name, StoredTable, TableVersion, n
 
 @dataclass(slots=True)
 class Touched:
-    """The databases, tables, versions and jobs that the records of one transaction concern."""
+    """The ids of the databases, tables and jobs, and the schema versions, that the records of one transaction
+    change."""
 
     tables: set[int] = field(default_factory=set)
     databases: set[int] = field(default_factory=set)
@@ -32,7 +33,7 @@ class CurrentSchema:
         self._ever_named = IdSet()
 
     def take(self, records: Iterable[Record]) -> Touched:
-        """Apply the records of one transaction. Returns what they concern; a changed database concerns all of its
+        """Apply the records of one transaction. Returns what they change; a changed database changes all of its
         tables."""
         touched = Touched()
         for record in records:
@@ -97,7 +98,7 @@ class CurrentSchema:
 
     def _take_table(self, change: TableChange) -> None:
         places = self._tables.setdefault(change.table_id, {})
-        # The last entry must be the newest one.
+        # The newest place of the table must be the last entry.
         places.pop(change.database_id, None)
         if change.text is not None:
             info = change.text.info()

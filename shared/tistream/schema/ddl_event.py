@@ -1,4 +1,4 @@
-"""Turns DDL jobs into events: at which transaction, and with which content (design.md 5)."""
+"""Converts DDL jobs to events: decides at which transaction an event occurs, and with which content (design.md 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tistream.schema.visible import SYSTEM_SCHEMAS, Database, Name, TableVersion
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """One DDL. `involved` has every (database, table) that it changed; the table is "" for the database itself."""
+    """One DDL statement. `involved` has every (database, table) that it changed; the table is "" for the database
+    itself."""
 
     commit_ts: int
     start_ts: int
@@ -26,8 +27,8 @@ class DdlEvent:
     involved: tuple[Name, ...]
 
     def concerns(self, database: str, table: str | None) -> bool:
-        """Whether a name involved in the DDL, before or after it, is of this database and, unless None, this table.
-        Both arguments are folded."""
+        """Whether the DDL involves this table, under its name before or after the DDL; with `table` None, whether it
+        involves any table of the database or the database itself. Both arguments are folded."""
         for name in (*self.involved, (self.database, self.table)):
             if fold(name[0]) == database and (table is None or fold(name[1]) == table):
                 return True
@@ -64,8 +65,8 @@ class CurrentNames(Protocol):
 
 @dataclass(slots=True)
 class _Life:
-    """One job since its first row in this history. `told_ts`: the ts at which its event was made, or at which it was
-    found to need none; None before that."""
+    """The history of one job since its first row. `told_ts`: the ts of its event, or the ts at which it turned out to
+    need no event; None before that."""
 
     job_id: int
     seen_ts: int
@@ -75,8 +76,8 @@ class _Life:
 
 @dataclass(slots=True)
 class JobTracker:
-    """Tracks running jobs. Each becomes one event, at its first visible change or, without one, when it is done. A job
-    that is cancelled or rolled back becomes another event where it reverts its visible change."""
+    """Tracks running jobs. Each job gives one event, at its first visible change or, if it makes none, when it is done.
+    A job that is cancelled or rolled back gives another event where it reverts its visible change."""
 
     _jobs: dict[int, _Life] = field(default_factory=dict)
     _ended: list[tuple[int, _Life]] = field(default_factory=list)  # (ts at which the row was deleted, job), in ts order
@@ -84,8 +85,8 @@ class JobTracker:
     def take(
         self, change: JobChange, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int
     ) -> DdlEvent | None:
-        """Apply a put or deletion of a job's row, with the visible changes of its transaction, and return the event, if
-        any.
+        """Apply a put or deletion of a job's row, with the visible changes of its transaction. Returns the event, or
+        None if there is no event at this transaction.
 
         The event's schema_version is 0: the caller sets it, because it depends on every transaction of the commit_ts.
         """
@@ -97,7 +98,7 @@ class JobTracker:
             return None
         life = self._jobs.setdefault(job.id, _Life(job.id, commit_ts, job.existed))
         if job.state in JOB_UNDONE:
-            # Every visible change needs an event, even if it reverts one that was made before this history begins.
+            # Every visible change needs an event, even if it reverts a change that was made before this history begins.
             return _event(job, visible, names, commit_ts, start_ts) if visible else None
         if life.told_ts is not None or not (visible or job.state == JOB_DONE):
             return None
@@ -123,7 +124,7 @@ class JobTracker:
             self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, told_ts)
 
     def forget(self, ts: int) -> None:
-        """Drop ended jobs that only a call of `marks` for a ts below `ts` would return."""
+        """Drop ended jobs that `marks` would return only for a ts below `ts`."""
         self._ended = [(ended_ts, life) for ended_ts, life in self._ended if ended_ts > ts]
 
 
@@ -164,8 +165,8 @@ def _object(job: Job, visible: VisibleChange, names: CurrentNames) -> Name:
         known = new or old
         return (known.name if known else names.database_name(job.schema_id) or job.schema_name), ""
     before, after = visible.tables.get(job.table_id, (None, None))
-    # TRUNCATE, EXCHANGE and ALTER … PARTITION BY give the name to another id, so the old id's last name is also the
-    # new id's name. A job that creates several tables may have no table_id of its own.
+    # TRUNCATE, EXCHANGE and ALTER … PARTITION BY give the table's name to another id, so the name is the last one of
+    # the old id. A job that creates several tables may have no table_id of its own.
     version = after or before
     if version is not None:
         return version.name

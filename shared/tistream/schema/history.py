@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """One entry of ListTables."""
+    """One table in the answer of ListTables."""
 
     name: str
     table_id: int
@@ -39,7 +39,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class NamedInterval:
-    """A table that had a name during `from_ts < t <= to_ts`, with its rows under these physical ids."""
+    """A table that had a name during `from_ts < t <= to_ts`. Its rows then have these physical ids."""
 
     from_ts: int
     to_ts: int
@@ -61,14 +61,14 @@ class History:
         self._applied_ts = 0
         self._forgotten_ts = 0
         self._current = CurrentSchema()
-        # timelines, by database id, table id and physical id
+        # Timelines by database id, table id and physical id.
         self._database_versions: dict[int, Timeline[Database | None]] = {}
         self._versions: dict[int, Timeline[TableVersion | None]] = {}
         self._owners: dict[int, Timeline[int | None]] = {}
         self._names = NameIndex()
         self._version_ts: list[int] = []
         self._version_numbers: list[int] = []
-        self._tables_ts: list[int] = []  # when any visible table changed, ascending
+        self._tables_ts: list[int] = []  # the timestamps at which any visible table changed, ascending
         self._events: list[DdlEvent] = []
         self._jobs = JobTracker()
         self._imports = Imports()
@@ -96,7 +96,7 @@ class History:
         return max(self.snapshot_ts, self._forgotten_ts)
 
     def base(self, ts: int) -> Base:
-        """The state that a history beginning at `ts` needs in addition to the newest records up to `ts`. Raises
+        """The state that a history which begins at `ts` needs in addition to the newest records up to `ts`. Raises
         Gone."""
         self._refuse_below(ts)
         return Base(self._current.named(), self._jobs.marks(ts), self._imports.ended(ts))
@@ -232,7 +232,7 @@ class History:
         return None if table_id is None else self._versions[table_id].before(commit_ts)
 
     def versions_of(self, physical_id: int, low: int, high: int) -> list[tuple[int, int, TableVersion | None]]:
-        """`table_at` for every commit_ts in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        """`table_at` for every commit_ts in `low < t <= high`, as intervals (from exclusive, to inclusive, version)."""
         self._refuse_below(low)
         owner = self._owners.get(physical_id)
         if owner is None:
@@ -250,13 +250,14 @@ class History:
         return self._current.ever_named(physical_id)
 
     def owned(self, physical_id: int, ts: int) -> bool:
-        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, ids that are not
-        known to be younger count as owned."""
+        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, an id counts as
+        owned unless it is known to be younger."""
         owner = self._owners.get(physical_id)
         return owner is not None and owner.at(max(ts, self.base_ts)) is not None
 
     def imports(self, physical_ids: Iterable[int] | None = None) -> dict[int, Import]:
-        """The last import of each of these physical ids that has one; None: of all that belong to a table now."""
+        """The last import of each of these physical ids that has one. With None: of all physical ids that belong to a
+        table now."""
         found = (
             (one, self._imports.of(one)) for one in (self._imports.ids() if physical_ids is None else physical_ids)
         )
@@ -275,7 +276,8 @@ class History:
         return self._version_numbers[at - 1] if at else 0
 
     def schema_versions(self, low: int, high: int) -> list[tuple[int, int, int]]:
-        """`schema_version_before` for every t in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        """`schema_version_before` for every t in `low < t <= high`, as intervals (from exclusive, to inclusive,
+        version)."""
         self._refuse_below(low)
         out = []
         at = bisect_right(self._version_ts, low)
@@ -323,7 +325,8 @@ class History:
         return False
 
     def bearers(self, database: str, table: str | None, low: int, high: int) -> list[NamedInterval]:
-        """The tables that had a name (with `table` None: any name of the database) at any t in `low < t <= high`.
+        """The tables that had a name at any t in `low < t <= high`. With `table` None: the tables with any name in the
+        database.
 
         A table whose physical ids changed within the window has one entry for each set of ids. Views and sequences are
         included, with no physical ids.
@@ -348,14 +351,14 @@ class History:
         return out
 
     def versions_within(self, low: int, high: int) -> Iterator[TableVersion]:
-        """Every version of every table, view and sequence that decodes rows of any commit_ts in `low < t <= high`."""
+        """Every version of a table, view or sequence that decodes rows of any commit_ts in `low < t <= high`."""
         self._refuse_below(low)
         for line in self._versions.values():
             yield from (version for _, _, version in line.runs(low, high) if version is not None)
 
     def steady_since(self, low: int, high: int) -> int | None:
-        """The ts since which no table has changed that decodes rows in `low < t <= high`, 0: none is known; or None if
-        one changes within."""
+        """The ts since which no table that decodes rows in `low < t <= high` has changed; 0 if no change is known. None
+        if a table changes within this window."""
         at = bisect_right(self._tables_ts, low)
         if at < bisect_left(self._tables_ts, high):
             return None
@@ -364,8 +367,8 @@ class History:
     # ---- reading: DDL
 
     def ddl_events(self, low: int, high: int, database: str | None = None, table: str | None = None) -> list[DdlEvent]:
-        """The DDL events with `low < commit_ts <= high`, in order; with `database` or `table`, only those that concern
-        it."""
+        """The DDL events with `low < commit_ts <= high`, in order. With `database` or `table`, only the events that
+        involve it."""
         self._refuse_below(low)
         first = bisect_right(self._events, low, key=lambda event: event.commit_ts)
         last = bisect_right(self._events, high, key=lambda event: event.commit_ts)

@@ -1,7 +1,7 @@
-"""When rows of tables may have arrived as SST files, which no log has. Pure.
+"""Tracks when rows may have arrived in a table as SST files, which are in no log. Pure.
 
-TiDB sets a table's mode while IMPORT INTO or a restore writes its files. What arrived so is known only from a backfill
-as of a ts at or above the end.
+TiDB sets a table's import mode while IMPORT INTO or a restore writes its files. Rows that arrived in this way are known
+only from a backfill as of a ts at or above the end of the mode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """The mode was set at `from_ts`, and cleared at `to_ts`; None while it is set."""
+    """One period of a table's import mode: set at `from_ts`, cleared at `to_ts`. `to_ts` is None while the mode is
+    set."""
 
     from_ts: int
     to_ts: int | None
@@ -25,25 +26,25 @@ class Imports:
         self._of: dict[int, Import] = {}
 
     def begin(self, physical_ids: Iterable[int], ts: int) -> None:
-        """The mode of these ids is set from `ts` on. An import that follows another goes on from the first's begin,
-        because nothing shows whether a backfill came between them."""
+        """Record that the import mode of these ids is set from `ts` on. If an earlier import of an id is known, the new
+        one begins where that one began, because it is not known whether a backfill came between them."""
         for one in physical_ids:
             known = self._of.get(one)
             self._of[one] = Import(ts if known is None else known.from_ts, None)
 
     def end(self, physical_ids: Iterable[int], ts: int) -> None:
-        """The mode of these ids is cleared at `ts`."""
+        """Record that the import mode of these ids is cleared at `ts`."""
         for one in physical_ids:
             known = self._of.get(one)
             if known is not None and known.to_ts is None:
                 self._of[one] = Import(known.from_ts, ts)
 
     def drop(self, physical_id: int) -> None:
-        """The id belongs to no table any more, and with it its rows."""
+        """Remove an id that belongs to no table any more. Its rows have gone with it."""
         self._of.pop(physical_id, None)
 
     def of(self, physical_id: int) -> Import | None:
-        """The last import of an id; None without one."""
+        """The last import of an id; None if it has none."""
         return self._of.get(physical_id)
 
     def ids(self) -> list[int]:
@@ -51,7 +52,7 @@ class Imports:
         return sorted(self._of)
 
     def ended(self, ts: int) -> tuple[tuple[int, int, int], ...]:
-        """(id, from_ts, to_ts) of those that ended at or before `ts`, by id."""
+        """The imports that ended at or before `ts`, as (id, from_ts, to_ts), by id."""
         return tuple(
             (one, found.from_ts, found.to_ts)
             for one, found in sorted(self._of.items())
@@ -59,15 +60,15 @@ class Imports:
         )
 
     def restore(self, ended: Iterable[tuple[int, int, int]]) -> None:
-        """Take what `ended` returned. An import that is known already is newer."""
+        """Add the imports that `ended` returned. If an import of the same id is known already, it is newer and
+        stays."""
         for one, from_ts, to_ts in ended:
             self._of.setdefault(one, Import(from_ts, to_ts))
 
 
 def problem(found: Import, base_ts: int | None, low: int, high: int) -> str | None:
-    """Why what was committed in (low, high] under an id is not served; None if it may be. `base_ts`: all rows of the id
-    were read as of it; None: they were not.
-    """
+    """The reason why changes in (low, high] of a physical id cannot be served; None if they can. `base_ts`: the ts as
+    of which all rows of the id were backfilled; None if they were not."""
     if high <= found.from_ts:
         return None
     if found.to_ts is None:

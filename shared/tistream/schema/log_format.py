@@ -35,8 +35,8 @@ class BaseHead:
     """The part of a base's header that other objects do not have.
 
     The first `restated` records all have commit_ts = base_ts and restate every record up to base_ts (base.py). The
-    others are all records with base_ts < commit_ts <= high_ts, including those of earlier objects. `begin`: how many
-    records up to base_ts the log has had since its first object, so that the others keep their numbers. `log_id`,
+    others are all records with base_ts < commit_ts <= high_ts, including those of earlier objects. `begin`: the number
+    of records up to base_ts since the first object of the log, so that the other records keep their numbers. `log_id`,
     `snapshot_ts`: the first object's nonce and high_ts.
     """
 
@@ -61,7 +61,7 @@ class LogObject:
 
     @property
     def new_records(self) -> tuple[Record, ...]:
-        """The records of (low_ts, high_ts], which the objects before it do not have."""
+        """The records of (low_ts, high_ts], which earlier objects do not have."""
         if self.base is None:
             return self.records
         later = self.records[self.base.restated :]
@@ -69,7 +69,7 @@ class LogObject:
 
 
 def encode(log: LogObject) -> bytes:
-    """The object's bytes. Deterministic."""
+    """Encode the object. Equal objects give equal bytes."""
     header: dict[str, Any] = {
         "cluster_id": log.tenant.cluster_id,
         "tenant_id": log.tenant.tenant_id,

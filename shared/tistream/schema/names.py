@@ -1,4 +1,4 @@
-"""Index of names over time: which table had a name, and which names were in a database, at a ts."""
+"""Index of names over time: the table that had a name, and the names that were in a database, at a ts."""
 
 from __future__ import annotations
 

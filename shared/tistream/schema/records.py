@@ -20,7 +20,7 @@ JOB_UNDONE = frozenset({2, 3, 5, 7})
 
 @dataclass(frozen=True, slots=True)
 class TableText:
-    """TableInfo JSON, compressed: most tables of a large tenant are never read."""
+    """The compressed JSON of a TableInfo. It stays compressed, because most tables of a large tenant are never read."""
 
     packed: bytes
 
@@ -88,8 +88,8 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class JobMark:
-    """The state of a job whose row exists. `told`: its event was made, or it was found to need none. `before_history`:
-    it was running at the snapshot."""
+    """The state of a job whose row exists. `told`: its event has been made, or it needs none. `before_history`: it was
+    running at the snapshot."""
 
     job_id: int
     told: bool
@@ -119,7 +119,7 @@ class Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """A JSON object for orjson; member `kind` is the type of the change."""
+    """Convert a record to a JSON object for orjson; the member `kind` is the type of the change."""
     change = record.change
     out: dict[str, Any] = {"commit_ts": record.commit_ts, "start_ts": record.start_ts}
     match change:
@@ -141,7 +141,7 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def _gaps(ids: tuple[int, ...]) -> list[int]:
-    """Ascending ids as differences, which are short: there are many ids, close together."""
+    """Encode ascending ids as differences. These are short, because there are many ids, close together."""
     return [after - before for before, after in pairwise((0, *ids))]
 
 

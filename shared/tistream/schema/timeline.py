@@ -43,8 +43,8 @@ class Timeline(Generic[T]):
         return self._value(bisect_left(self._ts, ts))
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int, T]]:
-        """Split `low < t <= high` into runs in which the value strictly before t is constant, as (from exclusive, to
-        inclusive, value)."""
+        """Split `low < t <= high` into intervals in which the value strictly before t is constant, as (from exclusive,
+        to inclusive, value)."""
         at = bisect_right(self._ts, low)
         while low < high:
             to = min(self._ts[at], high) if at < len(self._ts) else high
@@ -56,8 +56,8 @@ class Timeline(Generic[T]):
         yield from zip(self._ts, self._values, strict=True)
 
     def forget(self, ts: int) -> bool:
-        """Drop the changes that are not needed for any ts at or above `ts`. Return whether no change is left, so that
-        the value is always `first`."""
+        """Drop the changes that are not needed for any ts at or above `ts`. Returns whether no change is left; then the
+        value is always `first`."""
         keep = bisect_right(self._ts, ts) - 1
         if keep >= 0 and self._values[keep] == self._first:
             keep += 1

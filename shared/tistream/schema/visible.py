@@ -1,4 +1,5 @@
-"""Versions of what SELECT shows: databases and tables, and the signature whose change is a visible change."""
+"""Versions of the databases and tables that SELECT shows, and the signature of a table, which changes when SELECT shows
+a change."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from tistream.schema.tidb.table import FLAG_UNSIGNED, Table, TableHead, parse_he
 SYSTEM_SCHEMAS = frozenset(
     {"mysql", "sys", "information_schema", "performance_schema", "metrics_schema", "workload_schema"}
 )
-_FLAGS_SEEN = FLAG_UNSIGNED | 64  # zerofill
+_FLAGS_SEEN = FLAG_UNSIGNED | 64  # the flags unsigned and zerofill, which SELECT shows
 
 Name = tuple[str, str]
 """(database, table); the table is "" for the database itself."""
 
 
 def fold(name: str) -> str:
-    """A name in the form in which TiDB compares names: in lower case, character by character as Go's ToLower does,
+    """The name in the form in which TiDB compares names: in lower case, character by character as Go's ToLower does,
     which keeps the length."""
     return name.lower() if name.isascii() else "".join(char.lower()[0] for char in name)
 
@@ -35,7 +36,7 @@ class Database:
 
     @property
     def visible(self) -> bool:
-        """Whether it is public and not a system schema."""
+        """Whether the database is public and not a system schema."""
         return self.public and fold(self.name) not in SYSTEM_SCHEMAS
 
 
@@ -63,7 +64,7 @@ class StoredTable:
 
     @property
     def shown_bytes(self) -> int:
-        """The most bytes of memory that a decoded row takes in addition to its stored bytes (limits.py). Cached."""
+        """The most bytes of memory that a decoded row needs in addition to its stored bytes (limits.py). Cached."""
         if self._shown_bytes is None:
             self._shown_bytes = shown_bytes(self.table)
         return self._shown_bytes
@@ -78,7 +79,8 @@ class StoredTable:
         return self._text == other._text or (self.table == other.table and self._definition() == other._definition())
 
     def _definition(self) -> dict[str, Any]:
-        """What CREATE TABLE depends on: TableInfo without the members that change while the definition does not."""
+        """The part of TableInfo that CREATE TABLE depends on: TableInfo without the members that change while the
+        definition does not."""
         return {name: value for name, value in self.info().items() if name not in _VOLATILE}
 
     def __hash__(self) -> int:
@@ -95,7 +97,7 @@ class TableVersion:
 
     @property
     def table(self) -> Table:
-        """The table's full definition."""
+        """The table's full definition, parsed at the first access."""
         return self.stored.table
 
     @property
@@ -124,7 +126,7 @@ class TableVersion:
         columns = tuple(
             (c.id, c.name, c.tp, c.flag & _FLAGS_SEEN, c.flen, c.decimal, c.charset, c.collate, c.elems)
             for c in table.columns
-            if c.public and not c.hidden  # virtual columns too: SELECT shows them, although events do not
+            if c.public and not c.hidden  # virtual columns are included: SELECT shows them, although events do not
         )
         return self.database, table.name, table.id, table.kind, columns, table.physical_ids
 

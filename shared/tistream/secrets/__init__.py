@@ -1,1 +1,2 @@
-"""Secrets of tenants: sealed where they enter the platform, opened only where a sink is written. Pure."""
+"""Secrets of tenants: they are sealed (encrypted) where they enter the platform, and opened only where a sink is
+written. Pure."""

@@ -15,11 +15,11 @@ _REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
 _SIMPLE = re.compile(r"[a-z0-9][a-z0-9-]{0,36}")
 _OTHER = re.compile(r"[^a-z0-9]")
 _HIDDEN = "***"
-_SHORT = 4  # values of fewer characters occur by chance
+_SHORT = 4  # values with fewer characters are not masked, because they occur by chance
 
 
 def names_in(sink_uri: str, config: Mapping[str, Any]) -> frozenset[str]:
-    """The names of the secrets that a changefeed refers to. Raises InvalidRequest for a name that cannot exist."""
+    """The names of the secrets that a changefeed refers to. Raises InvalidRequest for an invalid name."""
     found = frozenset(_REFERENCE.findall(f"{sink_uri} {json.dumps(config)}"))
     if wrong := sorted(name for name in found if not re.fullmatch(NAME, name)):
         raise InvalidRequest(
@@ -30,20 +30,20 @@ def names_in(sink_uri: str, config: Mapping[str, Any]) -> frozenset[str]:
 
 
 def of_feed(feed_id: str) -> str:
-    """The beginning of the names of secrets that were taken out of a changefeed's sink URI: its id, or, of an id that
-    no secret's name can have, a digest."""
+    """The prefix of the names of secrets that were removed from a changefeed's sink URI: the changefeed's id, or a
+    digest if the id cannot be part of a secret's name."""
     if _SIMPLE.fullmatch(feed_id):
         return feed_id
     return f"{_OTHER.sub('-', feed_id.lower())[:20]}-{hashlib.sha256(feed_id.encode()).hexdigest()[:16]}"
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with each reference replaced by its value. Raises KeyError for a name without one."""
+    """The text with each reference replaced by its value. Raises KeyError for a name without a value."""
     return _REFERENCE.sub(lambda found: values[found[1]], text)
 
 
 def masked(text: str, values: Iterable[str]) -> str:
-    """The text without the values of secrets, for errors and logs that quote what another system has said."""
+    """The text without the values of secrets, for errors and logs that quote a message of another system."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORT:
             text = text.replace(value, _HIDDEN)

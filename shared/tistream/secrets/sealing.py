@@ -1,9 +1,9 @@
-"""Seals a secret so that only a holder of the private key can read it. Pure.
+"""Seals a secret, so that only a holder of the private key can read it. Pure.
 
-The API server has the public key, and seals what a user sends. The meta database stores the sealed text. Workers of
-changefeeds have the private key. So neither the database, its backups and its servers nor the API server can show a
-secret. Sealed text is libsodium's sealed box (X25519, XSalsa20-Poly1305) in base64. It holds the secret's name, so that
-a sealed text that was copied to another tenant or name does not open.
+The API server has the public key, and seals the secrets that users send. The meta database stores the sealed text.
+Workers of changefeeds have the private key. So neither the meta database, its backups and its servers nor the API
+server can decrypt a secret. Sealed text is libsodium's sealed box (X25519, XSalsa20-Poly1305) in base64. It holds the
+secret's name, so that a sealed text that was copied to another tenant or name does not open.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ KEY_BYTES = 32
 
 
 class BadKey(ValueError):
-    """A text that is no key. The message does not contain it."""
+    """A text is not a valid key. The message does not contain the text."""
 
 
 class NotOpened(Exception):
-    """A sealed text that none of the keys opens, or that belongs to another secret. The message names the secret."""
+    """None of the keys opens a sealed text, or it belongs to another secret. The message names the secret."""
 
 
 def public_key(text: str) -> PublicKey:
-    """The key of the last line of a public key file: base64 of 32 bytes. Raises BadKey."""
+    """Parse the key in the last line of a public key file: base64 of 32 bytes. Raises BadKey."""
     lines = text.split()
     if not lines:
         raise BadKey("the file is empty; a public key is base64 of 32 bytes")
@@ -38,7 +38,7 @@ def public_key(text: str) -> PublicKey:
 
 
 def private_keys(text: str) -> Sequence[PrivateKey]:
-    """The keys of a private key file, one a line: base64 of 32 bytes. Raises BadKey."""
+    """Parse the keys of a private key file, one a line: base64 of 32 bytes. Raises BadKey."""
     found = [PrivateKey(_bytes(line)) for line in text.split()]
     if not found:
         raise BadKey("the file is empty; a private key is base64 of 32 bytes")
@@ -46,13 +46,13 @@ def private_keys(text: str) -> Sequence[PrivateKey]:
 
 
 def seal(key: PublicKey, tenant: TenantKey, name: str, value: str) -> str:
-    """The sealed text of a tenant's secret. It differs each time."""
+    """Encrypt a tenant's secret. The sealed text differs each time."""
     content = json.dumps([tenant.cluster_id, tenant.tenant_id, name, value]).encode()
     return base64.b64encode(SealedBox(key).encrypt(content)).decode()
 
 
 def opened(keys: Sequence[PrivateKey], tenant: TenantKey, name: str, sealed: str) -> str:
-    """The value of a sealed text. Raises NotOpened."""
+    """Decrypt a sealed text. Returns the secret's value. Raises NotOpened."""
     for key in keys:
         try:
             content = json.loads(SealedBox(key).decrypt(base64.b64decode(sealed, validate=True)))

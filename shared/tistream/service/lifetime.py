@@ -1,4 +1,4 @@
-"""Ends a child of the supervisor with its parent, and a process in order or by force."""
+"""Ends processes: a child of the supervisor together with its parent, and this process in order or by force."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _POLL_SECONDS = 0.5
 
 
 def die_with_parent() -> None:
-    """If TISTREAM_PARENT_PID is set, end this process at once when that parent is gone, even after a kill -9.
+    """If TISTREAM_PARENT_PID is set, end this process as soon as that parent process has gone, even after a kill -9.
 
-    On Linux the kernel does it. A watching thread does it on other systems, and if the parent ended before the kernel
-    was asked.
+    On Linux the kernel does this. On other systems a thread watches the parent. The thread is also used if the parent
+    ended before the kernel was set up.
     """
     parent = os.environ.get(PARENT_VARIABLE)
     if not parent:
@@ -40,7 +40,7 @@ def _watch(parent: int) -> None:
 
 
 def end_in_order() -> None:
-    """End this process as an external SIGTERM does: open requests have their grace period, the exit status is 0."""
+    """End this process as an external SIGTERM does: open requests get their grace period, and the exit status is 0."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -33,7 +33,7 @@ _SERVICE_PREFIX = re.compile(r"TISTREAM_[A-Z]+?__")
 
 
 class SettingsError(Exception):
-    """The environment does not make valid settings. The text names each variable and its problem."""
+    """The environment contains invalid settings. The text names each variable and its problem."""
 
 
 def settings_config(service: str) -> SettingsConfigDict:
@@ -47,8 +47,8 @@ def settings_config(service: str) -> SettingsConfigDict:
 
 
 class TlsSettings(BaseModel):
-    """Certificates of this process, and the authorities that it trusts. Files in PEM, read again when they have
-    changed."""
+    """Certificates of this process, and the authorities that it trusts. The files are in PEM, and are read again after
+    changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -133,7 +133,8 @@ class ServiceSettings(BaseSettings):
         default=5, ge=1, le=600, description="time after which the process ends regardless"
     )
 
-    @field_validator("port")  # not at the field, because a service may declare that again with its own default
+    # Not a constraint of the field, because a service may redeclare the field with its own default.
+    @field_validator("port")
     @classmethod
     def _port(cls, port: int) -> int:
         if not 0 <= port <= 65535:
@@ -196,18 +197,18 @@ class ServiceSettings(BaseSettings):
         return f"host {host} is reachable from other machines: that needs {needs}; or bind 127.0.0.1"
 
     def _missing_locks(self) -> Iterator[str]:
-        """The settings that are missing, and required if other machines can connect."""
+        """The names of settings that are missing, although they are required if other machines can connect."""
         if self.service_key_file is None:
             yield "SERVICE_KEY_FILE"
         if not self.tls.serves and not self.tls.terminated_elsewhere:
             yield "TLS__CERT_FILE and TLS__KEY_FILE (or TLS__TERMINATED_ELSEWHERE=true, where a proxy encrypts)"
 
-        if getattr(self, "auth", "on") == "off":  # of a service with users
+        if getattr(self, "auth", "on") == "off":  # a service that has users, and does not authenticate them
             yield "AUTH=on"
 
     @classmethod
     def service_name(cls) -> str:
-        """`meta` for the prefix `TISTREAM_META__`."""
+        """The name of the service in its prefix: `meta` for `TISTREAM_META__`."""
         return str(cls.model_config["env_prefix"]).removeprefix("TISTREAM_").removesuffix(NESTED).lower()
 
     @property
@@ -254,7 +255,8 @@ def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
 
 
 def _refuse_unknown_services(own: str, environ: Mapping[str, str]) -> None:
-    """Refuse variables of unknown services: a misspelt AUTH=on would leave an API open without notice."""
+    """Raise SettingsError for variables of unknown services: a misspelt AUTH=on would leave an API open without
+    notice."""
     known = {own, *(settings_config(service)["env_prefix"] for service in SERVICES)}
     for name in sorted(environ):
         found = _SERVICE_PREFIX.match(name.upper())

@@ -1,4 +1,4 @@
-"""A background loop: a named thread that runs a body repeatedly, and survives its errors."""
+"""A background loop: a named thread that calls a body repeatedly, and continues after its errors."""
 
 from __future__ import annotations
 
@@ -50,17 +50,18 @@ class Loop:
         return self._stopping.is_set()
 
     def start(self) -> Loop:
-        """Start the thread; once."""
+        """Start the thread. Call it only once."""
         assert self._thread is None
         self._thread = start_thread(self.name, self._run)
         return self
 
     def wake(self) -> None:
-        """Run the body now (again, if it is running), without waiting for the interval or the back-off."""
+        """Run the body now, without waiting for the interval or the back-off; if it is running, run it once more."""
         self._woken.set()
 
     def stop(self, timeout_s: float = 2.0) -> bool:
-        """Ask the loop to end and wait. Returns whether it has ended. A body that hangs ends with the process."""
+        """Request the end of the loop, and wait up to `timeout_s`. Returns whether it has ended. A body that hangs ends
+        with the process."""
         self._stopping.set()
         self._woken.set()
         thread = self._thread
@@ -97,7 +98,7 @@ class Loop:
             self._metrics.errors.labels(self.name).inc()
         text = f"{type(error).__name__}: {error}"
         if text != self.last_error and not self._stopping.is_set():
-            # That a peer does not answer is common; any other error is worth a traceback.
+            # Peers often do not answer, so that is logged briefly; any other error is logged with a traceback.
             expected = isinstance(error, RetryableError)
             level = logging.WARNING if expected else logging.ERROR
             log.log(

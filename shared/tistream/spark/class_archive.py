@@ -1,7 +1,8 @@
-"""An archive of the classes that Spark's JVM loads at its start (Java's class data sharing), made once.
+"""An archive of the classes that Spark's JVM loads when it starts (Java's class data sharing). It is made once.
 
-With the archive, a start takes about half of the CPU time: classes are mapped instead of read from jars and verified.
-Java checks whether the archive fits its version and Spark's jars, and starts without the archive if it does not.
+With the archive, a start needs about half of the CPU time, because classes are mapped instead of read from jars and
+verified. Java checks whether the archive fits its version and Spark's jars, and starts without the archive if it does
+not.
 
 `python -m tistream_sorter.spark.make_class_archive` makes the archive by starting and stopping Spark once.
 """
@@ -18,6 +19,7 @@ def standard_path() -> Path:
 
 
 def java_options(archive: Path) -> str:
-    """Options of a JVM that uses the archive if it fits; an empty text if there is no archive."""
-    # Java would print to stdout that an archive does not fit, which helps no one while a service starts.
+    """Options with which a JVM uses the archive if it fits; an empty text if the archive does not exist."""
+    # Without this option, Java prints to stdout that an archive does not fit, which does not help while a service
+    # starts.
     return f'-XX:SharedArchiveFile="{archive}" -Xshare:auto -Xlog:cds=off' if archive.is_file() else ""

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 LOOPBACK = "127.0.0.1"
 SECRET = "spark.authenticate.secret"
-_SECRET_FORM = re.compile(r"[A-Za-z0-9+/=._-]+")  # characters without a meaning in a settings file or a shell
+# Characters that have no special meaning in a settings file or a shell.
+_SECRET_FORM = re.compile(r"[A-Za-z0-9+/=._-]+")
 _AUTHENTICATE, _ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 _HOST, _BIND = "spark.driver.host", "spark.driver.bindAddress"
 LOCKS = {
@@ -30,7 +31,7 @@ def locked(master: str) -> dict[str, str]:
 
 def refusal(master: str, conf: Mapping[str, str]) -> str | None:
     """The reason why a session with these settings must not start: it would accept connections from other machines
-    without authentication. None if it may start. conf: settings besides those of `locked`."""
+    without authentication. None if it may start. `conf`: settings besides those that `locked` returns."""
     wanted = {**locked(master), **conf}
     if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:
         return None

@@ -1,4 +1,4 @@
-"""Builds the one SparkSession of a process. The settings that matter were measured (docs/benchmarks.md)."""
+"""Builds the one SparkSession of a process. The values of the important settings were measured (docs/benchmarks.md)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from tistream.spark import locks as spark_locks
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: str) -> SparkSession:
-    """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
+    """Build a session on `master` (`local[*]`, a standalone URL or k8s://…). Its Python workers are reused, and have
+    imported their modules.
 
     `extra` overrides any setting. `daemon`: the module of `pyspark.daemon` that imports what the jobs need. With a
     local master, Spark listens on the loopback address only. Driver and executors authenticate each other with a
-    secret, and encrypt. Raises FatalError if this process has a session: PySpark would return that one, with its
-    master and settings. After it was stopped its JVM remains, with its environment and, for what is not set here, its
-    settings.
+    secret, and encrypt. Raises FatalError if this process has a session already, because PySpark would return that one,
+    with its master and settings. After a session was stopped, its JVM remains, with its environment and, where nothing
+    is set here, with its settings.
     """
     if SparkContext._active_spark_context is not None:
         raise FatalError(f"this process has a Spark session: stop it before you build {app_name!r} on {master}")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # One thread per Python worker, because Spark runs them in parallel. Set before polars starts its pool.
+    # One thread per Python worker, because Spark runs workers in parallel. It must be set before polars starts its
+    # thread pool.
     workers = {"POLARS_MAX_THREADS": "1", **allocators.ENVIRON}
     for name, value in workers.items():
         os.environ.setdefault(name, value)

@@ -20,13 +20,14 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
 
 SOURCE_COLUMNS = ("key", "value", "old_value", "start_ts")
-TAIL_BYTES = 64 << 10  # holds the footer of some 25 row groups, or a complete small file
+TAIL_BYTES = 64 << 10  # size of the first read; it holds the footer of some 25 row groups, or a complete small file
 
-KEPT_FOOTERS, KEPT_FOOTER_BYTES = 64, 64 << 10  # a parsed footer is some ten times as large as its bytes
+# Footers that are cached, by number and size; a parsed footer is some ten times as large as its bytes.
+KEPT_FOOTERS, KEPT_FOOTER_BYTES = 64, 64 << 10
 
 
 class FileReference(Protocol):
-    """A change file as a dispatcher's batch names it (tistream.wire.file_batch.FileRef)."""
+    """A reference to a change file, as in a dispatcher's batch (tistream.wire.file_batch.FileRef)."""
 
     @property
     def key(self) -> str: ...
@@ -82,12 +83,12 @@ def read_changes(
     columns: Sequence[str] = change_file.CHANGE_COLUMNS,
     added_max: int = ADDED_BYTES_MAX,
 ) -> pa.Table:
-    """Row groups of changes, in the order of `indexes`, CRC-checked. Rows are checked as far as `columns` allow.
-    `columns`: of change_file.RAW_SCHEMA.
+    """Read row groups of changes, in the order of `indexes`, CRC-checked. Rows are checked as far as `columns` allow.
+    `columns` are names of change_file.RAW_SCHEMA.
 
     Raises:
-        CorruptObject: damaged, replaced, or not changes; or encodings add more than `added_max` bytes to what is
-            expected.
+        CorruptObject: the row groups are damaged, were replaced, or contain no changes; or encodings add more than
+            `added_max` bytes to the expected size.
         NotFoundYet: the object is gone.
     """
     source, footer = fetch_groups(objects, file, indexes)
@@ -117,9 +118,9 @@ def fetch_groups(
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
-    """Read again the row groups that hold the values of pending rows. Returns their rows, concatenated in file order,
-    with the columns key, value, old_value and start_ts. The row groups are CRC-checked as at the first read. Raises as
-    read_changes."""
+    """Read the row groups again that hold the values of pending rows. Returns their rows, concatenated in file order,
+    with the columns key, value, old_value and start_ts. The row groups are CRC-checked as at the first read. Raises the
+    errors of read_changes."""
     fetched, footer = _fetch(objects, source, groups)
     indexes = [group.index for group in groups]
     return change_file.decode_groups(source.key, footer, fetched, indexes, SOURCE_COLUMNS)
@@ -138,8 +139,8 @@ def _fetch(
 
 @lru_cache(maxsize=KEPT_FOOTERS)
 def _parsed(key: str, tail: bytes, size: int) -> ParquetFooter:
-    """Parse a footer from its bytes. Cached, because a process that works on a tick's shards reads each several
-    times."""
+    """Parse a footer from its bytes. The result is cached, because a process that works on a tick's shards reads each
+    footer several times."""
     footer = read_footer(key, tail, size)
     if isinstance(footer, NeedMore):
         raise CorruptObject(key, "its footer is not where it was said to be: it was replaced")

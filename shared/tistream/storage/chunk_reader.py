@@ -20,7 +20,7 @@ TAIL_BYTES = 64 << 10
 
 
 def read_plan(objects: ObjectStore, tenant: TenantKey, backfill_id: str) -> ChunkPlan:
-    """The plan of a backfill. Raises NotFoundYet if it has none yet, CorruptObject."""
+    """Read the plan of a backfill. Raises NotFoundYet if it has none yet, and CorruptObject."""
     key = layout.backfill_plan(tenant, backfill_id)
     return chunk_plan.decode_plan(key, objects.get(key))
 

@@ -1,4 +1,4 @@
-"""Deletes many objects in parallel, because a store takes tens of milliseconds for each."""
+"""Deletes many objects in parallel, because an object store needs tens of milliseconds for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THREADS = 8  # at 20 ms for each, 400 deletes per second
 
 
 class Deleter:
-    """Call `delete` from one thread at a time."""
+    """Deletes objects with several threads. Call `delete` from one thread at a time."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects

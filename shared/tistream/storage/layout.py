@@ -56,7 +56,7 @@ def task_prefixes(tenant: TenantKey) -> tuple[str, ...]:
 
 
 def schema_snap(tenant: TenantKey) -> str:
-    """The tenant's initial schema snapshot, beside its stores."""
+    """The key of the tenant's initial schema snapshot, which is beside its stores."""
     return f"{push_prefix(tenant)}schema_snap"
 
 
@@ -84,13 +84,13 @@ def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
 
 
 def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
-    """The store_id of a `store_prefix` as LIST with a delimiter gives it; None for any other name."""
+    """The store_id of a `store_prefix`, as a LIST with a delimiter returns it; None for any other name."""
     found = _STORE.fullmatch(prefix.removeprefix(push_prefix(tenant)))
     return None if found is None or int(found["store"]) >= 2**63 else int(found["store"])
 
 
 def log_release(tenant: TenantKey, number: int) -> str:
-    """The record that decides release `number` (>= 1) of the tenant's log backup (docs/log-backup.md)."""
+    """The key of the record that decides release `number` (>= 1) of the tenant's log backup (docs/log-backup.md)."""
     return f"{push_prefix(tenant)}ingest/log-backup/{number:020d}"
 
 
@@ -103,12 +103,12 @@ def backfill_prefix(tenant: TenantKey, backfill_id: str) -> str:
 
 
 def backfill_plan(tenant: TenantKey, backfill_id: str) -> str:
-    """The plan of a backfill."""
+    """The key of a backfill's plan."""
     return f"{backfill_prefix(tenant, backfill_id)}plan"
 
 
 def backfill_done(tenant: TenantKey, backfill_id: str) -> str:
-    """The end of a backfill: no more chunks come."""
+    """The key of the object that ends a backfill: no more chunks follow."""
     return f"{backfill_prefix(tenant, backfill_id)}done"
 
 
@@ -118,7 +118,7 @@ def chunk_prefix(tenant: TenantKey, backfill_id: str) -> str:
 
 
 def base_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
-    """Chunk `number` (>= 0) of a backfill."""
+    """The key of chunk `number` (>= 0) of a backfill."""
     return f"{chunk_prefix(tenant, backfill_id)}{number:08d}"
 
 
@@ -128,12 +128,12 @@ def refused_prefix(tenant: TenantKey, backfill_id: str) -> str:
 
 
 def refused_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
-    """The object that records why chunk `number` is never taken."""
+    """The key of the object that records why chunk `number` is never used."""
     return f"{refused_prefix(tenant, backfill_id)}{number:08d}"
 
 
 def parse_refused_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
-    """The number of the chunk that such an object is about; None for any other name."""
+    """The number of the chunk whose refusal is at this key; None for any other name."""
     found = _REFUSED.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
     return None if found is None else int(found["number"])
 
@@ -147,7 +147,7 @@ def parse_base_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | Non
 def task_prefix(tenant: TenantKey, task_id: int) -> str:
     """The prefix of everything that a task writes.
 
-    It begins with one of 256 names, chosen by a hash of the task's name: object storage spreads its load by the
+    It begins with one of 256 names, chosen by a hash of the task's name. Object storage distributes its load by the
     beginning of keys, and limits the requests per second for each such part (docs/formats.md).
     """
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}"
@@ -156,7 +156,7 @@ def task_prefix(tenant: TenantKey, task_id: int) -> str:
 
 
 def task_of(key: str) -> int | None:
-    """The task that wrote an object of the pool; None for any other name."""
+    """The id of the task that wrote an object of the pool; None for any other name."""
     found = _TASK.match(key)
     return None if found is None else int(found["task"])
 
@@ -179,43 +179,43 @@ def epoch_of(key: str) -> int | None:
 
 
 def manifest(tenant: TenantKey, task_id: int, number: int) -> str:
-    """Manifest `number` (>= 1) of a task."""
+    """The key of manifest `number` (>= 1) of a task."""
     return f"{task_prefix(tenant, task_id)}manifest/{number:020d}"
 
 
 def floor(tenant: TenantKey, task_id: int) -> str:
-    """The task's floor object: the newest checkpoint manifest below which nothing is needed."""
+    """The key of the task's floor object, which names the checkpoint manifest at which readers begin."""
     return f"{task_prefix(tenant, task_id)}floor"
 
 
 def segment(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """A committed segment written under `epoch` by the tick `nonce`."""
+    """The key of a committed segment that the tick `nonce` writes under `epoch`."""
     return f"{task_prefix(tenant, task_id)}segment/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """A part of the pending state written under `epoch` by the tick `nonce`."""
+    """The key of a part of the pending state that the tick `nonce` writes under `epoch`."""
     return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """An object of a run of the version index, written under `epoch` by the job `nonce`."""
+    """The key of an object of a run of the version index that the job `nonce` writes under `epoch`."""
     return f"{task_prefix(tenant, task_id)}run/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def restore_plan(tenant: TenantKey, restore_id: str) -> str:
-    """The chunks of a restore that runs."""
+    """The key of the plan of a running restore: its chunks."""
     return f"restore/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/{restore_id}/plan"
 
 
 def parse_restore_plan(key: str) -> tuple[TenantKey, str] | None:
-    """The tenant and the id of the restore whose plan this is; None for any other key."""
+    """The tenant and the restore id of a `restore_plan` key; None for any other key."""
     found = _RESTORE_PLAN.fullmatch(key) if key.startswith(RESTORES) else None
     return None if found is None else (TenantKey(found["cluster"], found["tenant"]), found["restore"])
 
 
 def served(tenant: TenantKey) -> str:
-    """The object that records up to which resolved_ts the tenant's readers were answered."""
+    """The key of the object that records the resolved_ts that the tenant's readers have received."""
     return f"served/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/progress"
 
 
@@ -225,10 +225,10 @@ def schema_log_prefix(tenant: TenantKey) -> str:
 
 
 def schema_log(tenant: TenantKey, number: int) -> str:
-    """Record batch `number` (>= 1) of the schema registry's log."""
+    """The key of record batch `number` (>= 1) of the schema registry's log."""
     return f"{schema_log_prefix(tenant)}{number:020d}"
 
 
 def schema_floor(tenant: TenantKey) -> str:
-    """The floor of the schema log: the base at which readers begin."""
+    """The key of the schema log's floor, which names the base at which readers begin."""
     return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/floor"

@@ -1,7 +1,8 @@
-"""Follows a task's manifests: floor, checkpoint, then number by number until the next does not exist. Never uses LIST.
+"""Follows a task's manifests: first the floor, then its checkpoint, then each next number until one does not exist.
+Never uses LIST.
 
-The protocol is that of numbered_log.py; here is what a manifest is in it. The chain of manifests is checked once the
-floor has shown that they count.
+numbered_log.py has the protocol; this module defines manifests as its entries. The sequence of manifests is checked
+after the floor was read again, which shows that the manifests count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class ManifestPayload:
-    """Manifests of one task as entries of a numbered log; a checkpoint is one at which readers may begin."""
+    """The manifests of one task as entries of a numbered log. Readers may begin at a checkpoint."""
 
     tenant: TenantKey
     task_id: int
@@ -50,7 +51,7 @@ class ManifestPayload:
 
 @dataclass(frozen=True, slots=True)
 class TaskObjects:
-    """One task's manifests and floor, as they are in the store."""
+    """Reads one task's manifests and floor from the store."""
 
     objects: ObjectStore
     tenant: TenantKey
@@ -65,7 +66,7 @@ class TaskObjects:
         return self._entries.entry(number)
 
     def follow(self, view: TaskView = NOTHING) -> TaskView:
-        """The newest view, continuing from `view`. With nothing new this costs two small requests.
+        """The newest view, continuing from `view`. If nothing is new, this costs two small requests.
 
         Raises:
             CorruptObject: a manifest or the floor is damaged, or the floor names no checkpoint.

@@ -1,8 +1,8 @@
 """The commit protocol of a task's manifests (design.md 4): claim, commit, floor. Fencing depends on storage alone.
 
-The manifests are a numbered log (numbered_log.py), which decides who wrote a number, settles unknown answers and raises
-the floor. Here is what fences: a holder first wins an empty claim with its epoch; a holder that sees a higher epoch
-stops.
+The manifests are a numbered log (numbered_log.py). The log decides which writer wrote a number, settles unknown answers
+and raises the floor. This module adds the fencing: a holder first commits an empty claim with its epoch, and a holder
+that sees a higher epoch stops.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tistream.storage.manifest_follow import ManifestPayload, TaskObjects
 from tistream.storage.numbered_log import NumberedLog, NumberedObjects, Retries
 from tistream.storage.object_store import ObjectStore
 
-# Pauses between attempts of one call. They are short, because the caller has other tasks to work on and this task's
-# hold to report, and calls again.
+# Pauses between attempts of one call. They are short, because the caller has other tasks, must report the hold of this
+# task, and will call again.
 BACKOFF_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5)
 ATTEMPTS = 6
 CLAIM_RACES = 1000
 
 
 class Sealed(Fenced):
-    """The task has ended: its seal names the children."""
+    """The task has ended: the seal in its last manifest names the children."""
 
     code = "sealed"
 
@@ -55,11 +55,11 @@ class ManifestLog:
         self._log = NumberedLog(NumberedObjects(objects, payload), sleep, puts=retries, floors=retries)
         self._tenant, self._task_id, self._span = tenant, task_id, span
         self._view = NOTHING
-        self._epoch: int | None = None  # of this holder, once claimed
+        self._epoch: int | None = None  # the epoch of this holder, once it has claimed the task
 
     @property
     def view(self) -> TaskView:
-        """The task at the last manifest read or written here."""
+        """The task as of the last manifest that was read or written here."""
         return self._view
 
     @property
@@ -68,7 +68,8 @@ class ManifestLog:
         return self._view.number + 1
 
     def recover(self) -> TaskView:
-        """Read what is committed: floor, checkpoint, and everything after it. Drops an earlier claim."""
+        """Read all committed manifests that count: floor, checkpoint, and everything after it. Drops an earlier
+        claim."""
         self._epoch = None
         self._log.forget_doubt()
         self._view = self._task.follow()
@@ -77,13 +78,15 @@ class ManifestLog:
         return self._view
 
     def follow(self) -> TaskView:
-        """Read what was committed since, without a claim: keeps the next holder up to date before it takes over."""
+        """Read the manifests that were committed since the last call, without a claim. The next holder of a task uses
+        this to stay up to date before it takes over."""
         assert self._epoch is None, "follows what it writes itself"
         self._view = self._task.follow(self._view) if self._view.number else self.recover()
         return self._view
 
     def claim(self, epoch: int, nonce: str, now_ms: int) -> TaskView:
-        """Win an empty manifest with `epoch` at the next free number. Reads each manifest that it loses to.
+        """Commit an empty manifest with `epoch` at the next free number. If another manifest has the number, read it
+        and try the next.
 
         Returns:
             The view to work from: everything committed up to the claim.
@@ -105,7 +108,7 @@ class ManifestLog:
             except CommitConflict:
                 self._view = self._task.follow(self._view)
                 continue
-            # Its number had been collected long before, so the put proves nothing.
+            # Garbage collection had deleted its number long before, so the put proves nothing.
             if self._task.floor() > claim.number:
                 self._view = self._task.follow()
                 continue
@@ -120,20 +123,20 @@ class ManifestLog:
         """Commit `manifest` at the next number. Only after `claim`.
 
         Raises:
-            Fenced: a newer epoch has claimed the task. Nothing more will be committed here. It is unknown whether this
-                manifest was committed before that claim, if an answer was missing, now or earlier, or if everything up
-                to its number was collected meanwhile: only the task's manifests show it.
-            CommitConflict: another writer holds the number without a newer epoch: `recover` and claim again.
-            CommitStateUnknown: it may have happened, or it did not and the reason could not be read. Commit the very
-                same manifest again, or stop for good.
+            Fenced: a newer epoch has claimed the task. Nothing more will be committed here. If an answer was missing,
+                now or earlier, or if garbage collection has passed the manifest's number, it is unknown whether this
+                manifest was committed before that claim: only the task's manifests show it.
+            CommitConflict: another writer has the number without a newer epoch: `recover` and claim again.
+            CommitStateUnknown: the commit may have happened, or it did not and the reason could not be read. Commit the
+                very same manifest again, or stop for good.
             Unavailable: nothing happened; commit again.
-            InvariantBroken: the number had been collected before.
+            InvariantBroken: garbage collection had deleted the number before.
         """
         assert (manifest.number, manifest.task_epoch) == (self.next_number, self._held), "not the next manifest"
         assert (manifest.tenant, manifest.task_id) == (self._tenant, self._task_id), "another task's manifest"
         assert manifest.span == self._span, "another span"
         body = manifest_format.encode(manifest)
-        view = extend(self._view, [manifest])  # refuses what readers would refuse, before it is written
+        view = extend(self._view, [manifest])  # raises for a manifest that readers would refuse, before it is written
         try:
             self._log.commit(manifest.number, body, lost=self._refuse_if_fenced, passed=self._refuse_below_floor)
         except CommitConflict:
@@ -185,7 +188,7 @@ class ManifestLog:
     def _refuse_if_fenced(self, number: int) -> None:
         """Raise Fenced if a commit at `number` lost to a manifest of a newer epoch.
 
-        The other manifest may have been collected since: then later manifests show who wrote it.
+        If garbage collection has deleted that manifest, later manifests show which epoch wrote it.
         """
         held = self._held
         try:
@@ -199,7 +202,8 @@ class ManifestLog:
             raise Fenced(self._what, held_epoch=held, current_epoch=current)
 
     def _refuse_below_floor(self, number: int, floor: int) -> NoReturn:
-        """Raise Fenced or InvariantBroken: other holders went on long ago, and what was put at `number` is garbage."""
+        """Raise Fenced or InvariantBroken for a put below the floor: other holders have continued long ago, and the
+        object at `number` is garbage."""
         held = self._held
         # Without an answer the claim stays valid, and the same manifest is put again.
         current = self._task.follow().epoch

@@ -20,7 +20,8 @@ KINDS = ("get", "head", "put", "put_new", "put_if", "list", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Requests (including failed ones), failures among them, and bytes of bodies transferred."""
+    """Counts of requests (including failed ones), of the failures among them, and of the bytes of bodies
+    transferred."""
 
     requests: int = 0
     failures: int = 0
@@ -30,7 +31,7 @@ class Traffic:
 
 @runtime_checkable
 class CountsRequests(Protocol):
-    """A store that counts the actual requests of its calls: parts, retries, pages."""
+    """A store that counts the requests that its calls actually made: parts, retries and pages each count."""
 
     def requests_made(self) -> tuple[int, int]:
         """Requests of the calling thread so far, and the failed ones among them."""
@@ -40,9 +41,10 @@ class CountsRequests(Protocol):
 
 
 class MeasuredObjectStore:
-    """Implements ObjectStore around another one. Thread-safe if that one is.
+    """Implements ObjectStore around another store. Thread-safe if that store is.
 
-    If that one counts its requests, its numbers are used; otherwise requests are counted as S3 would bill the calls.
+    If the inner store counts its requests, its numbers are used; otherwise requests are counted as S3 would bill the
+    calls.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -53,8 +55,8 @@ class MeasuredObjectStore:
         self._requests: dict[TenantKey, Counter[str]] = {}
 
     def requests_of_tenants(self) -> dict[TenantKey, dict[str, int]]:
-        """Requests so far for each tenant and kind, including failed ones. Requests for objects of no tenant, and LIST
-        requests beyond one tenant, are not included."""
+        """Requests so far for each tenant and kind, including failed ones. Not included are requests for objects that
+        belong to no tenant, and LIST requests that cover more than one tenant."""
         with self._lock:
             return {tenant: dict(made) for tenant, made in self._requests.items()}
 
@@ -100,7 +102,7 @@ class MeasuredObjectStore:
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         infos = self._inner.list_after(prefix, after, delimiter)
         for entry in itertools.count():
-            # Each separately, because the caller makes other calls in between.
+            # Each request counts separately, because the caller makes other calls in between.
             with _Counted(self, "list", prefix) as counted:
                 counted.requests = int(entry == 0)
                 info = next(infos, None)
@@ -115,12 +117,12 @@ class MeasuredObjectStore:
             self._inner.delete(key)
 
     def add_all(self, traffic: Mapping[str, Traffic], tenant: TenantKey) -> None:
-        """Add the requests that another process made to the same store on this one's behalf, for a tenant."""
+        """Add the requests for a tenant that another process made to the same store on behalf of this process."""
         for kind, done in traffic.items():
             self.add(kind, tenant, done)
 
     def add(self, kind: str, tenant: TenantKey | None, done: Traffic, probes: int = 0) -> None:
-        """Add to the totals of a kind and of the tenant; `probes` of the requests belong to no tenant."""
+        """Add to the totals of a kind and of the tenant. `probes` of the requests belong to no tenant."""
         with self._lock:
             if tenant is not None:
                 self._requests.setdefault(tenant, Counter())[kind] += done.requests - probes
@@ -134,7 +136,7 @@ class MeasuredObjectStore:
 
 
 class _Counted:
-    """One call under way."""
+    """The counts of one call that is running."""
 
     def __init__(self, store: MeasuredObjectStore, kind: str, key: str, written: int = 0) -> None:
         self._store, self._kind, self._key, self._written = store, kind, key, written

@@ -1,19 +1,20 @@
-"""How a large object is cut into parts, and how many requests that takes."""
+"""Splits a large object into parts, and counts the requests of its upload."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-MULTIPART_BYTES = 64 << 20  # from this size on; a smaller object is one request
+MULTIPART_BYTES = 64 << 20  # an object of at least this size is uploaded in parts; a smaller one is one request
 PART_BYTES = 16 << 20
 
 
 def parts_of(body: memoryview, part_bytes: int = PART_BYTES) -> Iterator[memoryview]:
-    """Views of `body`, in order, that together are all of it; the last may be smaller."""
+    """Views of consecutive parts of `body`, in order. All have `part_bytes` bytes, except the last one, which may be
+    smaller."""
     for start in range(0, len(body), part_bytes):
         yield body[start : start + part_bytes]
 
 
 def put_requests(size: int) -> int:
-    """The number of requests that S3 needs for an object of this size: begin, parts, complete; or one."""
+    """The number of requests that S3 needs for an object of this size: one, or begin, parts and complete."""
     return 1 if size < MULTIPART_BYTES else 2 - (-size // PART_BYTES)

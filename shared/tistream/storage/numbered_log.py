@@ -3,7 +3,7 @@
 Terms
 -----
 entry    Object `number` of the log, from 1 without a hole. One conditional put creates it, so one writer decides its
-         content, for ever. `Payload` says how an entry is named, decoded, and whether readers may begin at it.
+         content, for ever. `Payload` defines the keys of entries, their decoding, and where readers may begin.
 floor    A number, in an object of its own, that only rises. Entry `floor` restates the log. Entries below it may be
          deleted at any moment, and then created again by a put that was under way for long (a *zombie*). So an entry
          below the floor proves nothing, to its readers and to its writer.
@@ -16,16 +16,16 @@ Protocol
 * A writer puts an entry at the number after the last one that it has read. After an unknown answer it puts the same
   bytes at the same number again, until it knows whose bytes the number holds. It never tries the next number: one
   entry could be committed twice.
-* A writer reads the floor after its put. With the number below the floor, what was put is garbage.
+* A writer reads the floor after its put. If the number is below the floor, the object that it put is garbage.
 * The floor is raised by a conditional put too, and is durable before anything below it is deleted.
 
 There are two kinds of writers. They differ in what follows when a number is lost to another writer.
 
 * `commit`, for a *holder*, whose work another holder must not repeat. It loses its right to write when a rival has
   fenced it, which the caller decides (`lost`, `passed`). The doubt outlives the call: until it is settled, the holder
-  may put nothing but the same bytes.
-* `append`, for replicas that write the same content. The loser adopts the winner's entry by reading on, so that a
-  doubt needs no memory: whatever the number holds is read before the next entry is written.
+  may only put the same bytes.
+* `append`, for replicas that write the same content. The loser reads the winner's entry and adopts it. So a doubt
+  needs no memory: the entry at the number is read before the next entry is written.
 
 Error semantics
 ---------------
@@ -59,11 +59,11 @@ from tistream.storage.object_store import ObjectStore
 
 Entry = TypeVar("Entry")
 
-PLANS = 10  # how often the floor may overtake one call of a reader
+PLANS = 10  # how many times the floor may overtake one call of a reader
 
 
 class Payload(Protocol[Entry]):
-    """What the entries of one log are. Implementations do no I/O and have no state."""
+    """The kind of entries in one log: their keys, and their decoding. Implementations do no I/O and have no state."""
 
     @property
     def what(self) -> str:
@@ -81,18 +81,18 @@ class Payload(Protocol[Entry]):
         """The key of an entry."""
 
     def decode(self, number: int, body: bytes) -> Entry:
-        """The entry. Raises CorruptObject if it is damaged, or is not entry `number` of this log."""
+        """Decode an entry. Raises CorruptObject if it is damaged, or is not entry `number` of this log."""
 
     def why_not_base(self, number: int, entry: Entry | None) -> str | None:
-        """Why readers cannot begin at entry `number`, to which the floor points; None if they can. `entry`: None if it
-        does not exist.
-        """
+        """The reason why readers cannot begin at entry `number`, to which the floor points; None if they can. `entry`
+        is None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often one call repeats a request. `pauses`: seconds between attempts; the last one counts for all after it.
-    `ends_on`: the kinds of Unavailable that end the call at once, because the caller decides whether to wait longer."""
+    """How many times one call repeats a request, and when. `pauses`: seconds between attempts; when they are used up,
+    the last one repeats. `ends_on`: the kinds of Unavailable that end the call at once, because the caller decides
+    whether to wait longer."""
 
     attempts: int
     pauses: tuple[float, ...]
@@ -108,16 +108,15 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[Entry]):
-    """Consecutive entries. `restarted`: the first one is where the log begins for readers (the floor, or 1), and
-    replaces everything that the reader knew.
-    """
+    """Consecutive entries. `restarted`: the first entry is the one at which readers begin (the floor, or 1), and
+    replaces everything that the reader knew."""
 
     restarted: bool
     entries: list[Entry]
 
 
 class NumberedObjects(Generic[Entry]):
-    """The entries and the floor, as they are in the store. `floor_seen`: the highest floor that was read here."""
+    """Reads the entries and the floor from the store. `floor_seen`: the highest floor that this object has read."""
 
     def __init__(self, objects: ObjectStore, payload: Payload[Entry]) -> None:
         self.objects = objects
@@ -125,7 +124,8 @@ class NumberedObjects(Generic[Entry]):
         self.floor_seen = 0
 
     def floor(self) -> int:
-        """The entry at which readers begin; 0 if no floor was written yet. Raises Unavailable, CorruptObject."""
+        """The number of the entry at which readers begin; 0 if no floor was written yet. Raises Unavailable,
+        CorruptObject."""
         key = self.payload.floor_key
         try:
             self.floor_seen = max(self.floor_seen, floor_format.decode(key, self.objects.get(key)))
@@ -134,11 +134,11 @@ class NumberedObjects(Generic[Entry]):
         return self.floor_seen
 
     def entry(self, number: int) -> Entry:
-        """Entry `number`, which may be one below the floor. Raises NotFoundYet, Unavailable, CorruptObject."""
+        """Read entry `number`, which may be below the floor. Raises NotFoundYet, Unavailable, CorruptObject."""
         return self.payload.decode(number, self.objects.get(self.payload.key(number)))
 
     def follow(self, last: int) -> Run[Entry]:
-        """Every entry after `last` (0: from the beginning). With nothing new this costs two small requests.
+        """Read every entry after `last` (0: from the beginning). If nothing is new, this costs two small requests.
 
         Raises:
             CorruptObject: an entry or the floor is damaged, or the floor names no base.
@@ -152,7 +152,7 @@ class NumberedObjects(Generic[Entry]):
                 entries = [self._base(base), *self._run(base + 1)] if base else list(self._run(first))
             except CorruptObject:
                 if self.floor() <= first:
-                    raise  # else it is below the floor, and not a part of the log any more
+                    raise  # otherwise the entry is below the floor, and does not belong to the log any more
             else:
                 if self.floor() <= first:
                     return Run(restarted, entries)
@@ -160,7 +160,7 @@ class NumberedObjects(Generic[Entry]):
         raise Unavailable(f"{self.payload.what}: its floor moves faster than it can be read")
 
     def _base(self, number: int) -> Entry:
-        """The entry that the floor names. Raises CorruptObject if readers cannot begin there."""
+        """Read the entry that the floor names. Raises CorruptObject if readers cannot begin there."""
         found: Entry | None = None
         with suppress(NotFoundYet):
             found = self.entry(number)
@@ -193,10 +193,10 @@ class NumberedLog(Generic[Entry]):
         self._objects, self._payload = entries.objects, entries.payload
         self._sleep = sleep
         self._puts, self._floors = puts, floors
-        self._in_doubt: bytes | None = None  # what this holder may have put at the next number
+        self._in_doubt: bytes | None = None  # the bytes that this holder may have put at the next number
 
     def forget_doubt(self) -> None:
-        """Drop the doubt of an earlier commit: the caller has given up its claim, and reads everything again."""
+        """Forget an unsettled put. The caller has given up its claim, and reads everything again."""
         self._in_doubt = None
 
     def commit(
@@ -209,12 +209,12 @@ class NumberedLog(Generic[Entry]):
     ) -> None:
         """Put `body` as entry `number`, for a holder. When this returns, the entry counts.
 
-        `lost(number)`: raises Fenced if the number went to a writer that has fenced this one. `passed(number, floor)`:
-        raises what it means that the floor has passed the number. Both may read the log; retryable errors of theirs
-        become CommitStateUnknown.
+        `lost(number)` is called if another writer has the number; it raises Fenced if that writer has fenced this one.
+        `passed(number, floor)` is called if the floor is above the number; it raises the error that the caller needs.
+        Both may read the log; their retryable errors become CommitStateUnknown.
 
         Raises:
-            CommitConflict: another writer holds the number and has not fenced this one.
+            CommitConflict: another writer has the number and has not fenced this one.
             CommitStateUnknown, Unavailable: see the module.
         """
         assert self._in_doubt in (None, body), (
@@ -238,8 +238,8 @@ class NumberedLog(Generic[Entry]):
         self._in_doubt = None
 
     def append(self, number: int, body: bytes) -> bool:
-        """Put `body` as entry `number`, for a replica. Returns whether the entry counts. If not, another writer holds
-        the number, or the floor has passed it: read on.
+        """Put `body` as entry `number`, for a replica. Returns whether the entry counts. If not, another writer has the
+        number, or the floor is above it; the caller must read the log again.
 
         Raises CommitStateUnknown, Unavailable.
         """
@@ -250,7 +250,7 @@ class NumberedLog(Generic[Entry]):
         return self._entries.floor() <= number
 
     def put(self, number: int, body: bytes) -> None:
-        """Put `body` at `number`, and again after an unknown answer, until it is known whose bytes the number holds.
+        """Put `body` at `number`. After an unknown answer, put it again, until it is known whose bytes the number has.
         The entry counts only if the floor, read afterwards, is not above the number. Raises CommitConflict,
         CommitStateUnknown, Unavailable."""
         key = self._payload.key(number)
@@ -269,7 +269,8 @@ class NumberedLog(Generic[Entry]):
             except CommitStateUnknown as error:
                 doubtful, problem = True, error
             except NotFoundYet:
-                pass  # collected between the two calls, or the conflict was another one: put again
+                # Garbage collection deleted it between the two calls, or the conflict had another cause: put again.
+                pass
             except Unavailable as error:
                 problem = error
                 if isinstance(error, self._puts.ends_on):
@@ -280,12 +281,12 @@ class NumberedLog(Generic[Entry]):
         raise CommitStateUnknown(key, reason) from problem
 
     def raise_floor(self, number: int) -> int:
-        """Set the floor to entry `number`, a base; entries below it may be deleted once this returns.
+        """Set the floor to entry `number`, which must be a base. Entries below it may be deleted once this returns.
 
         Returns:
             The floor, which never decreases: possibly a higher one than requested.
 
-        Raises CommitConflict, CommitStateUnknown, Unavailable: raise it again later.
+        Raises CommitConflict, CommitStateUnknown, Unavailable: try again later.
         """
         problem: TiStreamError = Unavailable(f"{self._payload.what}: lost every race for the floor")
         for _ in self._floors(self._sleep):
@@ -300,7 +301,7 @@ class NumberedLog(Generic[Entry]):
     def _raise_floor_once(self, number: int) -> int:
         key, body = self._payload.floor_key, floor_format.encode(number)
         try:
-            # Read before the body, so that put_if detects a change in between.
+            # The version is read before the body, so that put_if detects a change in between.
             version = self._objects.head(key).version
             current = floor_format.decode(key, self._objects.get(key))
         except NotFoundYet:
@@ -314,8 +315,8 @@ class NumberedLog(Generic[Entry]):
 
     @contextmanager
     def _unknown_until_read(self, number: int) -> Iterator[None]:
-        """Convert retryable errors: the result of a write shows only in what is read after it, so without an answer it
-        is unknown."""
+        """Convert retryable errors to CommitStateUnknown for a `with` block: the result of a write is known only after
+        later reads, so without their answers it is unknown."""
         try:
             yield
         except RetryableError as error:

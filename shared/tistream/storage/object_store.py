@@ -13,8 +13,8 @@ Body = bytes | memoryview  # a memoryview lets a large object be written without
 class ObjectInfo:
     """One object in the answer of LIST or HEAD.
 
-    `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms` is when it was last written, in wall
-    milliseconds of the store's clock (from HEAD perhaps in whole seconds); 0 if the store has no clock.
+    `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms` is the time of the last write by the
+    store's clock, in ms since the Unix epoch (HEAD may give whole seconds only); 0 if the store has no clock.
     """
 
     key: str
@@ -30,22 +30,23 @@ class ObjectStore(Protocol):
     """
 
     def get(self, key: str) -> bytes:
-        """The whole object. Raises NotFoundYet; CorruptObject if it fails a checksum that the store keeps."""
+        """Read the whole object. Raises NotFoundYet; CorruptObject if it fails a checksum that the store keeps."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Bytes `[start, start+length)`, shorter at the object's end. Raises NotFoundYet."""
+        """Read the bytes `[start, start+length)`; the result is shorter at the object's end. Raises NotFoundYet."""
 
     def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes (or all, if shorter) and the object's size. Raises NotFoundYet."""
+        """Read the last `length` bytes (all, if the object is shorter). Returns them, and the object's size. Raises
+        NotFoundYet."""
 
     def head(self, key: str) -> ObjectInfo:
-        """Size and version. Raises NotFoundYet."""
+        """Read the object's size, version and time. Raises NotFoundYet."""
 
     def put(self, key: str, body: Body) -> None:
-        """Create or replace; for objects whose name is unique to this writer, and for pushed files."""
+        """Create or replace an object. Use it for keys that are unique to this writer, and for pushed files."""
 
     def put_new(self, key: str, body: bytes) -> None:
-        """Create `key`; never overwrite. One attempt.
+        """Create `key`; never overwrite it. Makes one attempt.
 
         Raises:
             CommitConflict: the key exists.
@@ -53,13 +54,13 @@ class ObjectStore(Protocol):
         """
 
     def put_if(self, key: str, body: bytes, version: str) -> None:
-        """Replace `key` if its version is still `version`. One attempt; raises as put_new."""
+        """Replace `key` if its version is still `version`. Makes one attempt. Raises the errors of put_new."""
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
-        """Objects below `prefix` whose key is > `after`, in key order.
+        """List the objects below `prefix` whose key is > `after`, in key order.
 
         With delimiter "/", common prefixes are entries with size -1, version "" and a key ending in "/".
         """
 
     def delete(self, key: str) -> None:
-        """Remove `key`; no error if it does not exist."""
+        """Delete `key`. It is no error if the key does not exist."""

@@ -1,4 +1,4 @@
-"""Opens object stores by URL: a string can be sent to Spark executors and stand in settings, unlike an open client."""
+"""Opens object stores by URL. Unlike an open client, a URL can be sent to Spark executors and be a setting."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class _Bucket:
 
 
 def check_url(url: str) -> None:
-    """Check a URL as open_objects does, without opening the store. Raises InvalidRequest."""
+    """Check a URL like open_objects, without opening the store. Raises InvalidRequest."""
     _place(url)
 
 
 def open_objects(url: str) -> ObjectStore:
     """Open the store that `url` names.
 
-    `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; credentials come
-    from boto3's usual places, never from the URL. `memory:` a new, empty store of this process.
+    `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; boto3 finds the
+    credentials in its usual places, and they are never in the URL. `memory:` a new, empty store of this process.
 
     Raises:
         InvalidRequest: the URL names no known kind of store; the text does not show a password in the URL.
@@ -48,8 +48,8 @@ def open_objects(url: str) -> ObjectStore:
 
 
 def open_existing(url: str) -> ObjectStore:
-    """Open a store that others write: as open_objects, but no directory is created. Raises InvalidRequest if there is
-    no such directory."""
+    """Open a store that other programs write. Like open_objects, but no directory is created: raises InvalidRequest if
+    it does not exist."""
     place = _place(url)
     if isinstance(place, Path) and not place.is_dir():
         raise InvalidRequest(f"there is no directory {place}")
@@ -57,7 +57,7 @@ def open_existing(url: str) -> ObjectStore:
 
 
 def _place(url: str) -> _Bucket | Path | None:
-    """Parse a URL; None: in memory. Raises InvalidRequest."""
+    """Parse a URL. None means a store in memory. Raises InvalidRequest."""
     if url == "memory:":
         return None
     if "://" not in url:
@@ -92,7 +92,7 @@ def _check_endpoint(shown: str, endpoint: str) -> None:
 def _split(what: str, url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # parsed, and so checked, only on access
+        _ = parts.port  # a port is parsed, and so checked, only on access
     except ValueError:  # the text of the error may contain parts of the URL
         raise InvalidRequest(f"{what} is not a URL") from None
     return parts

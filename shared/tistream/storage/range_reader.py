@@ -17,8 +17,8 @@ def fetch_ranges(
     ranges: Iterable[ByteRange],
     held: Sequence[tuple[int, bytes]] = (),
 ) -> SparseFile:
-    """`ranges` of an object of `size` bytes. Ranges that lie completely in one part of `held` (offset, bytes) are not
-    fetched.
+    """Fetch `ranges` of an object of `size` bytes. Ranges that lie completely in one part of `held` (offset, bytes) are
+    not fetched.
 
     Raises:
         NotFoundYet: the object is gone.
@@ -33,7 +33,8 @@ def fetch_ranges(
     for start, length in coalesce(missing):
         body = objects.get_range(key, start, length)
         if len(body) != length:
-            end = f"ends at {start + len(body)}" if body else f"has at most {start} bytes"  # an empty range: no end
+            # An empty answer does not show where the object ends.
+            end = f"ends at {start + len(body)}" if body else f"has at most {start} bytes"
             raise CorruptObject(key, f"{end}, and should have {size}: truncated")
         pieces.append((start, body))
     return SparseFile(size, _disjoint(pieces, held))
@@ -42,7 +43,8 @@ def fetch_ranges(
 def _disjoint(
     pieces: list[tuple[int, bytes | memoryview]], held: Sequence[tuple[int, bytes]]
 ) -> list[tuple[int, bytes | memoryview]]:
-    """All pieces without overlaps, because a sparse file looks only at the last piece that begins before an offset."""
+    """All pieces, cut so that they do not overlap, because a sparse file looks only at the last piece that begins
+    before an offset."""
     out: list[tuple[int, bytes | memoryview]] = []
     end = 0
     for start, body in sorted([*pieces, *held], key=lambda piece: piece[0]):

@@ -1,7 +1,8 @@
 """The records that decide a tenant's releases of a log backup: numbered objects, each created by one conditional put.
 
-Numbers have no gaps, because a writer puts number n + 1 only after it has read n; so the newest is found by bisection.
-Records are never deleted while the tenant exists: a record that came back would fork the chain of files.
+Numbers have no gaps, because a writer puts number n + 1 only after it has read n. So the newest record is found by
+bisection. Records are never deleted while the tenant exists, because a record that was created again would fork the
+chain of files.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLog:
-    """The records of one tenant."""
+    """The release records of one tenant."""
 
     objects: ObjectStore
     tenant: TenantKey
 
     def newest(self, known: int = 0) -> Release | None:
-        """The newest record, at or after number `known`; None without any record. Raises Unavailable, CorruptObject."""
+        """The newest record. `known` is the number of a record that is known to exist. None if the tenant has no
+        record. Raises Unavailable, CorruptObject."""
         low, step = known, 1
         while self._is_there(low + step):
             low += step
             step *= 2
-        high = low + step  # `low` is there (or 0), `high` is not
+        high = low + step  # record `low` exists (or low is 0), record `high` does not
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self._is_there(middle) else (low, middle)

@@ -1,4 +1,4 @@
-"""Puts in the background, so that a caller with much to write need not wait for the store."""
+"""Writes objects in the background, so that a caller that writes much need not wait for the store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tistream.storage.object_store import Body, ObjectStore
 
 @dataclass(slots=True)
 class WriteBehind:
-    """Puts into `inner` by threads of `executor`; for one caller. Bodies of at most `bytes_max` in total are under way,
-    or a single larger one.
+    """Puts objects into `inner` with the threads of `executor`, for one caller. The bodies of running puts have at most
+    `bytes_max` bytes in total, unless a single body is larger.
 
-    The error of a failed put is raised by a later put, or by `settle`. Before `settle` returns, no put may be reported
-    as done.
+    The error of a failed put is raised by a later put, or by `settle`. The caller must not rely on any put before
+    `settle` returns.
     """
 
     inner: ObjectStore
@@ -25,7 +25,7 @@ class WriteBehind:
     _under_way: deque[tuple[int, Future[None]]] = field(default_factory=deque)
 
     def put(self, key: str, body: Body) -> None:
-        """Begin to put a body, which must not change any more. Raises the error of an earlier put."""
+        """Start to put a body, which must not change any more. Raises the error of an earlier put."""
         while self._under_way and sum(size for size, _ in self._under_way) + len(body) > self.bytes_max:
             self._under_way.popleft()[1].result()
         self._under_way.append((len(body), self.executor.submit(self.inner.put, key, body)))

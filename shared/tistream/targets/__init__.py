@@ -1,1 +1,1 @@
-"""Systems outside the platform that rows are written into."""
+"""External systems into which the platform writes rows: servers, SQL files and Parquet files."""

@@ -1,7 +1,7 @@
-"""Records the progress of a restore into a directory: `restore.json`, which is replaced as a whole after each chunk.
+"""Records the progress of a restore into a directory in `restore.json`, which is replaced as a whole after each chunk.
 
-A file of a chunk is written before the marker that counts it. A restore that was killed in between writes the same rows
-to the same file again.
+A chunk's file is written before the record that counts it. A restore that was killed in between writes the same rows to
+the same file again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DirectoryMarks:
     """The progress of all tables that are restored into one directory. The directory must contain nothing else."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the progress; create the directory if it does not exist. Raises TargetRefused."""
+        """Read the progress. If the directory does not exist, create it. Raises TargetRefused."""
         self._directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)

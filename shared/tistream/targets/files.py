@@ -13,7 +13,7 @@ _NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 2
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file atomically: write it beside its place, sync it, and rename it into place. Raises OSError."""
+    """Write a file atomically: write a temporary file beside it, sync it, and rename it. Raises OSError."""
     draft = path.with_name(f".{path.name}.part")
     with draft.open("wb") as file:
         write(file)

@@ -1,7 +1,7 @@
 """A connection to a MySQL, MariaDB or TiDB server that a restore or an undo writes into.
 
-Every write is one transaction. An answer that was lost leaves open whether it was committed: writers put a marker row
-into the same transaction, and look for it before they write again.
+Every write is one transaction. If the answer to a COMMIT is lost, it is unknown whether the transaction was committed.
+Therefore writers put a marker row into the same transaction, and look for it before they write again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.targets.mysql_url import MySqlUrl
 
 CONNECT_S = 10
-ANSWER_S = 600  # for one statement; an ALTER TABLE that checks foreign keys reads whole tables
+ANSWER_S = 600  # timeout of one statement; an ALTER TABLE that checks foreign keys reads whole tables
 STRICT = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'"
-EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"  # TiDB; else it refuses values of AUTO_RANDOM
+# Without this setting, TiDB refuses explicit values of AUTO_RANDOM columns.
+EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"
 
 
 class TargetFailed(Exception):
-    """The server cannot be reached, or refused a statement. The text names the server and says why; it contains no
-    password and no values of rows. `code` is the server's error number; None: it did not answer."""
+    """The server cannot be reached, or refused a statement. The text names the server and the reason; it contains no
+    password and no values of rows. `code` is the server's error number; None if it did not answer."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
@@ -46,7 +47,7 @@ class MySqlTarget:
                 password=url.password,
                 database=url.database,
                 charset="utf8mb4",
-                autocommit=True,  # writers begin transactions themselves; a SELECT sees what is there now
+                autocommit=True,  # writers begin transactions themselves; a SELECT must see the newest rows
                 connect_timeout=CONNECT_S,
                 read_timeout=ANSWER_S,
                 write_timeout=ANSWER_S,
@@ -71,14 +72,14 @@ class MySqlTarget:
 
     @property
     def dialect(self) -> Dialect:
-        """The SQL dialect of the server, found by its version text."""
+        """The SQL dialect of the server, recognized by its version text."""
         version = str(self.rows("SELECT VERSION()")[0][0])
         if "TiDB" in version:
             return Dialect.TIDB
         return Dialect.MARIADB if "MariaDB" in version else Dialect.MYSQL
 
     def execute(self, sql: str, values: tuple[object, ...] | None = None) -> int:
-        """Run a statement, and return the number of rows that it found or affected. Raises TargetFailed."""
+        """Run a statement. Returns the number of rows that it found or affected. Raises TargetFailed."""
         try:
             with self._connection.cursor() as cursor:
                 return int(cursor.execute(sql, values))
@@ -86,7 +87,7 @@ class MySqlTarget:
             raise self._failed(error) from error
 
     def execute_many(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Run an INSERT with each of these rows of values, many in one statement. Raises TargetFailed."""
+        """Run an INSERT for all these rows, with many rows in each statement. Raises TargetFailed."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.executemany(sql, rows)
@@ -94,7 +95,7 @@ class MySqlTarget:
             raise self._failed(error) from error
 
     def rows(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a small query. Raises TargetFailed."""
+        """Read all rows of a small query. Raises TargetFailed."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql, values)
@@ -103,7 +104,7 @@ class MySqlTarget:
             raise self._failed(error) from error
 
     def batches(self, sql: str, size: int) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a query in batches of `size`, as they arrive. Raises TargetFailed."""
+        """Yield the rows of a query in batches of `size`, as they arrive. Raises TargetFailed."""
         try:
             with self._connection.cursor(pymysql.cursors.SSCursor) as cursor:
                 cursor.execute(sql)
@@ -129,7 +130,7 @@ class MySqlTarget:
         try:
             self._connection.rollback()
         except (pymysql.err.MySQLError, OSError):
-            self._connection.close()  # the server rolls back what a closed connection has left open
+            self._connection.close()  # the server rolls back the open transaction of a closed connection
 
     def execute_all(self, statements: Iterable[str]) -> None:
         """Run statements one after the other. Raises TargetFailed."""

@@ -1,4 +1,4 @@
-"""The address of a MySQL, MariaDB or TiDB server: `mysql://user:password@host:port/database?option=value`."""
+"""Parses the URL of a MySQL, MariaDB or TiDB server: `mysql://user:password@host:port/database?option=value`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULT_PORT = 3306
 
 @dataclass(frozen=True, slots=True)
 class MySqlUrl:
-    """A parsed address. Its text, and that of errors about it, never contains the password."""
+    """A parsed URL. Its text, and the text of errors about it, never contains the password."""
 
     host: str
     port: int
@@ -26,8 +26,8 @@ class MySqlUrl:
 
 
 def parse_mysql_url(text: str) -> MySqlUrl:
-    """Parse an address. User, password and database may be percent-encoded. Raises ValueError that shows the right form
-    and nothing of the text."""
+    """Parse a URL. User, password and database may be percent-encoded. Raises ValueError, which shows the right form
+    and nothing of the URL."""
     try:
         parts = urlsplit(text)
         port = parts.port or _DEFAULT_PORT

@@ -61,8 +61,7 @@ class ParquetTables:
         return after
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """Implement RestoreTarget.add_foreign_keys: add the table's foreign keys, unless it has them. They are in
-        schema.sql."""
+        """Implement RestoreTarget.add_foreign_keys: write the foreign keys into schema.sql, unless it has them."""
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint:
         """Implement RestoreTarget.fingerprint: the fingerprint of the rows that the target holds, read back from it;

@@ -1,8 +1,9 @@
-"""Restores tables into a server, and writes each chunk of rows and its marker row in one transaction.
+"""Restores tables into a server. Each chunk of rows and its marker row are written in one transaction.
 
-Table `tistream_restore` of the target's database has one row for the beginning of each restored table (chunk 0), and
-one for each chunk of rows (1, 2, …), with the cursor at which the next chunk begins. A restore that was killed reads
-the newest marker and goes on there: no row is missing and none is there twice, also in tables without a key.
+The table `tistream_restore` of the target's database has one marker for the beginning of each restored table (chunk 0),
+and one for each chunk of rows (1, 2, …), with the cursor at which the next chunk begins. A restore that was killed
+reads the newest marker and continues there. So no row is missing and none is written twice, also in tables without a
+key.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class RestoredTables:
     def write(
         self, table: str, before: Mark, inserts: Iterable[str], end: Callable[[], tuple[int, str | None]]
     ) -> Mark:
-        """Write the next chunk and its marker in one transaction. `end` is called after the inserts, and returns the
-        number of rows and the cursor after them (None: it was the last chunk). Raises TargetFailed; the chunk then is
-        there whole or not at all."""
+        """Write the next chunk and its marker in one transaction. `end` is called after the inserts. It returns the
+        number of rows, and the cursor after them (None: it was the last chunk). Raises TargetFailed; the chunk is then
+        written completely or not at all."""
         with self._target.transaction():
             self._target.execute_all(inserts)
             rows, cursor = end()
@@ -88,8 +89,8 @@ class RestoredTables:
 
     def write_numbered(self, table: str, number: int, inserts: Iterable[str], rows: int) -> bool:
         """Write chunk `number` (from 1) and its marker in one transaction, for a restore whose chunks may come in any
-        order. Writes nothing and returns False if the target has the chunk already. The marker is inserted first, so
-        that of two writers one waits for the other. Raises TargetFailed."""
+        order. If the target has the chunk already, write nothing and return False. The marker is inserted first, so
+        that one of two concurrent writers waits for the other. Raises TargetFailed."""
         with self._target.transaction():
             if not self._target.execute(
                 f"INSERT IGNORE INTO {self._marks} (restore_id, table_name, chunk, row_count)"
@@ -109,9 +110,9 @@ class RestoredTables:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Run a `with` block under a lock of the server, so that no other process creates tables of this restore
-        meanwhile. The lock ends with the connection: a process that has lost it cannot drop a table that the next one
-        created. Raises TargetFailed."""
+        """Run a `with` block under a lock of the server, so that no other process creates tables of this restore at the
+        same time. The lock ends with the connection: a process that has lost its connection cannot drop a table that
+        the next holder created. Raises TargetFailed."""
         name = f"tistream.{self._id}"
         if self._target.rows("SELECT GET_LOCK(%s, %s)", (name, LOCK_WAIT_S))[0][0] != 1:
             raise TargetFailed("another process begins tables of this restore")

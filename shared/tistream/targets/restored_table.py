@@ -38,7 +38,8 @@ class RestoredTable:
 
 
 def restore_id(cluster_id: str, tenant_id: str, ts: int, source: Name, name: Name) -> str:
-    """A stable id for the restore of one table, by which the same command continues an interrupted restore."""
+    """A stable id for the restore of one table. The same command computes the same id, and so continues an interrupted
+    restore."""
     what = orjson.dumps([cluster_id, tenant_id, str(ts), source, name])
     return hashlib.blake2b(what, digest_size=16).hexdigest()
 
@@ -46,7 +47,7 @@ def restore_id(cluster_id: str, tenant_id: str, ts: int, source: Name, name: Nam
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The progress of the restore of one table: `chunk` chunks with `rows` rows in total are written. `cursor`: where
-    the next chunk begins; None before the first chunk and, if `chunk` is above 0, after the last one."""
+    the next chunk begins. It is None before the first chunk (`chunk` is 0), and after the last one."""
 
     chunk: int
     rows: int
@@ -64,8 +65,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One page of rows. `end` returns its number of rows and the cursor after it (None: it was the last one), once all
-    batches have been taken."""
+    """One page of rows. After all `batches` were read, `end` returns the number of rows, and the cursor after them
+    (None: this was the last page)."""
 
     batches: Iterable[pa.RecordBatch]
     end: Callable[[], tuple[int, str | None]]
@@ -75,8 +76,8 @@ class RestoreTarget(Protocol):
     """A destination of restored tables. Each call is atomic: it takes effect completely or not at all."""
 
     dialect: Dialect
-    compared: Dialect | None  # of the server whose rows are compared with those that were written; None for files
-    chunk_rows: int  # rows of a chunk
+    compared: Dialect | None  # dialect of the server whose rows are compared with the written ones; None for files
+    chunk_rows: int  # rows in a chunk
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
         """Create the table, unless this restore has created it before; return its progress. Raises TableExists, unless

@@ -6,7 +6,7 @@
     DIR/000002.sql     INSERT statements of one chunk, in one transaction
     DIR/restore.json
 
-Foreign keys come last. Each file sets its session by itself.
+The files with foreign keys come last. Each file sets the session variables that it needs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class SqlFiles:
         return None
 
     def _put(self, statements: Iterable[str], *, transaction: bool = False) -> str:
-        """Write the next file, and return its name. A file that no mark counts is written again."""
+        """Write the next file, and return its name. A file that the recorded progress does not count is written
+        again."""
         name = f"{max((int(one[:-4]) for one in self._marks.files), default=0) + 1:06d}.sql"
         write_whole(self._directory / name, lambda file: self._write(file, statements, transaction=transaction))
         return name

@@ -1,1 +1,1 @@
-"""The contracts between services: bodies of requests and answers, and clients for them."""
+"""The HTTP contracts between services: the bodies of requests and answers, and clients."""

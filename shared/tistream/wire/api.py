@@ -1,6 +1,7 @@
-"""The API server's HTTP contract: the answers that it gives itself. Ids and times are decimal strings.
+"""The API server's HTTP contract: the answers that the API server builds itself. Ids and times are decimal strings.
 
-The answers that it forwards are in meta.py, usage.py, audit.py and tokens.py, the lines of pulls in changes.py.
+The answers that it forwards from other services are in meta.py, usage.py, audit.py and tokens.py, and the lines of
+pulls in changes.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ TenantState = Literal["live", "late", "damaged", "waiting", "paused"]
 
 
 class Problem(Wire):
-    """An RFC 9457 problem: every answer of 4xx and 5xx. Some have further members, such as `parameter`."""
+    """An RFC 9457 problem: the body of every answer with a 4xx or 5xx status. Some problems have further members, such
+    as `parameter`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -54,7 +56,8 @@ class TableNames(Wire):
 
 
 class ShownColumn(Wire):
-    """A column that SELECT shows. `sql_type` as in SHOW COLUMNS; `key`: it is part of an event's `key`."""
+    """A column that SELECT shows. `sql_type` has the form of SHOW COLUMNS; `key`: whether the column is part of an
+    event's `key`."""
 
     name: str
     sql_type: str
@@ -77,7 +80,8 @@ class TableColumns(Wire):
 
 
 class DdlPage(Wire):
-    """The answer of DdlHistory, newest first. `more`: continue below the last event's commit_ts."""
+    """The answer of DdlHistory, newest first. `more`: there are older events; request those below the last event's
+    commit_ts."""
 
     resolved_ts: Stamp
     earliest_ts: Stamp
@@ -95,7 +99,7 @@ class TenantProgress(Wire):
 
 
 class TaskPlace(Wire):
-    """Which sorter holds a task, and why the task waits, if it does."""
+    """The sorter that holds a task, and the reason if the task waits."""
 
     task_id: Id
     start_key: str
@@ -108,7 +112,7 @@ class TaskPlace(Wire):
 
 
 class StorePlace(Wire):
-    """Which dispatcher reads a store, and why the store waits, if it does."""
+    """The dispatcher that reads a store, and the reason if the store waits."""
 
     store_id: Id
     dispatcher: str | None
@@ -124,7 +128,7 @@ class TenantPlacement(Wire):
 
 
 class TenantSummary(Wire):
-    """One tenant of the overview. `state`: waiting means that nothing can be read yet; `waits` has the reason."""
+    """One tenant of the overview. `state` waiting means that nothing can be read yet; `waits` has the reason."""
 
     cluster_id: str
     tenant_id: str
@@ -155,8 +159,8 @@ class TenantsOverview(Wire):
 
 
 class LagSamples(Wire):
-    """The answer of TenantLag. `at_ms`: milliseconds since the Unix epoch, oldest first; `stages`: by name of the
-    stage, seconds behind the wall clock at each of these times, null if unknown."""
+    """The answer of TenantLag. `at_ms`: times of the samples in ms since the Unix epoch, oldest first. `stages`: by the
+    name of the stage, its lag behind the wall clock in seconds at each of these times; null if unknown."""
 
     at_ms: list[str]
     stages: dict[str, list[float | None]]

@@ -12,8 +12,9 @@ LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 class AuditEntry(Wire):
     """One change that a caller requested, or that the platform made later because of a request.
 
-    seq: without gaps, in the order of the commits. at_ms: the database's clock. was, became: the members that differ;
-    None for all of them if the subject did not exist before, or does not exist afterwards.
+    seq: the entry's number, in the order of the commits, without gaps. at_ms: time by the database's clock. was,
+    became: the members that differ, with their values before and after. `was` is None if the subject did not exist
+    before, `became` if it does not exist afterwards.
     """
 
     seq: int
@@ -30,8 +31,7 @@ class AuditEntry(Wire):
 
 
 class AuditPage(Wire):
-    """Entries, oldest first. `newest_seq`: the last entry of the log, independent of the request; 0: the log is
-    empty."""
+    """Entries, oldest first. `newest_seq`: the number of the last entry of the whole log; 0 if the log is empty."""
 
     entries: list[AuditEntry]
     newest_seq: int

@@ -1,6 +1,6 @@
 """The lines of a pull's answer with `format=ndjson` (design.md 5), for the OpenAPI document and for clients.
 
-The API server renders lines without these models; a test validates what it sends against them.
+The API server renders lines without these models; a test validates its lines against them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Columns = Annotated[
 
 
 class InvolvedTable(Wire):
-    """A database and a table in it. `table` is empty if the job is about the database."""
+    """A database and a table in it. `table` is empty if the job concerns the database itself."""
 
     database: str
     table: str
 
 
 class RowChange(Wire):
-    """One row: as SELECT shows it at commit_ts, and just before it."""
+    """A change of one row: the row as SELECT shows it at commit_ts, and just before it."""
 
     type: Literal["row"]
     op: Literal["put", "delete"]
@@ -48,7 +48,8 @@ class RowChange(Wire):
 
 
 class ReadRow(Wire):
-    """One row of a snapshot, between `snapshot_begin` and `snapshot_end`: as SELECT shows it at the snapshot's ts."""
+    """One row of a snapshot, between the lines `snapshot_begin` and `snapshot_end`: the row as SELECT shows it at the
+    snapshot's ts."""
 
     type: Literal["row"]
     op: Literal["read"]
@@ -80,7 +81,7 @@ class DdlChange(Wire):
 
 
 class Resolved(Wire):
-    """All events at or below `resolved_ts` were sent. The last line of a page; now and then in a stream."""
+    """All events at or below `resolved_ts` were sent. It is the last line of a page; a stream has one now and then."""
 
     type: Literal["resolved"]
     resolved_ts: Stamp
@@ -88,7 +89,7 @@ class Resolved(Wire):
 
 
 class Continue(Wire):
-    """The page ended inside a commit_ts, which has more events than `limit`, or inside a snapshot."""
+    """The page ended inside a snapshot, or inside a commit_ts that has more events than `limit`."""
 
     type: Literal["continue"]
     cursor: str
@@ -109,7 +110,7 @@ class SnapshotEnd(Wire):
 
 
 class RawChange(Wire):
-    """One write of RawKV. An expiry is no change: from `expire_at` on the key has no value."""
+    """One write of RawKV. An expiry is not a change: from `expire_at` on, the key has no value."""
 
     type: Literal["raw"]
     op: Literal["put", "delete"]
@@ -121,7 +122,7 @@ class RawChange(Wire):
 
 
 class RawValue(Wire):
-    """What a key of RawKV had at `ts`. `commit_ts`: of its last put."""
+    """The value of a key of RawKV at `ts`. `commit_ts`: that of its last put."""
 
     ts: Stamp
     keyspace: Id
@@ -140,4 +141,4 @@ LINES: dict[str, type[BaseModel]] = {
     "snapshot_begin": SnapshotBegin,
     "snapshot_end": SnapshotEnd,
 }
-"""The models by the member `type` of a line."""
+"""The models, by the value of the member `type` in a line."""

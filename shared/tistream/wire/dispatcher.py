@@ -6,8 +6,8 @@ from tistream.wire.sorter import Chain, Hold, Wire
 
 
 class StoreStatus(Wire):
-    """One upstream store. `at` of a chain is its last routed file. `hold` names the object that is missing or damaged.
-    `read` is false while its dispatcher waits to learn which files the tasks have received."""
+    """One upstream store. A chain's `at` is the last file that was routed. `hold` names the object that is missing or
+    damaged. `read` is false while the store's dispatcher does not know yet which files the tasks have received."""
 
     cluster_id: str
     tenant_id: str
@@ -20,7 +20,7 @@ class StoreStatus(Wire):
 
 
 class StoreList(Wire):
-    """The answer of `GET /v1/stores[?cluster_id=&tenant_id=]`. `holds` are those that concern no single store."""
+    """The answer of `GET /v1/stores[?cluster_id=&tenant_id=]`. `holds` are the holds that concern no single store."""
 
     node_id: str
     stores: list[StoreStatus]

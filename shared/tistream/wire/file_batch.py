@@ -1,4 +1,4 @@
-"""What a dispatcher sends to a sorter: references to new files, and their watermarks, clipped to each task.
+"""A batch that a dispatcher sends to a sorter: references to new files, and their watermarks, clipped to each task.
 
 The body of `POST /v1/files` is one Arrow IPC stream: a table of watermark rows (WATERMARKS) whose schema metadata holds
 the JSON of the files under `tistream.files`. Changes themselves are not copied: for each task, a file lists the row
@@ -56,16 +56,18 @@ class RowGroupRef:
 
     @property
     def weight(self) -> int:
-        """Approximate memory that it takes in a reader, in bytes."""
+        """Approximate memory of the row group in a reader, in bytes."""
         return weight(self.length, self.unpacked)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """One change file. `row_groups` maps task_id to the indexes (into `groups`) of the row groups that may concern it.
+    """One change file. `row_groups` maps task_id to the indexes (into `groups`) of the row groups that may contain the
+    task's keys.
 
-    `chain_ts` is the first file of the chain it belongs to; `footer_start` is the offset of the Parquet footer, so that
-    a reader needs no further request to find it. `arrived_ms` is when the dispatcher first saw the file.
+    `chain_ts` is the ts of the first file of the file's chain. `footer_start` is the offset of the Parquet footer, so
+    that a reader needs no further request to find it. `arrived_ms` is the time at which the dispatcher first saw the
+    file.
     """
 
     cluster_id: str
@@ -84,9 +86,8 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: the minimum over
-    all tasks of the tenant of what their manifests contain, up to which readers may have read; None: unknown for some
-    task."""
+    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: the minimum of the
+    flushed_ts of all tasks of the tenant, which readers may have read up to; None if that of some task is unknown."""
 
     route_version: int
     files: tuple[FileRef, ...]
@@ -100,7 +101,7 @@ def encode(batch: FileBatch) -> bytes:
         {
             **{name: getattr(file, name) for name in _FILE_PLAIN},
             "groups": [_group_json(group) for group in file.groups],
-            # Separate, because older sorters do not accept longer `groups`.
+            # A separate member, because older sorters do not accept longer `groups`.
             "unpacked": [group.unpacked for group in file.groups],
             "row_groups": {str(task): list(indexes) for task, indexes in file.row_groups.items()},
         }

@@ -12,8 +12,8 @@ QUOTA_MAX = 1 << 53  # the largest integer that every JSON parser preserves
 
 
 class Limits(Wire):
-    """A tenant's limits. Null: the default of the settings. 0: unlimited; of pulls_at_once: half of what
-    an API server allows."""
+    """A tenant's limits. Null: the default of the settings. 0: unlimited; for pulls_at_once: half of an API server's
+    own limit."""
 
     requests_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     pulls_at_once: int | None = Field(default=None, ge=0, le=QUOTA_MAX)

@@ -87,7 +87,7 @@ class SetEncryption(StrictRequest):
 
 
 class PauseTenant(StrictRequest):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/pause`: stop reading input; false: resume."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/pause`: stop reading the tenant's input; false: resume."""
 
     paused: bool
 
@@ -108,9 +108,9 @@ class RetireOrder(StrictRequest):
 
 
 class RetireStore(StrictRequest):
-    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: every task has the
-    store's files up to `taken_ts` (decimal) in its manifests, and needs none of them. `discard`: later files, which
-    were never read, are deleted too."""
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: the manifests of every
+    task contain the store's files up to `taken_ts` (decimal), and no task needs these files any more. `discard`: later
+    files, which were never read, are deleted too."""
 
     taken_ts: str
     discard: bool = False
@@ -143,7 +143,7 @@ class TenantList(Wire):
 
 
 class ChildTask(Wire):
-    """A child of a sealed task, for this span (hex)."""
+    """A child of a sealed task, and its span (hex)."""
 
     task_id: int
     start_key: str
@@ -164,7 +164,7 @@ class SealOrder(Wire):
 
 
 class TaskRoute(Wire):
-    """One task: its span (hex), its fencing epoch and its sorter (None while it has none).
+    """One task: its span (hex), its fencing epoch and its sorter (None while no sorter has it).
 
     The epoch is for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same name must
     not use it when it resumes.
@@ -184,7 +184,7 @@ class TaskRoute(Wire):
 
 
 class StoreRoute(Wire):
-    """One store, and the dispatcher that reads it (None while it has none)."""
+    """One store, and the dispatcher that reads it (None while no dispatcher does)."""
 
     store_id: int
     dispatcher_node: str | None
@@ -192,7 +192,7 @@ class StoreRoute(Wire):
 
 class TenantRoute(Wire):
     """A tenant and its tasks in key order. `snapshot_ts` is `None` and `tasks` empty until its schema_snap was read;
-    `problem` then has what is missing or wrong.
+    `problem` then states what is missing or wrong.
 
     `dispatcher_node` is the discoverer: it looks for stores that `stores` does not contain. `stores`: None if the meta
     server's version does not assign stores; then a dispatcher reads all stores that it finds. `retention_ms` is how
@@ -222,12 +222,12 @@ class TenantRoute(Wire):
 
 
 class RouteTable(Wire):
-    """The answer of `GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`: at once if the version is not N,
-    else after a wait.
+    """The answer of `GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`. It comes at once if the version is
+    not N, otherwise after a wait.
 
-    `owner_rev` is the election number of the meta server that made it; readers ignore the table of an earlier owner. If
-    `since` is set, the table contains only the tenants that have changed since that version; the reader keeps the
-    others. With `node_id=…` it contains only the tasks that this node has or is about to take over.
+    `owner_rev` is the election number of the meta server that made the table; readers ignore the table of an earlier
+    owner. If `since` is set, the table contains only the tenants that have changed since that version; the reader keeps
+    the others. With `node_id=…` the table contains only the tasks that this node has or is about to take over.
     """
 
     version: int
@@ -242,7 +242,7 @@ class RouteTable(Wire):
     )
 
     def kms_key_ids(self) -> dict[TenantKey, str | None]:
-        """The key that encrypts each tenant's objects."""
+        """The id of the KMS key that encrypts each tenant's objects; None if the tenant has no key of its own."""
         return {TenantKey(one.cluster_id, one.tenant_id): one.kms_key_id for one in self.tenants}
 
 
@@ -288,19 +288,19 @@ class TaskInfoList(Wire):
 
 
 class MoveTask(StrictRequest):
-    """`POST /v1/tasks/{task_id}/move`: move it to this sorter, which prepares first."""
+    """`POST /v1/tasks/{task_id}/move`: move the task to the sorter `node_id`, which prepares first."""
 
     node_id: str
 
 
 class SplitTask(StrictRequest):
-    """`POST /v1/tasks/{task_id}/split`: split at this key (hex), or, if null, where it halves the load."""
+    """`POST /v1/tasks/{task_id}/split`: split the task at this key (hex) or, if null, where it halves the load."""
 
     key: str | None = None
 
 
 class MergeTasks(StrictRequest):
-    """`POST /v1/tasks/{task_id}/merge`: merge with this adjacent task."""
+    """`POST /v1/tasks/{task_id}/merge`: merge the task with the adjacent task `neighbour`."""
 
     neighbour: int = Field(ge=1, lt=1 << 62)
 
@@ -312,7 +312,7 @@ class Children(Wire):
 
 
 class DrainNode(StrictRequest):
-    """`POST /v1/nodes/{node_id}/drain`: move everything off the node; false ends that."""
+    """`POST /v1/nodes/{node_id}/drain`: move all work off the node; false ends that."""
 
     draining: bool = True
 
@@ -341,8 +341,8 @@ class StartOf(Wire):
 
 
 class RegisterNode(StartOf):
-    """`PUT /upcall/v1/nodes/{node_id}`: a process has started. A sorter's tasks get new epochs. Idempotent for one
-    start. 409 `superseded` if a newer start of that name has registered: the process must end."""
+    """`PUT /upcall/v1/nodes/{node_id}`: register a process that has started. A sorter's tasks get new epochs.
+    Idempotent for one start. 409 `superseded` if a newer start of that name has registered: the process must end."""
 
     role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta|ingest|changefeed|agent)$")
     url: str = Field(max_length=URL_MAX)
@@ -356,10 +356,10 @@ class Registered(Wire):
 
 
 class TaskReport(Wire):
-    """A sorter's report of one task: it works under task_epoch; or it is `prepared` to take it over; or the task's seal
-    names the tasks in `sealed`; or it cannot hold it, because its manifests were claimed under `fenced_by`. `load`:
-    recent bytes of row groups per second. `split_key` (hex, empty: unknown) splits the task into halves of about the
-    same load."""
+    """A sorter's report of one task. Either the sorter works on it under task_epoch, or it is `prepared` to take it
+    over, or the task's seal names its children in `sealed`, or the sorter cannot hold it because its manifests were
+    claimed under the epoch `fenced_by`. `load`: recent bytes of row groups per second. `split_key` (hex, empty:
+    unknown) splits the task into halves of about the same load."""
 
     task_id: int
     task_epoch: int
@@ -367,7 +367,7 @@ class TaskReport(Wire):
     load: float = Field(default=0.0, ge=0)
     split_key: str = ""
     progress_ts: int = 0
-    stop_at: int | None = None  # committed: no later holder flushes above it
+    stop_at: int | None = None  # committed in a manifest: no later holder flushes above it
     sealed: list[ChildTask] = Field(default_factory=list)
     fenced_by: int | None = Field(default=None, ge=0)
 
@@ -394,8 +394,8 @@ class Heartbeat(StartOf):
 
 
 class HeartbeatAnswer(Wire):
-    """`owner_rev` is the election number of the meta server that answered. `next_ms` is the time until the next
-    heartbeat: the more nodes, the longer."""
+    """The answer of a heartbeat. `owner_rev` is the election number of the meta server that answered. `next_ms` is the
+    time until the next heartbeat: the more nodes, the longer."""
 
     owner_rev: int
     route_version: int

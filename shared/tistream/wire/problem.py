@@ -1,4 +1,5 @@
-"""RFC 9457 problems <-> the errors of tistream.errors: a peer's error arrives as the class in which it was raised."""
+"""Converts RFC 9457 problems to the errors of tistream.errors. A peer's error arrives as the class in which the peer
+raised it."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "tistream:"
 _STANDARD = frozenset({"type", "title", "status", "detail", "instance", "cause_id"})
 
-# Classes that are built from a detail alone. Other errors carry facts that a problem does not repeat. They arrive as
-# the nearest ancestor, which requires the same of the caller.
+# Classes whose constructor has a detail only. Other errors have facts that a problem does not repeat. They arrive as
+# the nearest ancestor in this list, which requires the same reaction of the caller.
 _BY_CODE: dict[str, type[InvalidRequest]] = {
     error.code: error
     for error in (
@@ -60,7 +61,7 @@ class PeerFailed(FatalError):
 
 
 class PeerBusy(Unavailable):
-    """A peer asked to come back later (429, 503, or no answer through a proxy)."""
+    """A peer answered that the caller must come back later (429 or 503), or a proxy got no answer from it."""
 
     def __init__(self, detail: str, *, retry_after_s: float | None) -> None:
         super().__init__(detail)
@@ -68,7 +69,8 @@ class PeerBusy(Unavailable):
 
 
 def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str | None = None) -> TiStreamError:
-    """The error for an answer with `status` >= 400. `where` names the request, `body` is its JSON or empty."""
+    """The error for an answer with `status` >= 400. `where` names the request. `body` is the answer's JSON, or
+    empty."""
     kind = body.get("type")
     code = kind.removeprefix(_TYPE_PREFIX) if isinstance(kind, str) and kind.startswith(_TYPE_PREFIX) else None
     detail = str(body.get("detail") or body.get("title") or f"status {status}")
@@ -81,6 +83,6 @@ def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str 
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The delay form of Retry-After (RFC 9110 10.2.3) in seconds; None for the date form, where the caller uses its own
+    """The delay form of Retry-After (RFC 9110 10.2.3) in seconds. None for the date form; the caller then uses its own
     back-off."""
     return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

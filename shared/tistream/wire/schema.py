@@ -20,7 +20,8 @@ class ColumnView(Wire):
 
 
 class TableView(Wire):
-    """A visible table, view or sequence. `physical_ids` are those of its visible partitions, or its own."""
+    """A visible table, view or sequence. `physical_ids` are the ids of its visible partitions; without partitions, the
+    table's own id."""
 
     table_id: str
     name: str
@@ -50,13 +51,13 @@ class LogPage(Wire):
 
     The first records are those of the snapshot, or restate the history as of `base_ts`. `log_id` names the log: if it
     changes, start again with after=0. Numbers do not change when old records are deleted, so a reader that is up to
-    date continues. A reader that lacks deleted records gets all remaining ones: `begins` is set, and its earlier
-    records do not count. Restating records have numbers too, with another meaning after each base; B says for which
-    base they were read.
+    date continues. A reader that lacks deleted records gets all remaining ones: `begins` is set, and the reader must
+    drop its earlier records. Restating records have numbers too, with another meaning after each base; B states the
+    base for which the reader's records were read.
 
     Records of one commit_ts may be on two pages: apply them together, when a page has `more` false. Then all records at
-    or below `resolved_ts` have been returned. Answers at once if there are records, or if the registry's resolved_ts is
-    above `known_resolved_ts`; else waits.
+    or below `resolved_ts` have been returned. The answer comes at once if there are records, or if the registry's
+    resolved_ts is above `known_resolved_ts`; otherwise after a wait.
     """
 
     log_id: str
@@ -72,8 +73,9 @@ class LogPage(Wire):
 class SchemaStatus(Wire):
     """The answer of `GET …/schema/status`. Before the snapshot was read, every ts is `None`.
 
-    The schema can be requested from base_ts on. Its history up to `durable_ts` is in the log, independent of the rows
-    that it was read from. `records` counts the log's records, and `log_objects` is the number of its newest object.
+    The schema can be requested from base_ts on. The log contains the history up to `durable_ts`, independent of the
+    rows that it was read from. `records` counts the log's records, and `log_objects` is the number of its newest
+    object.
     """
 
     cluster_id: str

@@ -1,4 +1,4 @@
-"""Columns of a table in their wire form. Pure."""
+"""Converts the columns of a table to their wire form. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tistream.wire.schema import ColumnView
 
 
 def column_views(table: Table) -> list[ColumnView]:
-    """The columns that SELECT shows, in its order; `key` marks those in an event's `key`."""
+    """The columns that SELECT shows, in the order of SELECT. `key` marks the columns of an event's `key`."""
     key = {column.id for column in table.key_columns}
     return [
         ColumnView(

@@ -1,4 +1,4 @@
-"""The sorter's HTTP contract besides file batches: its tasks and what holds them back."""
+"""The sorter's HTTP contract besides file batches: its tasks, and the reasons why they make no progress."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,14 +10,14 @@ class Wire(BaseModel):
 
 
 class Chain(Wire):
-    """The position in one chain of a store's files, as tistream.format.manifest.ChainPosition."""
+    """The position in one chain of a store's files; the wire form of tistream.format.manifest.ChainPosition."""
 
     first_ts: int
     at_ts: int
 
 
 class Hold(Wire):
-    """Why a stage makes no progress (design.md 6, `held_by`)."""
+    """The reason why a stage makes no progress (design.md 6, `held_by`)."""
 
     stage: str = Field(pattern="^(push|damaged|dispatch|sort|schema|node)$")
     store_id: str | None = None
@@ -29,11 +29,11 @@ class Hold(Wire):
 class TaskStatus(Wire):
     """One task as its sorter sees it.
 
-    `received` is what was accepted into memory, `durable` what the last manifest contains. A dispatcher that lost its
-    memory starts from `received`; source files after `durable` are still needed. `progress_ts` >= flushed_ts is a
-    resolved ts that needs no object: nothing at or below it is pending, and nothing will come. `pointed` is, by store,
-    the ts of the oldest file that the last manifest points into; None: the task continues others and has no manifest of
-    its own yet, or the sorter's version does not report it.
+    `received` are the positions of files accepted into memory, `durable` those in the last manifest. A dispatcher that
+    lost its memory starts from `received`; source files after `durable` are still needed. `progress_ts` >= flushed_ts
+    is a resolved ts that needs no object: no row at or below it is pending, and none will come. `pointed` is, by store,
+    the ts of the oldest file that the last manifest points into. It is None if the task continues others and has no
+    manifest of its own yet, or if the sorter's version does not report it.
     """
 
     cluster_id: str
@@ -87,10 +87,10 @@ class ProgressPage(Wire):
 
 
 class FilesReceipt(Wire):
-    """The answer of `POST /v1/files`: for each task the chains received, or that the task is not served here.
+    """The answer of `POST /v1/files`: for each task the chains received, or that this sorter does not hold the task.
 
-    A file whose `ts` is at or below its chain's `at_ts` was known already, which is no error. One that does not follow
-    its chain is not accepted (the dispatcher sends again from `received`).
+    A file whose `ts` is at or below its chain's `at_ts` was known already, which is no error. A file that does not
+    follow its chain is not accepted; the dispatcher sends again from `received`.
     """
 
     received: dict[int, dict[int, list[Chain]]]
@@ -98,7 +98,7 @@ class FilesReceipt(Wire):
 
 
 class SliceStatus(Wire):
-    """One slice of a task's span. `waits_for` is null while it is up to date."""
+    """One slice of a task's span. `waits_for` is null while the slice is up to date."""
 
     start_key: str
     end_key: str
@@ -110,10 +110,10 @@ class SliceStatus(Wire):
 
 
 class StoreNeed(Wire):
-    """The answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: what the task still needs of a store. `durable` and
-    `received` are its chains in the newest manifest and in memory. `pointed` is the oldest file that pending rows point
-    into, `known` whether that is known. `resting` is the first slice whose log was last reported by this store. `waits`
-    is what the first waiting row of this store waits for."""
+    """The answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: the data of a store that the task still needs.
+    `durable` and `received` are its chains in the newest manifest and in memory. `pointed` is the oldest file that
+    pending rows point into, and `known` whether that is known. `resting` is the first slice whose log was last reported
+    by this store. `waits`: what the first waiting row of this store waits for."""
 
     received: list[Chain]
     durable: list[Chain]

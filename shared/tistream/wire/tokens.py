@@ -1,6 +1,7 @@
-"""Tokens and their grants: as the API takes them, as the meta servers store them, and as each API server follows them.
+"""Tokens and their grants: the form in which the API receives them, in which meta servers store them, and in which API
+servers follow them.
 
-A token's text is `tst_<token_id>_<secret>`. Only the SHA-256 of the secret is stored: the secret is 32 random bytes, so
+A token's text is `tst_<token_id>_<secret>`. Only the SHA-256 of the secret is stored. The secret is 32 random bytes, so
 it cannot be found by trying, and a slow password hash would not protect it better.
 """
 
@@ -31,8 +32,8 @@ Action = Literal["read", "push", "operate", "feed"]
 
 
 class Grant(StrictRequest):
-    """Actions, and the objects that they are allowed on: `*` is every name of its level. A level may be named only if
-    all levels above it are."""
+    """Allowed actions, and the objects on which they are allowed; `*` is every name of its level. A level may be named
+    only if all levels above it are."""
 
     actions: list[Action] = Field(min_length=1, max_length=4)
     cluster: str = ANY
@@ -55,16 +56,16 @@ class Grant(StrictRequest):
 
 
 def home(grants: Iterable[Grant]) -> tuple[str, str] | None:
-    """The cluster and tenant that a token belongs to, for rate limits: the first of those in its grants. None: a grant
-    covers all tenants of a cluster, or there is no grant."""
+    """The cluster and tenant to which a token's requests count in rate limits: the first ones among those of its
+    grants. None: a grant covers all tenants of a cluster, or there is no grant."""
     tenants = [(grant.cluster, grant.tenant) for grant in grants]
     return None if any(tenant == ANY for _, tenant in tenants) else min(tenants, default=None)
 
 
 def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
-    """The group of tokens that share one limit of their number: the clusters or tenants of their grants. Tokens for
-    parts of a tenant form a group of their own, which an operator of the whole tenant can revoke. None: a grant covers
-    everything, and there is no limit."""
+    """The quota group of a token: the clusters or tenants of its grants. The number of tokens in each group is limited.
+    Tokens for parts of a tenant form a group of their own, which an operator of the whole tenant can revoke. None: a
+    grant covers everything, and there is no limit."""
     found = set()
     for grant in grants:
         if grant.cluster == ANY:
@@ -108,7 +109,7 @@ class StoreToken(StrictRequest):
 
 
 class TokenInfo(Wire):
-    """A token without its secret. Times are milliseconds since the Unix epoch; null: never."""
+    """A token without its secret. Times are milliseconds since the Unix epoch; null: the event never happens."""
 
     token_id: str
     label: str
@@ -140,8 +141,8 @@ class KnownToken(Wire):
 
 
 class KnownTokens(Wire):
-    """The answer of `GET /upcall/v1/tokens?known_version=N&wait_ms=M`: at once if the version is not N, else after a
-    wait. All valid tokens."""
+    """The answer of `GET /upcall/v1/tokens?known_version=N&wait_ms=M`: all valid tokens. It comes at once if the
+    version is not N, otherwise after a wait."""
 
     version: int
     tokens: list[KnownToken]

@@ -1,4 +1,4 @@
-"""Usage of tenants: as processes report it to the meta servers, and as those return it; and quotas."""
+"""Usage of tenants: the reports of processes to the meta servers, and the answers of the meta servers. Quotas too."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
 HOUR_MS = 3_600_000
-ENTRIES_MAX = 500  # of each kind in one report
-RANGE_MAX_MS = 100 * 24 * HOUR_MS  # limit of the range of one request
+ENTRIES_MAX = 500  # entries of each kind in one report
+RANGE_MAX_MS = 100 * 24 * HOUR_MS  # the longest time range of one request
 
 
 def hour_of(wall_ms: int) -> int:
@@ -27,8 +27,8 @@ class _OfHour(Wire):
 
 
 class CountedUsage(_OfHour):
-    """Totals of one process for a tenant in an hour: `requests` to object storage by kind, including those of Spark's
-    workers on its behalf; bytes and rows of answers."""
+    """Totals of one process for a tenant in an hour: `requests` to object storage by kind, including those that Spark's
+    workers made on the process's behalf; bytes and rows of answers."""
 
     bytes_served: int = Field(default=0, ge=0)
     rows_served: int = Field(default=0, ge=0)
@@ -36,15 +36,15 @@ class CountedUsage(_OfHour):
 
 
 class Intake(_OfHour):
-    """Bytes of the change files read for a tenant in an hour, according to the manifests of the task with the tenant's
-    first keys. It never decreases, whichever process reports it."""
+    """Bytes of the change files that were read for a tenant in an hour, according to the manifests of the task with the
+    tenant's first key. It never decreases, whichever process reports it."""
 
     bytes_in: int = Field(ge=0)
 
 
 class StoredUsage(_OfHour):
-    """Bytes of the objects that `manifest` of a task names, grouped by the task that wrote them, because child tasks
-    share the objects of their sealed parents."""
+    """Bytes of the objects that manifest number `manifest` of a task names. They are grouped by the task that wrote
+    them, because child tasks share the objects of their sealed parents."""
 
     task_id: int
     manifest: int
@@ -52,8 +52,8 @@ class StoredUsage(_OfHour):
 
 
 class UsageReport(Wire):
-    """`POST /upcall/v1/usage`: totals so far of one start of a process. Reports may arrive twice, late, or out of
-    order: of each counter the maximum is kept, of stored bytes the value of the newest manifest."""
+    """`POST /upcall/v1/usage`: the totals so far of one start of a process. Reports may arrive twice, late, or out of
+    order. So the receiver keeps the maximum of each counter, and for stored bytes the value of the newest manifest."""
 
     node_id: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
     instance: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
@@ -63,21 +63,22 @@ class UsageReport(Wire):
 
 
 def hour_text(hour_ms: int) -> str:
-    """As `HourOfUsage.hour`."""
+    """Format an hour in the form of `HourOfUsage.hour`."""
     return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class FeedAmounts(Wire):
-    """Row events of a changefeed, and bytes of their messages and of others, that its sink has acknowledged."""
+    """Amounts of a changefeed that its sink has acknowledged: row events, the bytes of their messages, and the bytes of
+    other messages."""
 
     rows: str
     bytes: str
 
 
 class Amounts(Wire):
-    """Amounts of an hour, or sums. Numbers are decimal strings. `bytes_stored` is what was stored at the hour's end,
-    null if it was not reported; in a sum: byte-hours. `feed_rows`, `feed_bytes`: of all changefeeds; `feeds`: of each,
-    by id."""
+    """Amounts of an hour, or sums over hours. Numbers are decimal strings. `bytes_stored`: the bytes stored at the
+    hour's end, null if they were not reported; in a sum, byte-hours. `feed_rows`, `feed_bytes`: over all changefeeds;
+    `feeds`: of each changefeed, by id."""
 
     bytes_in: str
     bytes_stored: str | None
@@ -97,7 +98,7 @@ class HourOfUsage(Amounts):
 
     @classmethod
     def empty(cls, hour: str, hour_ms: int) -> HourOfUsage:
-        """An hour in which nothing else was counted."""
+        """An hour whose counters are all zero."""
         return cls(
             hour=hour,
             hour_ms=str(hour_ms),
@@ -122,7 +123,7 @@ class Usage(Wire):
 
 
 class SetQuotas(Limits):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas`: all limits; a member that is left out is null."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas`: all limits. A limit that is left out becomes null."""
 
     model_config = StrictRequest.model_config
 

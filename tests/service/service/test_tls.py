@@ -246,7 +246,7 @@ def test_files_that_are_of_no_use_are_told(made: Made, tmp_path: Path) -> None:
         TlsSettings(cert_file=made.own.cert_file, key_file=made.other.key_file),
         TlsSettings(cert_file=made.own.key_file, key_file=made.own.key_file),
     ):
-        with pytest.raises(SettingsError, match="certificates of echo are of no use"):
+        with pytest.raises(SettingsError, match="certificates of echo cannot be used"):
             Peers(EchoSettings(tls=tls), SystemClock())
 
 

@@ -1,1 +1,1 @@
-"""Parses what TiDB stores about schemas: keys of the `m` space, DDL jobs, TableInfo, snapshots."""
+"""Parses the schema data that TiDB stores: keys of the `m` space, DDL jobs, TableInfo, snapshots."""

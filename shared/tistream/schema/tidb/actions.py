@@ -94,8 +94,8 @@ OF_SCHEMA = frozenset({1, 2, 26, 55, 63, 77, 80})
 OF_NOTHING = frozenset({51, 52, 53, 62, 68, 69, 70, 76})
 DROPS = frozenset({DROP_SCHEMA, DROP_TABLE, DROP_VIEW, DROP_SEQUENCE})
 
-# Every finished job of these types changes what SELECT shows. If a job of such a type is done without a visible change
-# in this history, its change was made before the history begins.
+# Every finished job of these types changes what SELECT shows. If such a job is done without a visible change in this
+# history, it made the change before the history begins.
 ALWAYS_VISIBLE = frozenset({1, 2, 3, 4, 5, 6, 11, 14, 19, 20, 21, 23, 24, 25, 34, 36, 42, 47, 60, 63, 64, 71, 72})
 
 # ALTER TABLE … PARTITION BY and REMOVE PARTITIONING make two visible changes: of the partitions while the job runs, and

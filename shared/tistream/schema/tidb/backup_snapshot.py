@@ -1,4 +1,4 @@
-"""Writes `schema_snap` (design.md 2) from the schemas of a BR full backup. Pure."""
+"""Encodes `schema_snap` (design.md 2) from the schemas of a BR full backup. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 def schema_snap(key: str, end_version: int, schemas: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The bytes of `schema_snap` as of `end_version`. `key` names the backup in errors.
 
-    `schemas` are pairs of JSON texts (DBInfo, TableInfo); of a database without tables, the second is empty. In the
-    result, databases are in order of their ids, tables too. The TableInfo texts are TiDB's own and are copied. A system
-    schema gets its own name back. Raises CorruptObject if a DBInfo or TableInfo is malformed, or a table occurs twice.
+    `schemas` are pairs of JSON texts (DBInfo, TableInfo); the second is empty for a database without tables. In the
+    result, databases are in order of their ids, and so are the tables of each. The TableInfo texts are copied as TiDB
+    wrote them. A system schema gets its own name back. Raises CorruptObject if a DBInfo or TableInfo is malformed, or a
+    table occurs twice.
     """
     databases: dict[int, bytes] = {}
     tables: dict[int, dict[int, bytes]] = {}

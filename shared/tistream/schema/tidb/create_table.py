@@ -1,12 +1,12 @@
-"""The CREATE TABLE statement of one version of a table, from TiDB's TableInfo JSON.
+"""Builds the CREATE TABLE statement of one version of a table from TiDB's TableInfo JSON.
 
-The statement is made in up to two parts, so that a restore can load rows between them: the table with its columns, keys
-and partitions, and the foreign keys, which need the other tables and their rows. Values that TiDB stores in UTC
-(timestamp defaults) are written in UTC: run the statement with `time_zone = '+00:00'`.
+The result has up to two statements, so that a restore can load rows between them: one for the table with its columns,
+keys and partitions, and one for the foreign keys, which need the other tables and their rows. Values that TiDB stores
+in UTC (timestamp defaults) are written in UTC: run the statements with `time_zone = '+00:00'`.
 
-A dialect decides what is written. TIDB has everything that TiDB's own SHOW CREATE TABLE has. MYSQL and MARIADB leave
-out what only changes how TiDB stores rows (clustered keys, AUTO_RANDOM, SHARD_ROW_ID_BITS), and refuse what the server
-does not have (`UnsupportedTable`), so that no column or rule is lost silently.
+The dialect decides the content. TIDB has everything that TiDB's own SHOW CREATE TABLE has. MYSQL and MARIADB omit
+clauses that only affect how TiDB stores rows (clustered keys, AUTO_RANDOM, SHARD_ROW_ID_BITS). They raise
+`UnsupportedTable` for anything else that the server does not have, so that no column or rule is lost silently.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class UnsupportedTable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements that make one table. `foreign_keys` is an ALTER TABLE to run after all rows, or None."""
+    """The statements that create one table. `foreign_keys` is an ALTER TABLE to run after all rows are loaded, or
+    None."""
 
     create: str
     foreign_keys: str | None
@@ -52,12 +53,12 @@ class TableStatements:
 def table_statements(
     info: Mapping[str, Any], name: tuple[str, str], dialect: Dialect, next_id: int | None = None
 ) -> TableStatements:
-    """The statements that make the table.
+    """Build the statements that create the table.
 
     Args:
         info: TableInfo JSON of a base table.
         name: (database, table) of the new table, which may differ from the original name.
-        next_id: the first AUTO_INCREMENT or AUTO_RANDOM value that the table may give; None leaves the clause out.
+        next_id: the next AUTO_INCREMENT or AUTO_RANDOM value of the table; None omits the clause.
 
     Raises:
         UnsupportedTable: it is a view or sequence, or has something that the dialect's server does not have.
@@ -81,7 +82,8 @@ def table_statements(
 
 
 def _shown(table: Table) -> tuple[Column, ...]:
-    """Public columns that SHOW CREATE TABLE lists: virtual generated ones too, hidden ones (of expressions) not."""
+    """The public columns that SHOW CREATE TABLE lists. Virtual generated columns are included; the hidden columns of
+    expression indexes are not."""
     return tuple(column for column in table.columns if column.public and not column.hidden)
 
 
@@ -124,12 +126,12 @@ def _random_bits(table: Mapping[str, Any]) -> str:
     return str(bits) if of == 64 else f"{bits}, {of}"
 
 
-# MariaDB 10.11 has no collation of MySQL 8.0; these have the same rules for case, accents and trailing spaces.
+# MariaDB 10.11 has none of MySQL 8.0's collations; these have the same rules for case, accents and trailing spaces.
 _OF_MARIADB = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
 
 
 def collation(name: str, dialect: Dialect) -> str:
-    """The name on the dialect's server of a collation of TiDB."""
+    """The dialect's name of a collation of TiDB."""
     return _OF_MARIADB.get(name, name) if dialect is Dialect.MARIADB else name
 
 
@@ -226,8 +228,7 @@ def _checks(info: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _foreign_keys(info: Mapping[str, Any], database: str) -> Iterator[str]:
-    """The clauses of the foreign keys. A reference keeps the database that it names; without one it is to the table's
-    own database."""
+    """The clauses of the foreign keys. A reference that names no database is to the table's own database."""
     for key in info.get("fk_info") or ():
         if key.get("state", t.STATE_PUBLIC) != t.STATE_PUBLIC:
             continue

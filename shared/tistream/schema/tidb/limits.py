@@ -1,7 +1,7 @@
-"""Limits of a table's definition, and the memory that its rows take when decoded. Pure.
+"""Limits of a table's definition, and of the memory that its decoded rows need. Pure.
 
 A few bytes of a stored row can become very many: an ENUM's number becomes its element, and a missing cell becomes the
-default. So definitions that no TiDB writes are rejected before history applies them, and memory budgets count the
+default. So definitions that no TiDB writes are rejected before the history applies them, and memory budgets count the
 decoded size of rows (`shown_bytes`).
 """
 
@@ -14,14 +14,16 @@ import orjson
 
 from tistream.schema.tidb import table as t
 
-# TiDB's own limits, or more where a setting of TiDB raises them: nothing that TiDB has written is rejected.
+# These are TiDB's own limits, or more where a setting of TiDB raises them: no definition that TiDB has written is
+# rejected.
 COLUMNS_MAX = 4_096  # columns that SELECT shows; hidden ones and those that a DDL is changing are not counted
 ENUM_ELEMENTS_MAX = 65_535
 SET_ELEMENTS_MAX = 64
 ELEMENT_BYTES_MAX = 6 << 20  # TiDB: 255 characters, or unlimited with `enable-enum-length-limit = false`
 DEFAULT_BYTES_MAX = 256 << 10  # TiDB: 65,535 characters; the default of a SET may have all its elements
 INDEX_COLUMNS_MAX = 32  # TiDB: 16
-ROW_BYTES_MAX = 32 << 20  # of elements and defaults in a row; TiDB's TableInfo has 6 MiB (`txn-entry-size-limit`)
+# Bytes of elements and defaults in a row; TiDB limits a TableInfo to 6 MiB (`txn-entry-size-limit`).
+ROW_BYTES_MAX = 32 << 20
 
 CELL_BYTES = 32  # a cell's position (16 bytes), and its value or the end of its text
 PADDED_MAX = 255  # BINARY(n)
@@ -79,7 +81,7 @@ def _check_sizes(info: dict[str, Any]) -> None:
 
 
 def _checked_column(table: str, column: dict[str, Any]) -> int:
-    """Check a column, and return the most bytes that its elements or default can add to a row. Raises ValueError."""
+    """Check a column. Returns the most bytes that its elements or default can add to a row. Raises ValueError."""
     kind = column.get("type") or {}
     tp, elems = kind.get("Tp", 0), kind.get("Elems") or ()
     where = f"{table}, column {_short(column['name']['O'])}"
@@ -118,7 +120,7 @@ def _longest(tp: int, elems: Sequence[str]) -> int:
 
 
 def shown_bytes(table: t.Table) -> int:
-    """The most bytes of memory that a row takes when decoded and rendered, in addition to its stored bytes."""
+    """The most bytes of memory that a decoded and rendered row needs in addition to its stored bytes."""
     return sum(map(_column_bytes, (*table.visible_columns, *table.key_columns)))  # an event's `key` repeats its columns
 
 

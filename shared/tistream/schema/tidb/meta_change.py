@@ -26,7 +26,8 @@ DDL_JOB_TABLE_ID = 0x0000FFFFFFFFFFFE  # mysql.tidb_ddl_job
 META_TABLE_ID = 0  # the table_id of `m` keys in a segment
 
 _JOB_META = "job_meta"
-# Used if a snapshot does not list the table: TiDB has always created it with job_meta as its fifth column.
+# The column id of job_meta if the snapshot does not list the table: TiDB has always created it with job_meta as its
+# fifth column.
 _JOB_META_ID = 5
 _SIGN = 1 << 63
 
@@ -71,7 +72,7 @@ class MetaDecoder:
         self._job_meta_id = _JOB_META_ID
 
     def learn(self, record: Record) -> None:
-        """Take the id of the `job_meta` column from the job table's TableInfo, if the record is one."""
+        """Remember the id of the column `job_meta`, if the record is the TableInfo of the job table."""
         change = record.change
         if isinstance(change, TableChange) and change.table_id == DDL_JOB_TABLE_ID and change.text is not None:
             for column in change.text.info().get("cols") or ():

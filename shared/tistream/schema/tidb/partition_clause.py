@@ -1,4 +1,4 @@
-"""The PARTITION BY clause of a table, from TiDB's PartitionInfo JSON."""
+"""Builds the PARTITION BY clause of a table from TiDB's PartitionInfo JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _KINDS = {RANGE: "RANGE", HASH: "HASH", LIST: "LIST", KEY: "KEY"}
 
 
 def partition_clause(partition: Mapping[str, Any] | None) -> str | None:
-    """The clause, or None if the table has no partitions, or of a type without one (REMOVE PARTITIONING is under
-    way)."""
+    """The clause. None if the table has no partitions, or has a partition type without a clause, as while REMOVE
+    PARTITIONING is under way."""
     if not partition or not partition.get("enable") or partition.get("type") not in _KINDS:
         return None
     kind = partition["type"]

@@ -1,4 +1,4 @@
-"""Identifiers and string literals of MySQL's SQL."""
+"""Quotes identifiers and string literals for MySQL's SQL."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "'": "''", "\x00": "\\0", "\n": "\\n", "
 
 
 def quoted_name(name: str) -> str:
-    """An identifier in backticks, whatever it contains."""
+    """The identifier in backticks. Any characters are allowed."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_text(text: str) -> str:
-    """A string literal. It needs a session without NO_BACKSLASH_ESCAPES."""
+    """The text as a string literal. It needs a session without NO_BACKSLASH_ESCAPES."""
     return "'" + text.translate(_ESCAPES) + "'"

@@ -13,7 +13,7 @@ def read_bytes_cell(value: bytes, column_id: int) -> bytes | None:
     """The cell of a string or blob column; None if it is NULL or absent.
 
     Raises:
-        ValueError: the value is not a row of format v1 or v2, or the cell is not of a string or blob.
+        ValueError: the value is not a row of format v1 or v2, or the cell is not that of a string or blob.
     """
     if not value:
         raise ValueError("the row value is empty")
@@ -59,8 +59,8 @@ def _from_v1(value: bytes, column_id: int) -> bytes | None:
 
 
 def _datum(value: bytes, at: int) -> tuple[bytes | int | None, int]:
-    """Decode one datum in value encoding, of the kinds that the columns of `mysql.tidb_ddl_job` have: (the value, the
-    offset after it)."""
+    """Decode one datum in value encoding. It supports the kinds that the columns of `mysql.tidb_ddl_job` have. Returns
+    (the value, the offset after it)."""
     if at >= len(value):
         raise ValueError("row value is cut short")
     flag, at = value[at], at + 1

@@ -1,4 +1,5 @@
-"""Parses `schema_snap`, the schema as of a tenant's snapshot_ts (design.md 2), to the first records of its history."""
+"""Parses `schema_snap`, the schema as of a tenant's snapshot_ts (design.md 2), to the first records of the tenant's
+schema history."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Snapshot:
 
 
 def parse_snapshot(key: str, data: bytes | Iterable[bytes]) -> Snapshot:
-    """Parse the object's bytes, given whole or in pieces. Of each table, only the compressed text stays in memory.
+    """Parse the object's bytes, given whole or in pieces. For each table, only the compressed text stays in memory.
     Raises CorruptObject with `key` and the reason."""
     tables: list[_Table] = []
     pieces = (data,) if isinstance(data, bytes) else data

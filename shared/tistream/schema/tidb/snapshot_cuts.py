@@ -1,8 +1,8 @@
 """Splits a schema_snap into its tables while it is read, so that memory does not grow with its size. Pure.
 
-The objects in lists at bracket depth four (`{databases: [{tables: [{…`) are returned one by one. The rest, with a
-numbered object in place of each, is small. The whole is valid JSON if the rest and all the parts are, so this module
-does not parse JSON: it only distinguishes brackets from strings.
+The objects in lists at bracket depth four (`{databases: [{tables: [{…`) are the parts, and are returned one by one. The
+rest of the JSON, with a numbered object in place of each part, is small. The whole is valid JSON if the rest and all
+the parts are, so this module does not parse JSON: it only distinguishes brackets from strings.
 
 A JSON parser needs about 70 bytes of memory for each `{},`, which has three bytes. So parts are limited both in bytes
 and in values.
@@ -22,12 +22,12 @@ from tistream.model.ts import MAX_TS
 
 VERSION = 1
 
-AT_ONCE = 256 << 10  # bytes per call of `feed`: the positions of brackets may take a hundred times as much memory
+AT_ONCE = 256 << 10  # bytes per call of `feed`: the positions of brackets may need a hundred times as much memory
 PART_BYTES_MAX = 32 << 20  # TiDB stores a table's description as one value, by default of at most 6 MiB
 PART_VALUES_MAX = 2_000_000  # a table of 6 MiB whose LIST partitions have many values has 1,800,000
 REST_BYTES_MAX = 16 << 20
 PARTS_MAX = 400_000  # tables, and any other objects at that depth
-REST_VALUES_MAX = 1_000_000  # two for each table, about 20 for each database
+REST_VALUES_MAX = 1_000_000  # about two values for each table, and 20 for each database
 
 _DEPTH = 5  # open brackets inside a part
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
@@ -41,9 +41,9 @@ _KINDS[[ord("}"), ord("]")]] = _CLOSE
 def cut_up(
     key: str, pieces: Iterable[bytes], take: Callable[[Any], None], part_bytes_max: int = PART_BYTES_MAX
 ) -> tuple[int, list[Any]]:
-    """Call `take` with each table's parsed description, and return (snapshot_ts, databases). In `databases`, `{"":n}`
-    stands in place of the n-th table, counted from 0. Raises CorruptObject with `key` and the reason, also if `take`
-    raises ValueError."""
+    """Call `take` with each table's parsed description. Returns (snapshot_ts, databases). In `databases`, `{"":n}`
+    replaces the n-th table, counted from 0. Raises CorruptObject with `key` and the reason, also if `take` raises
+    ValueError."""
     cutter = Cutter(part_bytes_max)
     try:
         for piece in pieces:
@@ -77,14 +77,14 @@ class Cutter:
         self.rest = bytearray()
         self._part: bytearray | None = None
         self._count = 0
-        self._in_list = False  # whether the bracket that opened depth 4 is that of a list
-        self._held = b""  # a backslash whose second byte has not been fed yet
+        self._in_list = False  # whether the bracket that opened depth 4 opens a list
+        self._held = b""  # a backslash at the end of the fed bytes: the byte that it escapes follows
         self._in_string = False
         self._depth = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The parts that end in `data`, in order. In `rest`, `{"":n}` replaces the n-th part, counted from 0. Raises
-        ValueError if brackets do not match or a limit is exceeded."""
+        """Return the parts that end in `data`, in order. Raises ValueError if brackets do not match or a limit is
+        exceeded."""
         data = self._held + data
         odd = (len(data) - len(data.rstrip(b"\\"))) % 2
         self._held = data[len(data) - odd :]
@@ -119,7 +119,7 @@ class Cutter:
 
     def _edges(self, data: bytes) -> list[tuple[int, bool, int]]:
         """The brackets that open or close a part, or that change the depth to four, as (position, whether it opens,
-        depth after it). Raises ValueError if a bracket closes that was not opened."""
+        depth after it). Raises ValueError for a closing bracket without an opening one."""
         plain = _ESCAPED.sub(b"..", data) if b"\\" in data else data
         kinds = _KINDS[np.frombuffer(plain, np.uint8)]
         places = np.flatnonzero(kinds)

@@ -1,4 +1,4 @@
-"""A column's type in SQL syntax, as `SHOW COLUMNS` prints it."""
+"""Prints a column's type in SQL syntax, as `SHOW COLUMNS` does."""
 
 from __future__ import annotations
 

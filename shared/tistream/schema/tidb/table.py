@@ -76,7 +76,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class IndexColumn:
-    """One column of an index; `length` -1 means the whole value."""
+    """One column of an index. `length` is the length of the indexed prefix; -1 means the whole value."""
 
     name: str
     offset: int
@@ -109,7 +109,7 @@ class TableHead:
     state: int
     partition_ids: tuple[int, ...] | None
     kind: str
-    importing: bool = False  # rows may arrive as SST files, which no log has
+    importing: bool = False  # whether rows may arrive as SST files, which are in no log
 
     @property
     def public(self) -> bool:
@@ -117,7 +117,7 @@ class TableHead:
 
     @property
     def physical_ids(self) -> tuple[int, ...]:
-        """The physical ids in its row keys."""
+        """The physical ids that the row keys of the table contain."""
         if self.kind != "table":
             return ()
         return (self.id,) if self.partition_ids is None else self.partition_ids
@@ -147,7 +147,7 @@ class Table:
 
     @property
     def physical_ids(self) -> tuple[int, ...]:
-        """The physical ids in its row keys."""
+        """The physical ids that the row keys of the table contain."""
         if self.kind != "table":
             return ()
         return (self.id,) if self.partition_ids is None else self.partition_ids
@@ -166,7 +166,7 @@ class Table:
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
-        """The columns of an event's `key` (design.md 5); empty means `_tidb_rowid`."""
+        """The columns of an event's `key` (design.md 5); empty means that the key is `_tidb_rowid`."""
         if self.pk_is_handle:
             return self.handle_columns
         for index in self.indexes:

@@ -32,10 +32,10 @@ from tistream.trace import Span
 
 log = logging.getLogger(__name__)
 
-# Every long poll and stream holds a thread while it waits; the default of 40 would starve /healthz.
+# Every long poll and stream occupies a thread while it waits; the default of 40 threads would starve /healthz.
 THREADS = 256
 BODY_BYTES_MAX = 64 << 20
-# Methods that are metric labels; all others share one.
+# Methods that are values of the metric's label; all others share one value.
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"))
 
 _NOT_READY: dict[int | str, dict[str, Any]] = {
@@ -55,12 +55,12 @@ def new_app(
     peers: Peers | None = None,
     guarded: bool = True,
 ) -> FastAPI:
-    """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`; add routes to it.
+    """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`. The caller adds its routes.
 
     `ready` returns why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
-    `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and endless streams
-    check it and finish. `app.state.metrics` is `registry`. `peers` holds the token guard, which is applied if
+    `app.state.stopping` is an Event that is set as soon as the process receives a signal to end: long polls and endless
+    streams check it and finish. `app.state.metrics` is `registry`. `peers` holds the token guard, which is applied if
     `guarded`, and the certificates to serve with.
     """
 
@@ -79,7 +79,7 @@ def new_app(
         docs_url=None,  # the pages would be loaded from a CDN
         redoc_url=None,
         lifespan=lifespan,
-        # It would report raw paths.
+        # FastAPI's own handler would report raw paths.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.stopping = new_event()
@@ -88,7 +88,7 @@ def new_app(
     problems.install(app)
     guard = peers.guard if guarded and peers is not None else None
     if guard is not None:
-        app.add_middleware(GuardMiddleware, guard=guard)  # inside the shell, which counts rejected requests
+        app.add_middleware(GuardMiddleware, guard=guard)  # inside the shell, so that the shell counts rejected requests
     app.add_middleware(
         _Shell,
         metrics=HttpMetrics(registry),
@@ -105,12 +105,12 @@ def new_app(
 def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: CollectorRegistry) -> None:
     @app.get("/healthz", tags=["operations"], operation_id="Health")
     async def healthz() -> dict[str, str]:
-        """The process is up."""
+        """Answers 200 while the process is up."""
         return {"status": "ok", "service": app.title, "version": tistream.__version__}
 
     @app.get("/readyz", tags=["operations"], operation_id="Ready", response_model=dict[str, str], responses=_NOT_READY)
     def readyz() -> Response:
-        """The service can do its work; otherwise 503 and the reason."""
+        """Answers 200 if the service can do its work; otherwise 503 and the reason."""
         reason = "stopping" if app.state.stopping.is_set() else ready()
         if reason is not None:
             return problems.problem_response(503, "not-ready", reason)
@@ -123,9 +123,9 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
 
 class _Shell:
-    """Counts requests, sets the cause of what is done for them, rejects bodies that are too large, and answers
-    unexpected exceptions with a problem without internals, and requests that outlast the process with 503. A request
-    that names its cause keeps it; every answer names its cause."""
+    """The outermost middleware of a service. It counts requests, sets the cause of each request, and rejects bodies
+    that are too large. It answers unexpected exceptions with a problem that shows no internals, and requests that
+    outlast the process with 503. A request that names its cause keeps it; every answer names the cause."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Shell:
         except ClientDisconnect:
             log.debug("client went away", extra={"path": scope["path"]})
         except asyncio.CancelledError:
-            # uvicorn cancels what is open when the grace period is over. It would answer 500 and log a traceback.
+            # uvicorn cancels open requests at the end of the grace period. It would answer 500 and log a traceback.
             if status or not self._stopping():
                 raise
             stops = problems.problem_response(503, "unavailable", "this process is stopping: ask again")

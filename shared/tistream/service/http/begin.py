@@ -1,4 +1,4 @@
-"""The first steps of a service's process, before it loads what takes long."""
+"""The first steps of a service's process, before it imports slow modules."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def begin(settings_class: type[S]) -> S:
-    """Read the settings, and start logs and traces. From then on this process ends when its parent process ends.
-    Invalid settings end the process with status 2 and one line on stderr."""
+    """Read the settings, and start logs and traces. After this call, the process ends when its parent process ends. If
+    the settings are invalid, the process exits with status 2 and one line on stderr."""
     die_with_parent()
     with wrong_settings_end_it():
         settings = load_settings(settings_class)
@@ -31,8 +31,8 @@ def begin(settings_class: type[S]) -> S:
 
 @contextmanager
 def wrong_settings_end_it() -> Iterator[None]:
-    """Run a `with` block, and end the process with status 2 and one line on stderr if it raises SettingsError. It
-    serves also for settings whose files are read later."""
+    """Run a `with` block. If it raises SettingsError, exit the process with status 2 and one line on stderr. This is
+    also used for settings whose files are read later."""
     try:
         yield
     except SettingsError as error:

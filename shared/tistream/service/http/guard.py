@@ -1,4 +1,4 @@
-"""Checks the token between services, before anything else of a request is processed."""
+"""Checks the token of a request between services, before the request is processed in any other way."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tistream.wire.auth.service_token import BadToken
 
 log = logging.getLogger(__name__)
 
-OPEN = frozenset(("/healthz", "/readyz"))  # probes, which name no tenant
+OPEN = frozenset(("/healthz", "/readyz"))  # probes, which concern no tenant
 METRICS = "/metrics"
 
 
 class Guard:
-    """Checks that a request has a valid service token. All paths but the probes require one; `/metrics` also accepts
-    the token in a file."""
+    """Checks that a request has a valid service token. All paths except the probes require one. `/metrics` also accepts
+    the metrics token that a file contains."""
 
     def __init__(self, keys: ServiceKeys, metrics_token_file: Path | None) -> None:
         self._keys = keys

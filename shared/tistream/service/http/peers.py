@@ -28,7 +28,7 @@ class Peers:
                 self.guard = Guard(keys, settings.metrics_token_file)
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"the keys and certificates of {settings.service_name()} are of no use: {error}"
+                f"the keys and certificates of {settings.service_name()} cannot be used: {error}"
             ) from error
 
     def new_http(self, *, deadline_s: float = DEADLINE_S, headers: Mapping[str, str] | None = None) -> HttpClient:

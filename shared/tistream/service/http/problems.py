@@ -1,4 +1,4 @@
-"""RFC 9457 problems: every error answer of every service."""
+"""RFC 9457 problems: the error answers of all services."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def problem_response(
     extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A problem as an answer, of type `tistream:<code>`. 429 and 503 have a Retry-After. `cause_id` is also in the
-    logs."""
+    """An answer with a problem of type `tistream:<code>`. 429 and 503 have a Retry-After. The problem's `cause_id` is
+    also in the logs."""
     title = code.replace("-", " ").capitalize()
     body = {"type": f"tistream:{code}", "title": title, "status": status, "detail": _text(detail), **(extra or {})}
     if (cause_id := cause.current()) is not None:
@@ -80,8 +80,8 @@ def _on_validation(_request: Request, error: Exception) -> Response:
 
 
 def _no_json(item: dict[str, Any]) -> dict[str, str]:
-    """The text for a JSON syntax error, for which Pydantic reports the position as a field's name, and the reason in
-    the context."""
+    """The text for a JSON syntax error. Pydantic reports its position as a field's name, and the reason in the
+    context."""
     place, at = item["loc"][0], item["loc"][-1]
     return {"in": str(place), "name": "", "reason": f"is not valid JSON: {item['ctx']['error']} at character {at}"}
 

@@ -1,6 +1,5 @@
-"""Closes connections on which no complete request arrives in time. Otherwise a client that opens many connections, and
-sends nothing or a byte now and then, would hold them forever, without any token.
-"""
+"""Closes connections on which no complete request arrives in time. Otherwise a client could open many connections, send
+nothing or a byte now and then, and hold them forever, without any token."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from tistream.service.http.strict_http import StrictConnection
 
 REQUEST_S = 20.0
 HEAD_BYTES_MAX = 16 << 10  # uvicorn's limit
-STILL_MAX = 6  # if nothing of a complete answer was read in this number of periods, the client has gone
+STILL_MAX = 6  # if the client has read nothing of a complete answer for this number of periods, it has gone
 _NOT_WHOLE = (h11.IDLE, h11.SEND_BODY)
 
 
 class DeadlinedProtocol(H11Protocol):
     """uvicorn's protocol with a deadline: a request, head and body, must arrive within `seconds` after the connection
-    was made or the previous answer ended. The duration of the answer is not limited, nor how slowly it is read, as long
-    as it is read."""
+    was made or the previous answer ended. The duration of an answer is not limited. A client may read it slowly, as
+    long as it reads."""
 
     seconds, still_max = REQUEST_S, STILL_MAX
     _deadline: asyncio.TimerHandle | None = None
@@ -63,7 +62,7 @@ class DeadlinedProtocol(H11Protocol):
             self._deadline = None
 
     def _over(self) -> None:
-        # More has arrived than was read, or the rest was not requested yet: the server is late, not the client.
+        # Bytes that arrived have not been read, or the body was not requested yet: the server is late, not the client.
         if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
             self._begin()
         elif self.conn.their_state in _NOT_WHOLE or self.transport.is_closing():
@@ -75,7 +74,7 @@ class DeadlinedProtocol(H11Protocol):
         self._left = left
         if not left:
             self.transport.close()
-        elif self._still < self.still_max:  # an answer is being sent
+        elif self._still < self.still_max:  # an answer is being sent, so the connection stays open
             self._begin()
         else:
             self.transport.abort()

@@ -1,4 +1,4 @@
-"""Runs a service: settings, logs, app, one uvicorn worker, and an end within seconds of SIGTERM."""
+"""Runs a service: settings, logs, app, one uvicorn worker, and a stop within seconds of SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TICKS_A_LOOK = 100
 def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
     """The complete `__main__` of a service: `run_service(MetaSettings, build_app)`.
 
-    Wrong settings end the process with status 2 and one line on stderr.
+    If the settings are invalid, the process exits with status 2 and one line on stderr.
     """
     settings = begin(settings_class)
     with wrong_settings_end_it():
@@ -37,8 +37,8 @@ def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
 
 
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
-    """Serve `app` until SIGTERM or SIGINT, then stop: open requests have shutdown_grace_seconds, everything together
-    shutdown_limit_seconds. Raises SettingsError if an inherited socket must not be used with these settings."""
+    """Serve `app` until SIGTERM or SIGINT, then stop. Open requests get shutdown_grace_seconds; the whole stop gets
+    shutdown_limit_seconds. Raises SettingsError if these settings do not allow the use of an inherited socket."""
     peers: Peers | None = app.state.peers
     context = None if peers is None else peers.certificates.server
     config = uvicorn.Config(
@@ -73,7 +73,7 @@ def _inherited(fd: int, settings: ServiceSettings) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, except that a signal first sets app.state.stopping, and an orderly end has exit status 0."""
+    """uvicorn with two changes: a signal first sets app.state.stopping, and an orderly end has exit status 0."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, limit_seconds: int) -> None:
         super().__init__(config)
@@ -96,7 +96,7 @@ class _Server(uvicorn.Server):
     def _on_signal(self, _number: int, _frame: object) -> None:
         if self.should_exit:
             return
-        # No logging here: the handler may have interrupted a write to the same stream.
+        # No logging here: the signal handler may have interrupted a write to the same stream.
         self.should_exit = True
         self._stopping.set()
         end_after(self._limit_seconds)

@@ -1,7 +1,6 @@
-"""HTTP/1.1 heads that have only one interpretation. h11 accepts a bare LF as a line's end, folded lines, and a length
-beside chunked encoding, in which a proxy in front may see other requests (RFC 9112, 11.2). Here these are errors, which
-the protocol answers with 400 and the end of the connection.
-"""
+"""Accepts only HTTP/1.1 heads that have one interpretation. h11 also accepts a bare LF as a line's end, folded lines,
+and a length beside chunked encoding. A proxy in front may interpret such heads as other requests (RFC 9112, 11.2). Here
+they are errors: the protocol answers 400 and closes the connection."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ _LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
 
 
 class _StrictBuffer(ReceiveBuffer):
-    """h11 reads heads and trailers of chunked bodies by `maybe_extract_lines`, the only place where it accepts such
-    lines."""
+    """A buffer of h11 that rejects such lines. h11 reads heads and trailers of chunked bodies only by
+    `maybe_extract_lines`."""
 
     _seen = 0  # offset up to which lines were checked, so that they are not checked again with each byte
 
@@ -25,7 +24,8 @@ class _StrictBuffer(ReceiveBuffer):
         return super()._extract(count)
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """See h11. Raises h11.LocalProtocolError, which h11 converts to a RemoteProtocolError."""
+        """Override of h11's method, with the same result. Raises h11.LocalProtocolError, which h11 converts to a
+        RemoteProtocolError."""
         data = self._data
         if data[:2] != b"\r\n":  # otherwise there are no lines
             end = _END.search(data, max(0, self._seen - 2))
@@ -43,7 +43,8 @@ class StrictConnection(h11.Connection):
         self._receive_buffer = _StrictBuffer()
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """See h11. Raises h11.RemoteProtocolError if the request has two definitions of its body's end."""
+        """Override of h11's method, with the same result. Raises h11.RemoteProtocolError if the request defines the end
+        of its body in two ways."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             names = {bytes(name) for name, _ in event.headers}

@@ -1,4 +1,4 @@
-"""TLS contexts of a process, from its certificate files, which are read again when they change."""
+"""TLS contexts of a process, from its certificate files. The files are read again when they change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ log = logging.getLogger(__name__)
 
 
 class Certificates:
-    """The contexts for serving and for calls; None where the process does not use TLS itself.
+    """The TLS contexts of a process: `server` for serving, `client` for calls. A context is None if the process does
+    not use TLS in that direction.
 
     Raises OSError (which includes ssl.SSLError) if a file is missing, or contains no certificate.
     """
@@ -24,10 +25,11 @@ class Certificates:
         self.client = client_context(tls) if tls.serves or tls.ca_file is not None else None
 
     def look(self) -> None:
-        """Read certificate files again that changed since the last call. New connections use them; open ones keep
-        theirs. Invalid files are logged, and the loaded certificates stay.
+        """Read certificate files again if they changed since the last call. New connections use the new certificates;
+        open ones keep the old ones. Invalid files are logged, and the loaded certificates stay.
 
-        Trusted authorities are only added: one that was removed from a file is trusted until the process restarts.
+        Trusted authorities are only added: an authority that was removed from a file is trusted until the process
+        restarts.
         """
         try:
             seen = self._marks()

@@ -1,4 +1,4 @@
-"""Whether a process traces, and for which requests it creates spans (docs/adr/0016)."""
+"""Decides whether a process traces, and for which requests it creates spans (docs/adr/0016)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _sender: Sender | None = None
 
 
 def begin_traces(settings: ServiceSettings) -> None:
-    """Send spans of this process to the collector that its settings name, if any. Raises SettingsError."""
+    """Send spans of this process to the collector in its settings; without one, do nothing. Raises SettingsError."""
     global _sender  # noqa: PLW0603  # one per process, as with logging
     if settings.traces_url is None:
         return
@@ -46,7 +46,7 @@ def begin_traces(settings: ServiceSettings) -> None:
 
 
 def end_traces() -> None:
-    """Send the remaining spans. If the collector does not answer, this takes END_SECONDS, and the remaining spans are
+    """Send the remaining spans. If the collector does not answer, this lasts END_SECONDS, and the remaining spans are
     lost."""
     global _sender
     sender, _sender = _sender, None
@@ -56,11 +56,11 @@ def end_traces() -> None:
 
 
 class RequestSpans:
-    """Spans of the requests to a process.
+    """Creates the spans of the requests to a process.
 
-    Between services: a request is part of its caller's trace, if the caller has one and the request bears the token.
-    Requests that loops repeat have none. From outside (`public`): each request has a trace of its own, so that callers
-    cannot decide what is kept, or add spans to another's trace. The caller's trace becomes a link.
+    A request between services becomes part of its caller's trace, if the caller has one and the request has a valid
+    token. A request that a loop repeats has no span. A request from outside (`public`) gets a trace of its own, so that
+    callers cannot decide what is kept, or add spans to another's trace. The caller's trace becomes a link.
     """
 
     def __init__(self, guard: Guard | None, *, public: bool) -> None:
@@ -68,7 +68,7 @@ class RequestSpans:
 
     @contextmanager
     def around(self, scope: Scope) -> Iterator[Span]:
-        """A `with` block in the span of one request. The code that serves the request sets the span's outcome."""
+        """Run a `with` block in the span of one request. The code that serves the request sets the span's outcome."""
         if not trace.on() or scope["path"] in UNTRACED:
             yield NOTHING
             return
@@ -89,7 +89,8 @@ class RequestSpans:
         return trace.begin("request", kind="server", parent=context)
 
     def _is_a_peer(self, path: str, headers: Headers) -> bool:
-        """Whether the request is from a service. Without keys only processes of this machine can connect."""
+        """Whether the request is from a service. Without keys, every request counts as such, because only processes of
+        this machine can connect."""
         return self._guard is None or self._guard.refusal(path, headers.get("authorization")) is None
 
 

@@ -1,1 +1,1 @@
-"""What a service reports about itself: logs, metrics, spans, usage."""
+"""Reports about a service: logs, metrics, spans, usage."""

@@ -1,5 +1,5 @@
-"""Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, `cause_id` (tistream.cause) and
-`trace_id` (tistream.trace) if there is one, and the members of `extra=`.
+"""Logs are JSON lines on stderr. A line has `ts`, `level`, `service`, `logger`, `message`, `cause_id` (tistream.cause),
+`trace_id` if there is one (tistream.trace), and the members of `extra=`.
 
     log = logging.getLogger(__name__)
     log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
@@ -17,7 +17,8 @@ import orjson
 
 from tistream import cause, trace
 
-_OWN = {"message", "asctime", "taskName", "color_message"}  # of logging, of Python 3.12, of uvicorn
+# Attributes of a log record that logging, Python 3.12 and uvicorn set.
+_OWN = {"message", "asctime", "taskName", "color_message"}
 _STANDARD = _OWN | set(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 
 
@@ -59,6 +60,6 @@ def configure_logging(service: str, level: str = "INFO", stream: IO[str] | None 
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
-    # Each logs a line per request or per byte, which is useful to its authors only.
+    # These loggers write a line per request or per byte, which helps only their authors.
     for name in ("httpx", "httpcore", "py4j", "botocore", "urllib3", "asyncio", "numba"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -20,7 +20,7 @@ def new_registry() -> CollectorRegistry:
 
 
 class HttpMetrics:
-    """Requests by status and route template (never by raw path: names of tenants are not labels)."""
+    """Counts requests by status and route template. Raw paths and names of tenants are not labels."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(

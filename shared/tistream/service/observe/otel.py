@@ -1,4 +1,4 @@
-"""Connects to OpenTelemetry's SDK, an optional dependency: spans are queued, and sent to a collector in batches.
+"""Connects to OpenTelemetry's SDK, an optional dependency. Spans are queued, and sent to a collector in batches.
 
 Ending a span never waits. While the collector is slow or unavailable, the queue drops spans; nothing else is affected.
 """
@@ -43,7 +43,7 @@ CHILDREN_MAX = 128  # of one span: an endless stream must not fill the collector
 QUEUE_SPANS = 8_192
 BATCH_SPANS = 512
 EVERY_MS = 1_000
-SEND_SECONDS = 5.0  # after this time a batch is dropped
+SEND_SECONDS = 5.0  # a batch is dropped after this time
 TEXT_MAX = 200
 
 _KINDS = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
@@ -51,7 +51,7 @@ _ROOT = set_span_in_context(NonRecordingSpan(SpanContext(0, 0, is_remote=False))
 
 
 class OtelTracer:
-    """Implements trace.Tracer. It is not the process's global tracer, so spans of libraries, which may contain raw
+    """Implements trace.Tracer. It is not the process's global tracer. So spans of libraries, which may contain raw
     paths, are not recorded."""
 
     def __init__(self, exporter: OTLPSpanExporter, service: str, node: str, ratio: float) -> None:
@@ -64,7 +64,7 @@ class OtelTracer:
                     "service.version": tistream.__version__,
                 }
             ),
-            shutdown_on_exit=False,  # at exit it would wait for the collector
+            shutdown_on_exit=False,  # otherwise the exit would wait for the collector
             span_limits=SpanLimits(max_span_attribute_length=TEXT_MAX),
         )
         self._provider.add_span_processor(
@@ -78,7 +78,7 @@ class OtelTracer:
         self._tracer = self._provider.get_tracer("tistream", tistream.__version__)
 
     def now_ns(self) -> int:
-        """See trace.Tracer."""
+        """Implement trace.Tracer.now_ns."""
         return time.time_ns()
 
     def begin(
@@ -90,7 +90,7 @@ class OtelTracer:
         began_ns: int,
         attributes: Attributes,
     ) -> Span:
-        """See trace.Tracer."""
+        """Implement trace.Tracer.begin."""
         said = dict(attributes)
         if (cause_id := cause.current()) is not None:
             said["tistream.cause_id"] = cause_id
@@ -99,7 +99,7 @@ class OtelTracer:
         return _Span(self._tracer.start_span(name, around, _KINDS[kind], said, linked, began_ns))
 
     def end(self, limit_s: float) -> None:
-        """See traces.Sender."""
+        """Implement traces.Sender.end."""
         start_thread("traces", self._provider.shutdown).join(limit_s)
 
 
@@ -135,9 +135,9 @@ def _known(context: Context) -> SpanContext:
 
 
 def new_tracer(settings: ServiceSettings) -> OtelTracer:
-    """A tracer as configured. Raises OSError or ValueError if a file is missing or invalid."""
+    """Create a tracer from the settings. Raises OSError or ValueError if a file is missing or invalid."""
     assert settings.traces_url is not None
-    # It logs each lost batch; _Exporter logs when the losses begin and when they end.
+    # The SDK's logger writes a line for each lost batch; _Exporter logs only when the losses begin and when they end.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     session = requests.Session()
     session.trust_env = False  # no proxy, no .netrc: the collector is named by our own settings
@@ -164,7 +164,7 @@ def _text(path: object) -> str | None:
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Parse `name: value` lines. Raises ValueError, whose text does not show them."""
+    """Parse lines of the form `name: value`. Raises ValueError, whose text does not show the headers."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -182,7 +182,7 @@ def parse_headers(text: str) -> dict[str, str]:
 
 
 class _Headers(AuthBase):
-    """The headers for the collector, from the present content of the file."""
+    """The headers of requests to the collector, read from the file at each request."""
 
     def __init__(self, file: SecretFile[dict[str, str]]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Counters of a process's requests to its object store, by kind: the basis of the store's bill."""
+"""Counters of a process's requests to its object store, by kind. The store's bill depends on them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tistream.storage.object_store import ObjectStore
 
 
 def measured(objects: ObjectStore, registry: CollectorRegistry) -> MeasuredObjectStore:
-    """The store, with its requests and bytes counted in the registry."""
+    """Wrap a store, so that its requests and bytes are counted in the registry."""
     counted = MeasuredObjectStore(objects)
     registry.register(StoreTraffic(counted.traffic))
     return counted
 
 
 class StoreTraffic(Collector):
-    """Collects the current totals. `kind` is one of tistream.storage.measured.KINDS."""
+    """A Prometheus collector of the store's totals. The label `kind` is one of tistream.storage.measured.KINDS."""
 
     def __init__(self, totals: Callable[[], Mapping[str, Traffic]]) -> None:
         self._totals = totals

@@ -1,8 +1,8 @@
-"""Meters what a process has done for each tenant, by hour, and reports it to the meta servers.
+"""Meters the work of a process for each tenant, by hour, and reports it to the meta servers.
 
-Reports contain totals of this start of the process, repeatedly: a report that is lost, or arrives twice, changes
-nothing. What was not reported when a process is killed is lost. What comes from manifests (`Durable`) is reported again
-by the next process.
+A report contains the totals since this start of the process. So a report that is lost, or arrives twice, changes
+nothing. If a process is killed, its unreported usage is lost. Usage that is derived from manifests (`Durable`) is
+reported again by the next process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tistream.wire.usage import (
 
 log = logging.getLogger(__name__)
 
-HOURS_MAX = 72  # kept while no meta server answers
+HOURS_MAX = 72  # hours of totals that are kept while no meta server answers
 
 Hour = tuple[TenantKey, int]
 T = TypeVar("T")
@@ -54,10 +54,10 @@ class _Totals:
 
 
 class UsageMeter:
-    """Counts what this process does for each tenant, and reports it to the meta servers. Thread-safe.
+    """Counts the work of this process for each tenant, and reports it to the meta servers. Thread-safe.
 
-    Run `report` in a loop. `requests` returns the requests to object storage so far, by tenant and kind. They are
-    counted in the hour in which they are read.
+    Run `report` in a loop. `requests` returns the requests to object storage so far, by tenant and kind. Requests count
+    in the hour in which `report` reads them.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class UsageMeter:
         self._lock = new_lock()
         self._totals: dict[Hour, _Totals] = {}
         self._dirty: set[Hour] = set()
-        self._seen: dict[TenantKey, dict[str, int]] = {}  # the requests that have been counted
+        self._seen: dict[TenantKey, dict[str, int]] = {}  # the requests that have been counted already
 
     def served(self, tenant: TenantKey, size: int, rows: int = 0) -> None:
-        """Count bytes of an answer that were sent, and the rows in them."""
+        """Count the bytes of an answer that were sent, and the rows in them."""
         with self._lock:
             totals = self._of(tenant, hour_of(self._clock.now_ms()))
             totals.size += size
@@ -163,8 +163,8 @@ class UsageMeter:
         )
 
     def _forget(self) -> None:
-        """Drop hours that are over and reported, and those that could not be reported for HOURS_MAX hours. The previous
-        hour is kept, because a clock that is set back must not begin it anew."""
+        """Drop hours that are over and reported, and hours that could not be reported for HOURS_MAX hours. The previous
+        hour is kept: otherwise its totals would start again at zero if the clock was set back."""
         now_ms = hour_of(self._clock.now_ms())
         self._dirty = {hour for hour in self._dirty if hour[1] >= now_ms - HOURS_MAX * HOUR_MS}
         for hour in [hour for hour in self._totals if hour[1] < now_ms - HOUR_MS and hour not in self._dirty]:

@@ -22,18 +22,18 @@ from tistream.storage.backends.directory_walk import walk
 from tistream.storage.backends.keys import check_key
 from tistream.storage.object_store import Body, ObjectInfo
 
-INSIDE_TMP = ".tmp"  # for temporary files if ROOT is a mount point of its own; no key may begin with it
+INSIDE_TMP = ".tmp"  # folder for temporary files if ROOT is itself a mount point; no key may begin with it
 
 
 class DirectoryObjectStore:
-    """Implements ObjectStore for any number of processes on one machine.
+    """Implements ObjectStore in a directory, for any number of processes on one machine.
 
-    A key must be replaced either by `put` or by `put_if`, never by both: only `put_if` takes the lock.
+    A key must be replaced either by `put` or by `put_if`, never by both, because only `put_if` takes the lock.
     """
 
     def __init__(self, root: str | Path) -> None:
         self._root = os.path.realpath(root)
-        self._numbers = itertools.count()  # for the names of temporary files
+        self._numbers = itertools.count()  # numbers in the names of temporary files
         try:
             os.makedirs(self._root, exist_ok=True)
             sibling = f"{self._root}.tmp"
@@ -112,7 +112,7 @@ class DirectoryObjectStore:
 
     @contextmanager
     def _open(self, key: str) -> Iterator[tuple[int, int]]:
-        """(descriptor, size) of a regular file. Raises NotFoundYet for anything else of that name."""
+        """Open a regular file: (descriptor, size). Raises NotFoundYet for anything else of that name."""
         path = self._path(key)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a FIFO's writer
@@ -132,7 +132,7 @@ class DirectoryObjectStore:
 
     @contextmanager
     def _written(self, key: str, body: Body) -> Iterator[str]:
-        """A synced temporary file with `body`, which is removed afterwards."""
+        """Write `body` to a synced temporary file for a `with` block, and remove the file afterwards."""
         temporary = None
         try:
             try:
@@ -148,20 +148,22 @@ class DirectoryObjectStore:
             yield temporary
         finally:
             if temporary is not None:
-                with suppress(OSError):  # a leftover is garbage, and a renamed one does not exist any more
+                # A file that is left over is garbage, and a renamed one does not exist any more.
+                with suppress(OSError):
                     os.unlink(temporary)
 
     def _temporary(self) -> tuple[int, str]:
-        """A new file with permissions according to the process's umask. mkstemp's would not be readable for other users
-        of the store, and the umask cannot be read without setting it for all threads."""
+        """Create a file: (descriptor, path). Its permissions follow the process's umask. A file of mkstemp would not be
+        readable for other users of the store, and the umask cannot be read without setting it for all threads."""
         while True:
             path = os.path.join(self._tmp, f"put-{os.getpid()}-{next(self._numbers)}")
-            with suppress(FileExistsError):  # of another object of this process, or of a process with the same number
+            # The file of another object of this process, or of a process with the same number.
+            with suppress(FileExistsError):
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
 
     def _place(self, key: str, path: str, move: Callable[[], None], conditional: bool = False) -> None:
-        """Make the written file visible under its name, durably. Raises CommitConflict, CommitStateUnknown (only if
-        `conditional`), Unavailable, InvalidRequest."""
+        """Make the written file visible under its name, durably. `move` links or renames it. Raises CommitConflict,
+        CommitStateUnknown (only if `conditional`), Unavailable, InvalidRequest."""
         parent = os.path.dirname(path)
         try:
             self._make_directories(parent)
@@ -176,7 +178,7 @@ class DirectoryObjectStore:
             raise Unavailable(f"cannot write {key}: {error}") from error
         try:
             _sync_directory(parent)
-        except OSError as error:  # the name exists, but may not survive a power cut
+        except OSError as error:  # the name exists already, but may not survive a power failure
             if conditional:
                 raise CommitStateUnknown(key, str(error)) from error
             raise Unavailable(f"cannot sync {key}: {error}") from error

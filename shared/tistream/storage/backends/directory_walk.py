@@ -1,4 +1,4 @@
-"""Walks a directory tree in the order of object keys, and enters only directories that can hold requested keys."""
+"""Walks a directory tree in the order of object keys. It enters only directories that can hold requested keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def walk(
 
     With `by_directory`, a directory below the prefix's last "/" is one entry (name ending in "/", None), if it contains
     an object. `skip` is a name in the root that is not part of the key space. Links that lead out of the root, names
-    that are not valid keys, and files that disappear meanwhile are left out.
+    that are not valid keys, and files that disappear during the walk are left out.
     """
     base = prefix[: prefix.rfind("/") + 1]
     if base and not is_key(base[:-1]):
@@ -45,7 +45,7 @@ def _below(
             try:
                 found = entry.stat()
             except OSError:
-                continue  # removed since the directory was read
+                continue  # the directory was removed since its name was read
             if stat.S_ISREG(found.st_mode):
                 yield key, found
 

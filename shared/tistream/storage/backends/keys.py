@@ -1,4 +1,4 @@
-"""Which object keys are valid: the same rules for every backend, so a key that works on one works on all."""
+"""The rules for valid object keys. They are the same for every backend, so a key that works on one works on all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ MAX_NAME_BYTES = 255  # a component's limit on common file systems
 
 
 def check_key(key: str) -> str:
-    """Return the key. Raises InvalidRequest if some store could not hold it, or it leaves the root."""
+    """Check an object key, and return it unchanged. Raises InvalidRequest if some store could not hold it, or if it
+    leads out of the root."""
     problem = _problem(key)
     if problem:
         raise InvalidRequest(f"object key {key[:200]!r}: {problem}")

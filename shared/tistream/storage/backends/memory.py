@@ -19,7 +19,7 @@ class MemoryObjectStore:
         """Without a clock modified_ms is 0."""
         self._clock = clock
         self._lock = new_lock()
-        self._objects: dict[str, tuple[bytes, int, int]] = {}  # bytes, number of the write, its time
+        self._objects: dict[str, tuple[bytes, int, int]] = {}  # bytes, sequence number of the write, time of the write
         self._keys: list[str] = []  # sorted; code points sort as UTF-8 does
         self._writes = 0
 

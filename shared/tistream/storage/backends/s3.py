@@ -24,9 +24,9 @@ from tistream.storage.object_store import Body, ObjectInfo
 ATTEMPTS = 4
 BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off, or that fails its checksum
 CONNECTIONS = 32
-CONDITIONS_KEY = "tistream-conditional-put"  # an object without use, to probe whether the store honours conditions
+CONDITIONS_KEY = "tistream-conditional-put"  # an object without content; probes of conditional puts use it
 CONDITIONS_BODY = b"Written by the S3 client; no process reads it.\n"
-NO_VERSION = f'"{"0" * 32}"'  # the ETag of no object
+NO_VERSION = f'"{"0" * 32}"'  # an ETag that no object has
 Condition = tuple[str, str]  # botocore's name of the condition, and its value
 ABSENT: Condition = ("IfNoneMatch", "*")
 
@@ -35,16 +35,16 @@ _SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not cr
 
 @functools.cache
 def _session() -> boto3.session.Session:
-    """One session for the process, because each parses S3's description again, which takes a quarter of a second."""
+    """The one session of the process. Each session parses S3's description again, which needs a quarter of a second."""
     return boto3.session.Session()
 
 
 class _Requests(threading.local):
-    """Requests of the calling thread. Every attempt is a billed request."""
+    """Counters of the requests that the calling thread has made. Every attempt counts, because it is billed."""
 
     made = 0
     failed = 0
-    probing = 0  # of `made`: requests that probed whether the store honours conditions
+    probing = 0  # how many of `made` probed whether the store honours conditions
 
     def sent(self, **_: object) -> None:
         self.made += 1
@@ -54,19 +54,19 @@ class _Requests(threading.local):
 
 
 def _ask_for_checksum(params: dict[str, Any], **_: object) -> None:
-    """Request the checksum of objects that are read whole. botocore can request and compare it, but then fails on
-    errors with a checksum (an AttributeError), such as MinIO's of a damaged disk."""
+    """Request the checksum of objects that are read whole. It is requested here because botocore's own way fails on
+    errors that have a checksum (an AttributeError), such as MinIO's error for a damaged disk."""
     if "Range" not in params["headers"]:
         params["headers"]["x-amz-checksum-mode"] = "ENABLED"
 
 
 class S3ObjectStore:
-    """Implements ObjectStore; keys are stored below `prefix` (empty, or ending in "/"). Thread-safe.
+    """Implements ObjectStore in an S3 bucket. Keys are stored below `prefix` (empty, or ending in "/"). Thread-safe.
 
-    Reads, listings, deletions and unconditional puts are retried by botocore. A conditional put is one request, because
-    a hidden second one would get a 412 caused by the first. Before its first conditional put of a kind it checks that
-    the store honours the condition. Objects of `multipart_bytes` or more are written in parts. Every object is
-    encrypted with its tenant's key (SSE-KMS), according to `keys`.
+    Botocore retries reads, listings, deletions and unconditional puts. A conditional put is one request, because a
+    hidden second one would get a 412 caused by the first. Before its first conditional put of a kind it checks that the
+    store honours the condition. Objects of `multipart_bytes` or more are written in parts. Every object is encrypted
+    with its tenant's key (SSE-KMS), which `keys` chooses.
     """
 
     def __init__(
@@ -208,8 +208,8 @@ class S3ObjectStore:
         return PartsUpload(self._client, self._once, target, self._part_bytes, sealed)
 
     def _check_bucket(self, key: str) -> None:
-        """Check that the bucket exists, because a HEAD has the same answer for a missing bucket as for a missing
-        object. Raises Unavailable."""
+        """Check that the bucket exists. The answer to a HEAD is the same for a missing bucket and a missing object.
+        Raises Unavailable."""
         try:
             self._client.head_bucket(Bucket=self._bucket)
         except S3Error as error:
@@ -217,7 +217,7 @@ class S3ObjectStore:
                 raise self._place.missing_bucket("HeadObject", key) from error
 
     def _read(self, key: str, how: dict[str, Any]) -> tuple[bytes, int]:
-        """The body, and the size of the whole object."""
+        """Read an object or a range of it. Returns the bytes, and the size of the whole object."""
         target = self._target(key)
         for attempt in range(1, BODY_ATTEMPTS + 1):
             try:
@@ -258,9 +258,10 @@ class S3ObjectStore:
             raise self._place.conditional_error(condition[0], key, error) from error
 
     def _check_honoured(self, name: str, *, in_parts: bool) -> None:
-        """Check, once for each kind of conditional put, that the store refuses one whose condition does not hold.
+        """Check that the store refuses a conditional put whose condition does not hold. This is done once for each kind
+        of conditional put.
 
-        A store that does not know conditions answers 200, and two writers would both succeed. Raises Unavailable.
+        A store that ignores conditions answers 200, and two writers would both succeed. Raises Unavailable.
         """
         kind = f"{name} of {'CompleteMultipartUpload' if in_parts else 'PutObject'}"
         if kind in self._honoured:
@@ -281,7 +282,7 @@ class S3ObjectStore:
 
 
 def _ms(moment: datetime) -> int:
-    """Wall milliseconds."""
+    """Convert a time to milliseconds since the Unix epoch."""
     return int(moment.timestamp() * 1_000)
 
 

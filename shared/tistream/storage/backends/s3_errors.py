@@ -27,7 +27,7 @@ from tistream.storage import layout
 from tistream.storage.backends.tenant_keys import TenantKeys
 
 S3Error = (ClientError, BotoCoreError)  # all exceptions that a client raises on purpose
-MISSING = ("NoSuchKey", "404", "NotFound")  # an answer to HEAD has no body, and so no better code
+MISSING = ("NoSuchKey", "404", "NotFound")  # an answer to HEAD has no body, and therefore no error code but the status
 NEVER_SENT = (  # SSLError is not included, because it also happens to answers
     EndpointConnectionError,
     ConnectTimeoutError,
@@ -69,7 +69,7 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """The location of a store's objects, for messages."""
+    """Describes the location of a store's objects in messages, and builds the errors."""
 
     bucket: str
     prefix: str
@@ -82,7 +82,8 @@ class BucketPlace:
         return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
     def conditional_error(self, condition: str, key: str, error: Exception) -> TiStreamError:
-        """The error of a conditional put that was sent once: it lost, it did not happen, or its result is unknown."""
+        """The error of a conditional put that was sent once: the condition did not hold, nothing happened, or the
+        result is unknown."""
         status = status_of(error)
         gone = condition == "IfMatch" and code_of(error) in MISSING
         if status == 412 or gone:
@@ -93,7 +94,7 @@ class BucketPlace:
         return told if never else CommitStateUnknown(key, str(told))
 
     def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
-        """An error that names the operation, the object, the store's own message, and the way out."""
+        """An error that names the operation, the object, the store's own message, and what to do."""
         code = code_of(error)
         if isinstance(error, ClientError):
             said = f"{code} ({status_of(error)}): {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -104,7 +105,7 @@ class BucketPlace:
         return self.refused(operation, key, said, _WAYS_OUT.get(code) or _way_out_of(error))
 
     def missing_bucket(self, operation: str, key: str) -> Unavailable:
-        """The error of a HEAD to a missing bucket, whose answer does not show that."""
+        """The error of a HEAD to a missing bucket. The answer itself does not show that the bucket is missing."""
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
@@ -116,7 +117,8 @@ class BucketPlace:
         return f"{operation} s3://{self.bucket}/{self.prefix}{key}{at}: {said}{'; ' if way_out else ''}{way_out}"
 
     def _key_of(self, key: str) -> str:
-        """The name of the key for a message. The object may have been written under an earlier key of the tenant."""
+        """The name of the object's encryption key, for a message. The object may have been written under an earlier key
+        of the tenant."""
         tenant = layout.tenant_of(key)
         known = self.keys.known(tenant)
         whose = "the bucket" if tenant is None else f"tenant {tenant}"
@@ -136,7 +138,7 @@ def status_of(error: BaseException | None) -> int:
 
 
 def of_key(error: BaseException | None) -> bool:
-    """Whether the store answered, but its key management or the key was not available."""
+    """Whether the store answered that its key management or the encryption key is not available."""
     if not isinstance(error, ClientError):
         return False
     found = error.response.get("Error", {})
@@ -144,7 +146,7 @@ def of_key(error: BaseException | None) -> bool:
     codes = (str(found.get("Code", "")), str(headers.get(_MINIO_CODE, "")))
     if any(code.lower().startswith((f"{_KMS}.", f"{_KMS}:")) for code in codes):
         return True
-    # AWS denies a key to a role with the same code as an object; only the message differs.
+    # AWS denies access to a KMS key and to an object with the same code; only the message differs.
     return codes[0] == "AccessDenied" and f"{_KMS}:" in str(found.get("Message", ""))
 
 

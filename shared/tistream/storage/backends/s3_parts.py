@@ -1,4 +1,5 @@
-"""Uploads large objects to S3 in parts: the object exists after the last request, and if one fails nothing is left."""
+"""Uploads large objects to S3 in parts. The object exists after the last request; if a request fails, nothing is
+left."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ViewFile(io.RawIOBase):
-    """A memoryview as a file: botocore accepts no views, and copying a large body would double its memory."""
+    """A memoryview as a file. botocore accepts no views, and a copy of a large body would double its memory."""
 
     def __init__(self, view: memoryview) -> None:
         self._view, self._at = view, 0
@@ -43,19 +44,20 @@ class ViewFile(io.RawIOBase):
 
 
 def crc32_of(body: Body) -> str:
-    """The CRC-32 of a body in S3's format. It is sent in a header, because over TLS botocore would send its own behind
-    the body in chunks, and MinIO closes the connection after each."""
+    """The CRC-32 of a body in S3's format. It is sent in a header. Otherwise botocore would send its own CRC after the
+    body over TLS, in chunks, and MinIO closes the connection after each such request."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
 class PartsMissing(Exception):
-    """The last request was not sent, so nothing has happened. The cause has the reason."""
+    """The upload failed before its last request, so the object was not written. The exception's cause has the
+    reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartsUpload:
-    """One object at `target` (Bucket, Key). `client` retries, `once` does not; `sealed`: the parameters of its
-    encryption."""
+    """The upload of one object to `target` (Bucket, Key). The client `client` retries requests, and `once` does not.
+    `sealed`: the parameters of the object's encryption."""
 
     client: Any
     once: Any
@@ -64,16 +66,16 @@ class PartsUpload:
     sealed: dict[str, str] = field(default_factory=dict)
 
     def put(self, body: memoryview, condition: dict[str, str]) -> None:
-        """Upload `body`, which must not be empty. With a condition (IfNoneMatch, IfMatch) the last request is sent
-        once.
+        """Upload `body`, which must not be empty. With a condition (IfNoneMatch, IfMatch), the last request is sent
+        only once.
 
-        On any error the upload is aborted; if that fails too, the log names it.
+        On any error the upload is aborted; if that fails too, the upload is logged.
 
         Raises:
-            PartsMissing: before the last request.
-            S3Error: of the last request.
+            PartsMissing: a request before the last one failed.
+            S3Error: the last request failed.
         """
-        # S3 itself compares the whole object with its CRC-32, and returns that with a read of the whole object.
+        # S3 itself compares the whole object with its CRC-32, and returns the CRC-32 when the whole object is read.
         whole = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
         try:
             upload = {
@@ -109,8 +111,9 @@ class PartsUpload:
                 **condition,
             )
         except S3Error:
-            # A second attempt of botocore finds no upload if the first succeeded and its answer was lost. With a
-            # condition the caller must find out, because another writer may have put the same bytes.
+            # If the first attempt succeeded and its answer was lost, a second attempt of botocore finds no upload. With
+            # a condition the caller must then find out who wrote the object, because another writer may have put the
+            # same bytes.
             if condition or not self._is_there(len(body), crc32):
                 raise
 
@@ -129,6 +132,6 @@ class PartsUpload:
         try:
             self.client.abort_multipart_upload(**upload)
         except S3Error as error:
-            if code_of(error) == "NoSuchUpload":  # it was completed, and the answer lost
+            if code_of(error) == "NoSuchUpload":  # the upload was completed, and the answer was lost
                 return
             log.warning("cannot abort a multipart upload: its parts cost money", extra={**upload, "error": str(error)})

@@ -14,11 +14,11 @@ KeyIds = dict[TenantKey, str | None]  # None: the tenant has no key of its own
 
 
 class TenantKeys:
-    """The key ids of tenants that this process knows (ids or ARNs, as the store's key management names them).
+    """The KMS key ids of the tenants that this process knows (ids or ARNs, as the store's key management names them).
 
-    A process that has received no key ids writes without encryption keys. A process that has (every service, from the
-    route table) writes nothing of a tenant before it knows the tenant's key id, because an object that was stored
-    without its customer's key stays so. Thread-safe.
+    A process that has received no key ids writes without encryption keys. Services receive key ids with the route
+    table. A process that has received key ids does not write an object of a tenant until it knows the tenant's key id,
+    because an object that was once stored without the tenant's key stays unencrypted. Thread-safe.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads a BR full backup's metadata from its object store, which the URL of the source names."""
+"""Reads the metadata of a BR full backup from the object store that the source's URL names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_schema_snap(backup: ObjectStore, found: FullBackup) -> bytes:
 
 
 def _leaves(backup: ObjectStore, node: MetaFile, depth: int = 0) -> Iterator[MetaFile]:
-    """The node and every MetaFile below it."""
+    """The MetaFile `node`, and every MetaFile below it."""
     yield node
     if node.children and depth >= META_DEPTH_MAX:
         raise CorruptObject(NAME, f"its index has more than {META_DEPTH_MAX} levels of MetaFiles")

@@ -1,1 +1,1 @@
-"""The token between services."""
+"""The tokens with which services authenticate to each other."""

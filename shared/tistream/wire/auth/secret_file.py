@@ -1,4 +1,4 @@
-"""Secrets in files that may be rewritten while the process runs: a mounted secret that is rotated."""
+"""Reads secrets from files that may be rewritten while the process runs, such as a mounted secret that is rotated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 class SecretFile(Generic[T]):
-    """The value that `parse` makes of a file's text, read again when the file has changed. Thread-safe.
+    """A secret in a file. `parse` converts the file's text to the value. The file is read again when it has changed.
+    Thread-safe.
 
     If the file is invalid at first, `__init__` raises ValueError (from `parse`) or OSError. If it becomes invalid
     later, that is logged, and the previous value stays.
@@ -52,13 +53,14 @@ class SecretFile(Generic[T]):
             return changed
 
     def _marked(self) -> tuple[int, int, int]:
-        # Kubernetes swaps a link to another folder: another file, perhaps with the same time and size.
+        # Kubernetes swaps a link to another folder: the path then leads to another file, perhaps with the same time and
+        # size.
         found = self._path.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def bearer_text(text: str) -> str:
-    """The token of a token file of one line. Raises ValueError."""
+    """Parse a token file, which has one line. Raises ValueError."""
     token = text.strip()
     if not token.isascii() or not token.isprintable() or " " in token or len(token) < _TOKEN_MIN:
         raise ValueError(f"it holds no token: one line of at least {_TOKEN_MIN} letters, digits and signs")

@@ -1,4 +1,4 @@
-"""The token between services: what a client sends, and how a server verifies it."""
+"""Creates and verifies the tokens with which services authenticate to each other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tistream.wire.auth.secret_file import SecretFile
 from tistream.wire.auth.service_token import BadToken, Caller
 
 BEARER = "Bearer "
-_RENEW_MS = 20_000  # of a token's life of 60 s, so at least 40 s are left when it is sent
+_RENEW_MS = 20_000  # renewal after 20 s of a token's life of 60 s, so at least 40 s are left when it is sent
 _LOOK_MS = 1_000  # how often the file is checked for changes
 
 
 class ServiceKeys:
-    """The keys with which services sign and verify tokens, as read from a file. The constructor raises BadKeys,
+    """The keys with which services sign and verify tokens, read from a file. The constructor raises BadKeys,
     OSError."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -25,12 +25,12 @@ class ServiceKeys:
         self._looked_ms = clock.monotonic_ms()
 
     def sign(self, caller: Caller) -> str:
-        """A new token, signed with the file's present first key."""
+        """Create a token, signed with the first key that the file has now."""
         self._file.look()
         return service_token.sign(self._file.value[0], caller, self._now_s())
 
     def verify(self, token: str) -> Caller:
-        """The signer of a token. Raises BadToken."""
+        """Verify a token. Returns its signer. Raises BadToken."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms >= _LOOK_MS:  # a removed key must no longer be accepted
             self._looked_ms = now_ms
@@ -38,7 +38,7 @@ class ServiceKeys:
         try:
             return service_token.verify(token, self._file.value, self._now_s())
         except BadToken:
-            if not self._file.look():  # perhaps the signer has read a new key already
+            if not self._file.look():  # the signer may have read a new key already
                 raise
             return service_token.verify(token, self._file.value, self._now_s())
 
@@ -58,7 +58,8 @@ class ServiceAuth:
     def __call__(self) -> str:
         """`Bearer …`, signed at most 20 s ago."""
         with self._lock:
-            now_ms = self._clock.now_ms()  # wall clock, because it includes the time that the machine was suspended
+            # The wall clock, because it includes the time in which the machine was suspended.
+            now_ms = self._clock.now_ms()
             if self._signed_ms is None or not 0 <= now_ms - self._signed_ms < _RENEW_MS:
                 self._header = BEARER + self._keys.sign(self._caller)
                 self._signed_ms = now_ms

@@ -1,7 +1,8 @@
 """The token of each call between services: an HS256 JWT (RFC 7519), signed with a key that all services share.
 
-Pure. Any process that has the key is a service. A token lives for a minute, so an intercepted one soon becomes useless.
-There is one algorithm and one header: a token with another header is rejected before anything of it is parsed.
+Pure. Any process that has the key counts as a service. A token is valid for a minute, so an intercepted one soon
+becomes useless. There is one algorithm and one header: a token with another header is rejected before any part of it is
+parsed.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Caller:
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:
-    """The keys of a key file: one per line, base64; empty lines and those that begin with # are ignored. The first
-    signs, all verify. Raises BadKeys."""
+    """Parse a key file: one key per line, base64; empty lines and lines that begin with # are ignored. The first key
+    signs, and all keys verify. Raises BadKeys."""
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         written = line.strip()
@@ -60,16 +61,16 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
 
 
 def sign(key: bytes, caller: Caller, now_s: int) -> str:
-    """A token of `caller` that is valid from now."""
+    """Create a token of `caller` that is valid from now on."""
     claims = {"iss": caller.node, "sub": caller.role, "iat": now_s, "exp": now_s + LIFE_S}
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 
 def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
-    """The signer, if one of the keys has signed the token. Raises BadToken."""
+    """Verify that one of the keys has signed the token. Returns the signer. Raises BadToken."""
     if len(token) > TEXT_MAX or token.partition(".")[0] != _HEADER:
         raise BadToken("no token of a service")
-    if not _SIGNATURE.fullmatch(token.rpartition(".")[2]):  # PyJWT would also decode one with padding
+    if not _SIGNATURE.fullmatch(token.rpartition(".")[2]):  # PyJWT would also accept a signature with base64 padding
         raise BadToken("signed with a key that is not known here")
     claims = _claims(token, keys)
     try:

@@ -1,1 +1,1 @@
-"""The bodies of calls about bulk work of a tenant: sources, backfills, restores."""
+"""Bodies of the calls about a tenant's sources, backfills, restores, changefeeds, secrets and territories."""

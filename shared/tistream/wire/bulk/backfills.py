@@ -1,4 +1,4 @@
-"""Backfills of a tenant: what an operator asks for, and how far they have come (docs/backfill.md)."""
+"""Backfills of a tenant: the requests of operators, and the progress (docs/backfill.md)."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ State = Literal["running", "finished", "failed", "cancelled"]
 
 
 class BackfillSource(StrictRequest):
-    """Where the rows come from.
+    """Where the rows of a backfill come from.
 
     `br-full`: a full backup of BR at `url`. `sql`: stale reads from the database that the file `dsn_file` of the ingest
     service names, with `threads` connections. `push`: another program writes the plan and the chunks.
@@ -44,10 +44,10 @@ class BackfillStarted(Wire):
 
 
 class BackfillRow(Wire):
-    """A backfill as the meta database has it. `state` `running`: sorters take its chunks. `reason`: why it failed,
-    or was cancelled by the platform. snapshot_ts: of the tenant; null while it has none. `ended_ms`: when it left
-    `running`. log_backup: whether the tenant has, or had, a log backup as a source, whose first change of a row has no
-    old value."""
+    """A backfill as the meta database stores it. `state` `running`: sorters read its chunks. `reason`: why it failed,
+    or why the platform cancelled it. snapshot_ts: the tenant's; null while the tenant has none. `ended_ms`: the time at
+    which it left the state `running`. log_backup: whether the tenant has, or had, a log backup as a source; then the
+    first change of a row has no old value."""
 
     cluster_id: str
     tenant_id: str
@@ -63,24 +63,24 @@ class BackfillRow(Wire):
 
 
 class BackfillRows(Wire):
-    """The answer of `GET /upcall/v1/backfills` (those that run, of all tenants), and the list of one tenant, newest
-    first."""
+    """The answer of `GET /upcall/v1/backfills` (the running backfills of all tenants), and the backfills of one tenant,
+    newest first."""
 
     backfills: list[BackfillRow]
 
 
 class EndBackfill(StrictRequest):
     """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service.
-    `cancelled`: by itself, with the reason."""
+    `cancelled`: the platform itself cancels it, for the reason given."""
 
     state: Literal["finished", "failed", "cancelled"]
     reason: str | None = Field(default=None, max_length=REASON_MAX)
 
 
 class BackfilledTable(Wire):
-    """Progress of one table. `base_ts` (decimal): all rows are known from it on; null: not yet. Of its chunks, `chunks`
-    are planned and `chunks_done` are written, with `rows` (null while they are being counted) and `bytes`. `held_by`:
-    why it is not complete."""
+    """Progress of one table. `base_ts` (decimal): from this ts on, all rows are known; null: not yet. Of the table's
+    chunks, `chunks` are planned and `chunks_done` are written, with `rows` (null while they are being counted) and
+    `bytes`. `held_by`: why the table is not complete."""
 
     database: str
     table: str
@@ -93,9 +93,9 @@ class BackfilledTable(Wire):
 
 
 class BackfillSummary(Wire):
-    """A backfill in the answer of ListBackfills, and the answer of CancelBackfill. `asked`: its patterns of tables.
-    `reason`: why it failed, or was cancelled by the platform. Times in milliseconds since the Unix epoch; `ended_ms` is
-    null while it runs."""
+    """A backfill in the answer of ListBackfills, and the answer of CancelBackfill. `asked`: the table patterns of the
+    request. `reason`: why it failed, or why the platform cancelled it. Times are in milliseconds since the Unix epoch;
+    `ended_ms` is null while it runs."""
 
     backfill_id: str
     source: BackfillSource
@@ -113,6 +113,7 @@ class BackfillList(Wire):
 
 
 class BackfillInfo(BackfillSummary):
-    """The answer of GetBackfill. `reason`: why it failed, or has no plan yet. `tables` is empty until it has one."""
+    """The answer of GetBackfill. `reason`: why it failed, or why it has no plan yet. `tables` is empty until the
+    backfill has a plan."""
 
     tables: list[BackfilledTable]

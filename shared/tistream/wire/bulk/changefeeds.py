@@ -1,4 +1,4 @@
-"""Changefeeds: what a caller asks for, what a worker is given, and how far each is (design-changefeeds.md 9.1)."""
+"""Changefeeds: the requests of callers, the work of workers, and the progress (design-changefeeds.md 9.1)."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,9 +10,9 @@ from tistream.wire.sorter import Wire
 FEED_ID = r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$"
 URI_MAX = 4_096
 CONFIG_BYTES_MAX = 256 << 10
-FEEDS_MAX = 100  # of a tenant
-TABLES_MAX = 1_000  # that an answer names
-# What a worker reports of itself. `fenced`: another holder owns the shard.
+FEEDS_MAX = 100  # changefeeds of a tenant
+TABLES_MAX = 1_000  # tables that an answer names
+# The states of a shard that a worker reports. `fenced`: another holder owns the shard.
 Phase = Literal["running", "retrying", "failed", "finished", "fenced"]
 State = Literal["running", "retrying", "paused", "failed", "finished", "removing"]
 StoredState = Literal["running", "paused", "failed", "finished"]
@@ -22,7 +22,7 @@ Ts = Annotated[str, Field(pattern="^[0-9]{1,19}$")]
 
 
 class CreateChangefeed(StrictRequest):
-    """`POST …/changefeeds`. `start_ts` is exclusive; default: what the tenant has resolved. `end_ts` is inclusive.
+    """`POST …/changefeeds`. `start_ts` is exclusive; the default is the tenant's resolved_ts. `end_ts` is inclusive.
     `config`: TiCDC's configuration file, as the JSON form of its TOML."""
 
     changefeed_id: FeedId
@@ -33,8 +33,8 @@ class CreateChangefeed(StrictRequest):
 
 
 class NewChangefeed(StrictRequest):
-    """A CreateChangefeed that the API server and a worker have checked, as sent to the meta server. `start_given`:
-    whether the caller named `start_ts`; a repeated call without it means the same feed. `secrets`: as of
+    """A CreateChangefeed that the API server and a worker have checked, as the API server sends it to the meta server.
+    `start_given`: whether the caller stated `start_ts`; a repeated call without it means the same feed. `secrets`: see
     ChangefeedPlan."""
 
     changefeed_id: FeedId
@@ -47,17 +47,17 @@ class NewChangefeed(StrictRequest):
 
 
 class CheckChangefeed(StrictRequest):
-    """`POST /v1/changefeeds/checks` of a worker: whether it could run the feed."""
+    """`POST /v1/changefeeds/checks` at a worker: check whether the worker could run the feed."""
 
     cluster_id: str
     tenant_id: str
     wanted: CreateChangefeed
-    secrets: dict[str, str] = Field(default_factory=dict)  # sealed, by name
-    look: bool = True  # at the sink
+    secrets: dict[str, str] = Field(default_factory=dict)  # sealed texts, by name
+    look: bool = True  # whether the worker connects to the sink for the check
 
 
 class FeedTable(Wire):
-    """A table that a feed sends: its topic, its partition rule, and its columns that are sent."""
+    """A table that a feed sends: its topic, its partition rule, and the columns that are sent."""
 
     database: str
     table: str
@@ -67,9 +67,9 @@ class FeedTable(Wire):
 
 
 class ChangefeedPlan(Wire):
-    """What a feed would do: its topics with their numbers of partitions, the first TABLES_MAX of the tables that exist
-    now and their number, and what its user should know. `sink_uri`, `config`: what is stored of it, without passwords.
-    `secrets`: those that were taken out, sealed, by name."""
+    """The effect that a feed would have: its topics with their numbers of partitions, the first TABLES_MAX of the
+    tables that exist now, the number of these tables, and notes for the user. `sink_uri`, `config`: the form that is
+    stored, without passwords. `secrets`: the passwords that were removed from it, sealed, by name."""
 
     topics: dict[str, int]
     warnings: list[str]
@@ -81,9 +81,9 @@ class ChangefeedPlan(Wire):
 
 
 class StoppedTableInfo(Wire):
-    """A table of a feed that has stopped, because an event of it cannot be sent. Everything of it at or below
-    `checkpoint_ts` is in the sink. `table` "": all tables of the database. `left`: the user has chosen that the feed's
-    checkpoint does not wait for it."""
+    """A table that has stopped, because the feed cannot send one of its events. All of its events at or below
+    `checkpoint_ts` are in the sink. `table` "": all tables of the database. `left`: the user has decided that the
+    feed's checkpoint does not wait for the table."""
 
     database: str
     table: str
@@ -93,7 +93,7 @@ class StoppedTableInfo(Wire):
 
 
 class FeedTables(Wire):
-    """The first TABLES_MAX tables that a feed sends, their number, and the tables that have stopped."""
+    """The first TABLES_MAX tables that a feed sends, the number of all, and the tables that have stopped."""
 
     tables: list[FeedTable]
     count: int
@@ -102,7 +102,7 @@ class FeedTables(Wire):
 
 
 class HeldBy(Wire):
-    """What keeps a feed from advancing. `object`: a table, a topic, a partition, a broker."""
+    """The reason why a feed does not advance. `object`: the table, topic, partition or broker that holds it back."""
 
     stage: HeldStage
     object: str
@@ -110,16 +110,17 @@ class HeldBy(Wire):
 
 
 class Move(Wire):
-    """The order to move the checkpoint of a feed to `ts`: events above it are sent, whether they were sent before or
-    not. It is part of `revision`."""
+    """An order to move the checkpoint of a feed to `ts`. Events above `ts` are sent, whether they were sent before or
+    not. The order belongs to the feed's `revision`."""
 
     revision: int
     ts: int
 
 
 class Applied(Wire):
-    """A revision of a feed that is in force: for every event above `after_ts`. `from_ts`: the checkpoint before. If it
-    is lower than `after_ts`, the events between are not in the sink; if it is higher, they are sent again."""
+    """A revision of a feed that is in force for every event above `after_ts`. `from_ts`: the checkpoint before the
+    revision. If it is lower than `after_ts`, the events between the two are not in the sink; if it is higher, they are
+    sent again."""
 
     revision: int
     from_ts: int
@@ -127,8 +128,8 @@ class Applied(Wire):
 
 
 class Skip(Wire):
-    """An event that a feed leaves out because a person named it: a row event by `key` (its raw key in hex, as the error
-    names it), or a DDL by `ddl_job`. `table`: `database.table`."""
+    """An event that a feed leaves out because a user named it: a row event by `key` (its raw key in hex, as the error
+    shows it), or a DDL by `ddl_job`. `table`: `database.table`."""
 
     commit_ts: int
     table: str
@@ -138,12 +139,12 @@ class Skip(Wire):
 
 
 class ChangefeedInfo(Wire):
-    """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: of the pool, as the
-    worker has seen it. `lag_seconds`: from the pool to the sink; null before a worker has reported. `rows`, `bytes`:
-    that the sink has acknowledged, repeats after a crash not counted twice. `since_ms`: since when it retries or has
-    failed. `skips`: events that a person named; `skipped_events`: those that were left out. `stopped`: tables
-    that have stopped while the others go on. `revision` is raised by
-    each change of the feed, and `applied` is the newest one in force; null: that with which it was created."""
+    """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: the pool's, as the
+    worker has seen it. `lag_seconds`: the lag of the sink behind the pool; null before a worker has reported. `rows`,
+    `bytes`: the amounts that the sink has acknowledged; repeats after a crash count once. `since_ms`: the time at which
+    the feed failed or began to retry. `skips`: events that users named; `skipped_events`: the number of events that
+    were left out. `stopped`: tables that have stopped while the others continue. `revision` is raised by each change of
+    the feed. `applied` is the newest revision in force; null: the one with which the feed was created."""
 
     changefeed_id: str
     state: State
@@ -177,7 +178,7 @@ class ChangefeedList(Wire):
 
 
 class FeedShard(Wire):
-    """The name of a shard. `generation`: milliseconds at which its feed was created."""
+    """The identity of a shard of a feed. `generation`: the time in ms at which the feed was created."""
 
     cluster_id: str
     tenant_id: str
@@ -187,11 +188,11 @@ class FeedShard(Wire):
 
 
 class FeedWork(Wire):
-    """A shard that a worker is to hold, under `epoch`; a newer one fences this one. `start_ts`: where a sink without
-    progress begins. `secrets`: sealed texts of those that `sink_uri` refers to, by name; a name without one does not
-    exist. `moved`: the newest move of the checkpoint, which is due in a sink that has an earlier revision. `shards`:
-    how many the feed has. `known_ts`: a checkpoint of the shard that the sink has acknowledged; null: the sink may be
-    empty."""
+    """A shard that a worker must hold, under `epoch`; a newer epoch fences this one. `start_ts`: where a sink without
+    progress begins. `secrets`: the sealed texts of the secrets that `sink_uri` refers to, by name; a name that is not
+    in it does not exist. `moved`: the newest move of the checkpoint, which must be applied to a sink that has an
+    earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard that the sink
+    has acknowledged; null: the sink may be empty."""
 
     shard: FeedShard
     epoch: int
@@ -208,7 +209,7 @@ class FeedWork(Wire):
 
 
 class FeedReport(Wire):
-    """What a worker reports of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet."""
+    """A worker's report of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet."""
 
     shard: FeedShard
     epoch: int
@@ -227,7 +228,8 @@ class FeedReport(Wire):
 
 
 class WorkerBeat(Wire):
-    """`POST /upcall/v1/changefeeds/beats`: a worker renews the shards that it holds, and asks for more."""
+    """`POST /upcall/v1/changefeeds/beats`: a worker renews the leases of the shards that it holds, and requests more
+    work."""
 
     node_id: str
     instance: str
@@ -235,6 +237,6 @@ class WorkerBeat(Wire):
 
 
 class FeedAssignments(Wire):
-    """The answer of WorkerBeat: all shards that the worker is to hold from now on. It ends the others."""
+    """The answer of WorkerBeat: all shards that the worker must hold from now on. The worker stops all others."""
 
     shards: list[FeedWork]

@@ -1,4 +1,4 @@
-"""Changes of a changefeed, and what happened to it (design-changefeeds.md 9.1)."""
+"""Changes of a changefeed, and the events of its history (design-changefeeds.md 9.1)."""
 
 from typing import Any, Literal
 
@@ -8,9 +8,10 @@ from tistream.wire.bulk.changefeeds import URI_MAX, HeldBy, State, Ts
 from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
-SKIPS_MAX = 100  # of a feed
-EVENTS_MAX = 500  # of a feed; older ones are dropped
-# What happened. `applied`: a revision is in force from a ts on. `held`: a worker has taken the feed.
+SKIPS_MAX = 100  # skips of a feed
+EVENTS_MAX = 500  # events of a feed's history; older ones are dropped
+# The kinds of events in a feed's history. `applied`: a revision is in force from a ts on. `held`: a worker has begun to
+# hold the feed.
 What = Literal[
     "created",
     "updated",
@@ -29,7 +30,7 @@ What = Literal[
 
 
 class UpdateChangefeed(StrictRequest):
-    """`PUT …/changefeeds/{id}`. A member that is left out stays as it is. `end_ts` null: the feed does not end."""
+    """`PUT …/changefeeds/{id}`. A member that is left out keeps its value. `end_ts` null: the feed does not end."""
 
     sink_uri: str | None = Field(default=None, min_length=1, max_length=URI_MAX)
     end_ts: Ts | None = None
@@ -37,8 +38,8 @@ class UpdateChangefeed(StrictRequest):
 
 
 class ChangedFeed(StrictRequest):
-    """An UpdateChangefeed that the API server and a worker have checked, as sent to the meta server: all members of
-    the feed. `revision`: of the feed that was changed. `secrets`: as of ChangefeedPlan."""
+    """An UpdateChangefeed that the API server and a worker have checked, as the API server sends it to the meta server:
+    all members of the feed. `revision`: the revision of the feed that was changed. `secrets`: see ChangefeedPlan."""
 
     revision: int
     sink_uri: str = Field(min_length=1, max_length=URI_MAX)
@@ -48,14 +49,14 @@ class ChangedFeed(StrictRequest):
 
 
 class ResumeChangefeed(StrictRequest):
-    """`POST …/resume`. `checkpoint_ts`: go on behind it, not where the sink says. Forward leaves a gap, back sends
-    again."""
+    """`POST …/resume`. `checkpoint_ts`: continue after this ts instead of the sink's own progress. A higher ts leaves a
+    gap; a lower one sends events again."""
 
     checkpoint_ts: Ts | None = None
 
 
 class SkipEvent(StrictRequest):
-    """`POST …/skip`: name one event, by exactly one of `key` and `ddl_job`."""
+    """`POST …/skip`: leave out one event, which exactly one of `key` and `ddl_job` identifies."""
 
     commit_ts: Ts
     table: str = Field(min_length=3, max_length=2 * 64 * 4 + 1, description="database.table")
@@ -65,8 +66,8 @@ class SkipEvent(StrictRequest):
 
 
 class Happening(Wire):
-    """Something that happened to a feed. `by`: the caller; null: the platform. `from_ts`, `after_ts` of `applied`: as
-    of Applied."""
+    """An event in the history of a feed. `by`: the caller; null: the platform. `from_ts`, `after_ts` of kind `applied`:
+    see Applied."""
 
     what: What
     by: str | None = None
@@ -77,21 +78,22 @@ class Happening(Wire):
 
 
 class FeedEvent(Happening):
-    """A Happening with its place and time."""
+    """A Happening with its number and time."""
 
     seq: int
     at_ms: str
 
 
 class FeedEvents(Wire):
-    """What happened to a feed, newest first."""
+    """The history of a feed, newest first."""
 
     events: list[FeedEvent]
 
 
 class FeedLag(Wire):
-    """How far a feed is behind the pool, and where. `resolved_ts`: of the pool. `lag_seconds`: from `checkpoint_ts` to
-    it, by the clock of the upstream. `read_seconds`: the part of it that the worker has not read yet."""
+    """The lag of a feed behind the pool, by part. `resolved_ts`: the pool's. `lag_seconds`: the time from
+    `checkpoint_ts` to `resolved_ts`, by the upstream's clock. `read_seconds`: the part of it that the worker has not
+    read yet."""
 
     changefeed_id: str
     state: State

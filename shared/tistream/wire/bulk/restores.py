@@ -1,4 +1,5 @@
-"""Restores that the platform runs (docs/restore.md): what a caller asks for, what runs it, and how far it is."""
+"""Restores that the platform runs (docs/restore.md): the requests of callers, the work of ingest processes, and the
+progress."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +10,7 @@ from tistream.wire.sorter import Wire
 
 URL_MAX = 1_024
 NAME_MAX = 64
-WITHOUT_NUL = r"^[^\x00]+$"  # no server has a name with U+0000
+WITHOUT_NUL = r"^[^\x00]+$"  # no server has a name with the character U+0000
 TABLES_MAX = 1_000
 RENAMES_MAX = 100
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -19,14 +20,14 @@ Url = Annotated[str, Field(min_length=1, max_length=URL_MAX)]
 
 
 class RestoreScope(StrictRequest):
-    """A table, the tables of a database, or without both the tables of the tenant."""
+    """The tables of a restore: one table, the tables of a database, or (with neither name) all tables of the tenant."""
 
     database: Name | None = None
     table: Name | None = None
 
 
 class ParquetPlace(StrictRequest):
-    """A target of Parquet files: one folder for each table below `url`."""
+    """A target of Parquet files: one directory for each table below `url`."""
 
     kind: Literal["parquet"]
     url: Url
@@ -42,8 +43,8 @@ class SqlFilesPlace(StrictRequest):
 
 
 class MySqlPlace(StrictRequest):
-    """A target that is a server. `dsn_file`: a file with its mysql:// URL, below the ingest service's RESTORE_DSN_DIR.
-    `rename`: new names of databases."""
+    """A server as the target. `dsn_file`: a file with the server's mysql:// URL, in the directory RESTORE_DSN_DIR of
+    the ingest service. `rename`: new names of databases."""
 
     kind: Literal["mysql"]
     dsn_file: Url
@@ -63,15 +64,15 @@ class CreateRestore(StrictRequest):
 
 
 class RestoreName(StrictRequest):
-    """The database and the name that a table of a restore had at the ts."""
+    """The database and the name that a table of a restore had at the restore's ts."""
 
     database: str
     table: str
 
 
 class NewRestore(StrictRequest):
-    """A CreateRestore after the API has validated it, as sent to the meta server: the tables by their names at a ts
-    that can be read, and an id, by which a repeated call creates no second restore."""
+    """A CreateRestore that the API server has validated, as it sends it to the meta server: the tables by their names
+    at a ts that can be read, and an id, so that a repeated call does not create a second restore."""
 
     restore_id: str = Field(pattern="^[0-9a-f]{32}$")
     ts: str = Field(pattern="^[0-9]{1,19}$")
@@ -81,14 +82,14 @@ class NewRestore(StrictRequest):
 
 
 class CheckTarget(StrictRequest):
-    """`POST /v1/restores/checks` of an ingest process: whether its settings allow the target."""
+    """`POST /v1/restores/checks` at an ingest process: check whether its settings allow the target."""
 
     target: Place
 
 
 class RestoreTable(Wire):
-    """The progress of one table. `rows`: its rows at the ts; null until they were counted. `checksum`: independent of
-    the order of rows; null until the target was compared."""
+    """The progress of one table. `rows`: the number of its rows at the restore's ts; null until they were counted.
+    `checksum`: does not depend on the order of rows; null until the target was compared."""
 
     database: str
     table: str
@@ -98,8 +99,8 @@ class RestoreTable(Wire):
 
 
 class RestoreInfo(Wire):
-    """A restore as the API shows it. `target` is its kind only, because a target may name files of the server.
-    `reason`: why it waits or has failed, or which tables it has left out."""
+    """A restore as the API shows it. `target` is only the kind of target, because a target may name files of the
+    server. `reason`: why the restore waits or has failed, or which tables it has left out."""
 
     restore_id: str
     state: State
@@ -117,7 +118,7 @@ class RestoreList(Wire):
 
 
 class RestoreWork(Wire):
-    """A restore that an ingest process has claimed. `epoch`: of the claim; a newer one fences this one."""
+    """A restore that an ingest process has claimed. `epoch`: the number of the claim; a newer claim fences this one."""
 
     cluster_id: str
     tenant_id: str
@@ -134,20 +135,20 @@ class UnfinishedRestore(Wire):
 
 
 class UnfinishedRestores(Wire):
-    """`GET /upcall/v1/unfinished-restores`: those of all tenants."""
+    """`GET /upcall/v1/unfinished-restores`: the waiting and running restores of all tenants."""
 
     restores: list[UnfinishedRestore]
 
 
 class ClaimRestore(Wire):
-    """`POST /upcall/v1/restores/claims`: an ingest process asks for work."""
+    """`POST /upcall/v1/restores/claims`: an ingest process requests work."""
 
     node_id: str
 
 
 class ClaimedRestore(Wire):
     """The answer of ClaimRestore: the oldest restore that is queued, or whose process has not reported for the length
-    of a lease; null without one."""
+    of a lease; null if no restore waits."""
 
     restore: RestoreWork | None
 

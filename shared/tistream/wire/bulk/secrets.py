@@ -1,4 +1,5 @@
-"""Secrets of a tenant, which its changefeeds refer to by name (design-changefeeds.md 9.8). No answer has a value."""
+"""Secrets of a tenant. Its changefeeds refer to them by name (design-changefeeds.md 9.8). No answer contains a
+value."""
 
 from typing import Annotated
 
@@ -8,13 +9,13 @@ from tistream.secrets.references import NAME
 from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
-VALUE_MAX = 16_384  # a certificate fits
-SECRETS_MAX = 100  # of a tenant
+VALUE_MAX = 16_384  # large enough for a certificate
+SECRETS_MAX = 100  # secrets of a tenant
 SecretName = Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
 class PutSecret(StrictRequest):
-    """`PUT …/secrets/{name}`: the value, in clear over TLS."""
+    """`PUT …/secrets/{name}`: the value, in plain text over TLS."""
 
     value: SecretStr = Field(min_length=1, max_length=VALUE_MAX)
 
@@ -26,7 +27,7 @@ class SealedSecret(StrictRequest):
 
 
 class SecretInfo(Wire):
-    """A secret: its name, when it was put, and the changefeeds that refer to it."""
+    """A secret: its name, the time at which it was stored, and the changefeeds that refer to it."""
 
     name: str
     put_ms: str

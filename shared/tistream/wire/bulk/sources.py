@@ -12,16 +12,16 @@ State = Literal["starting", "running", "waiting", "stopped"]
 
 
 class SnapshotSource(StrictRequest):
-    """Where the schema at the tenant's beginning comes from: `br-full`, a full backup of BR at `url`; `none`, a
-    schema_snap that was pushed."""
+    """The source of the tenant's first schema: `br-full`, a full backup of BR at `url`; `none`, a schema_snap that was
+    pushed."""
 
     kind: Literal["br-full", "none"]
     url: str | None = Field(default=None, max_length=URL_MAX)
 
 
 class AddSource(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/sources`: 201, also if this source is there already; 409 if
-    another one is; 422 if it cannot be read, with the reason."""
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/sources`: 201, also if the tenant has this source already;
+    409 if it has another one; 422 with the reason if the source cannot be read."""
 
     kind: Literal["log-backup"]
     url: str = Field(max_length=URL_MAX)
@@ -29,10 +29,10 @@ class AddSource(StrictRequest):
 
 
 class SourceRow(Wire):
-    """A source as the meta database stores it. snapshot_ts: of the tenant. index_keys: whether the tenant's index
-    entries are kept; null: the setting of the service. paused: whether the tenant is paused. rows_wait: why the rows of
-    its full backup have not arrived yet, before which nothing is released; null if they have, or if no backup was
-    named."""
+    """A source as the meta database stores it. snapshot_ts: the tenant's. index_keys: whether the tenant's index
+    entries are kept; null: the setting of the service. paused: whether the tenant is paused. rows_wait: the reason why
+    the rows of the source's full backup have not arrived yet; until then, no changes are released. Null if they have
+    arrived, or if no backup was named."""
 
     cluster_id: str
     tenant_id: str
@@ -54,8 +54,8 @@ class SourceRows(Wire):
 
 
 class FlushedStore(Wire):
-    """A store of the upstream, and when its newest flush that was read began (ms since the epoch; null: its metadata's
-    names do not state it)."""
+    """A store of the upstream, and the time at which its newest flush that was read began (ms since the Unix epoch;
+    null if the names of its metadata do not state it)."""
 
     store_id: str
     newest_flush_ms: int | None
@@ -64,8 +64,8 @@ class FlushedStore(Wire):
 class SourceInfo(Wire):
     """One source as users see it. Timestamps are decimal strings, null while unknown.
 
-    state: `starting` (no step is done yet), `running`, `waiting` (`reason` has what for), `stopped` (`reason` has why,
-    and the way out). flush_interval_s: the median distance of flushes, over all stores.
+    state: `starting` (no step is done yet), `running`, `waiting` (`reason` names what it waits for), `stopped`
+    (`reason` has the cause, and what to do). flush_interval_s: the median interval of flushes, over all stores.
     """
 
     source_id: str
@@ -80,7 +80,7 @@ class SourceInfo(Wire):
 
 
 class SourceStatus(Wire):
-    """A source as the ingest process reports it that runs it. `hold`: why it makes no progress."""
+    """A source as reported by the ingest process that runs it. `hold`: why it makes no progress."""
 
     cluster_id: str
     tenant_id: str

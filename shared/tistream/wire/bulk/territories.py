@@ -1,4 +1,4 @@
-"""Territories of agents: key spans of connected tenants, and which agent holds each (docs/agent.md)."""
+"""Territories of agents: spans of keys of connected tenants, and the agent that holds each (docs/agent.md)."""
 
 from typing import Annotated
 
@@ -15,12 +15,12 @@ KEYSPACE = "^([A-Za-z0-9_-]{0,64}|\\*)$"
 
 
 class AddTerritory(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: 201, also if this territory is there already;
-    409 if it differs or shares keys with another of the tenant.
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: 201, also if the tenant has this territory
+    already; 409 if it differs, or shares keys with another territory of the tenant.
 
     `territory`: the id, which is the store id of its files. `pd`: addresses of PD, host:port, separated by commas.
-    `pd_cluster_id`: the id that PD must have. `kind`, `keyspace`: as the agent's settings of that name. `start_key`,
-    `end_key`: its keys (hex); empty: from the first, to the last.
+    `pd_cluster_id`: the id that PD must have. `kind`, `keyspace`: as the agent's settings of these names. `start_key`,
+    `end_key`: its span of keys (hex); an empty start is the first key, an empty end is +infinity.
     """
 
     territory: str = Field(pattern=NUMBER)
@@ -33,12 +33,12 @@ class AddTerritory(StrictRequest):
 
 
 class TerritoryState(Wire):
-    """What an agent says of a territory.
+    """The state of a territory that its agent reports.
 
     `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
-    `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what it waits for, or why it stopped and the way out.
+    `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what it waits for, or why it stopped and what to do.
     `resolved_ts`: all changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys that are furthest
-    behind, in hexadecimal. `held_ts`: the hold on garbage collection.
+    behind, in hexadecimal. `held_ts`: the ts at which the agent holds back garbage collection.
     """
 
     state: str
@@ -61,8 +61,8 @@ class TerritoryReport(TerritoryState):
 
 
 class AgentBeat(Wire):
-    """`POST /upcall/v1/territories/beats`: an agent reports what it holds, and asks what it is to hold. `serves`: the
-    id of the only PD cluster that the agent can reach; empty: any."""
+    """`POST /upcall/v1/territories/beats`: an agent reports the territories that it holds, and receives those that it
+    must hold. `serves`: the id of the only PD cluster that the agent can reach; empty: any."""
 
     node_id: str
     instance: str
@@ -71,7 +71,8 @@ class AgentBeat(Wire):
 
 
 class TerritoryWork(Wire):
-    """A territory that an agent is to hold, under `epoch`: the number of the assignment, higher for each holder."""
+    """A territory that an agent must hold. `epoch`: the number of the assignment, which is higher for each new
+    holder."""
 
     cluster_id: str
     tenant_id: str
@@ -86,14 +87,14 @@ class TerritoryWork(Wire):
 
 
 class TerritoryAssignments(Wire):
-    """The answer of AgentBeat: all territories that the agent is to hold from now on. It ends the others."""
+    """The answer of AgentBeat: all territories that the agent must hold from now on. The agent stops all others."""
 
     territories: list[TerritoryWork]
 
 
 class TerritoryInfo(TerritoryWork):
-    """A territory with its holder (null: no agent has it), and what the holder has reported last; `said` is null until
-    then."""
+    """A territory with its holder (null: no agent has it), and the holder's last report in `said`; null until the first
+    report."""
 
     node_id: str | None = None
     said: TerritoryState | None = None

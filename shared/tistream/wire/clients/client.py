@@ -1,4 +1,5 @@
-"""The HTTP client of a process: a deadline on every call, problems converted to errors, retries where they are safe."""
+"""The HTTP client of a process. Every call has a deadline, problems become errors, and calls are retried where that is
+safe."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class HttpClient:
         attempts: int = 1,
         deadline_s: float | None = None,
     ) -> M:
-        """GET `url` as `model`. A long poll adds `wait_ms` to the deadline and to the query."""
+        """GET `url`, and parse the answer as `model`. For a long poll, `wait_ms` is added to the deadline and to the
+        query."""
         patience_s = self._patience_s(deadline_s)
         query = dict(params or {})
         if wait_ms:
@@ -85,14 +87,14 @@ class HttpClient:
         attempts: int = 1,
         deadline_s: float | None = None,
     ) -> M:
-        """PUT or POST `body` as JSON; returns the answer as `model`."""
+        """PUT or POST `body` as JSON, and parse the answer as `model`."""
         content, kind = body.model_dump_json().encode(), "application/json"
         patience_s = self._patience_s(deadline_s)
         answer = self.request(method, url, content=content, content_type=kind, deadline_s=patience_s, attempts=attempts)
         return parse(url, answer, model)
 
     def _patience_s(self, deadline_s: float | None) -> float:
-        """The deadline of a call, in seconds; never longer than the client's."""
+        """The deadline of a call, in seconds: the given one, but at most the client's."""
         return self._deadline_s if deadline_s is None else min(deadline_s, self._deadline_s)
 
     def request(
@@ -106,10 +108,10 @@ class HttpClient:
         deadline_s: float | None = None,
         attempts: int = 1,
     ) -> httpx.Response:
-        """One call; returns the response with its body.
+        """Send a request; returns the response with its body.
 
         Raises:
-            Unavailable: no answer, or the peer asks to come back (PeerBusy).
+            Unavailable: no answer came, or the peer asked to come back later (PeerBusy).
             InvalidRequest: the peer's own 4xx of that class or a subclass.
             PeerFailed: any other error of the peer.
         """
@@ -123,7 +125,7 @@ class HttpClient:
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):
             try:
-                # None and not {}, which would remove the query of the URL.
+                # None and not {}, because {} would remove the query of the URL.
                 return self._traced(method, url, headers, params=query or None, content=content, timeout=timeout)
             except RetryableError:
                 if attempt == attempts:
@@ -159,9 +161,9 @@ class HttpClient:
         if response.status_code < 400:
             return response
         if response.status_code == httpx.codes.UNAUTHORIZED and self._auth is not None:
-            # Keys are being rotated, or clocks differ: temporary, as an outage is.
+            # Keys are being rotated, or clocks differ: the failure is temporary, like an outage.
             reason = _json_object(response).get("detail", "the answer has no detail")
-            raise Unavailable(f"{where}: the token of this process is not taken: {reason}")
+            raise Unavailable(f"{where}: the token of this process is not accepted: {reason}")
         raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))
 
 
@@ -174,7 +176,7 @@ def _host_of(url: str) -> str:
 
 
 def parse(url: str, response: httpx.Response, model: type[M]) -> M:
-    """Parse the body as `model`. Raises PeerFailed if it is something else."""
+    """Parse the body as `model`. Raises PeerFailed if it does not match."""
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:

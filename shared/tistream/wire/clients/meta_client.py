@@ -72,11 +72,11 @@ class StaleRoutes(Unavailable):
 
 
 class MetaClient:
-    """Client of the meta servers at `base_urls` (separated by commas): any of them answers, and the others are tried if
-    it does not.
+    """Client of the meta servers at `base_urls` (separated by commas). Any of them can answer a call; if one does not,
+    the next is tried.
 
-    Thread-safe. `seen` is the age mark of the newest route table. With a `node_id` the routes contain only its own
-    tasks. `on_stale` is called for each table that is not followed.
+    Thread-safe. `seen` is the age mark of the newest route table. With a `node_id`, the routes contain only that node's
+    tasks. `on_stale` is called for each table that is ignored because it is too old.
     """
 
     def __init__(
@@ -89,20 +89,21 @@ class MetaClient:
         self._http = http
         self._node_id = node_id
         self._on_stale = on_stale
-        self._table: RouteTable | None = None  # the newest, complete table
+        self._table: RouteTable | None = None  # the newest table, complete
         self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
-        self._at = 0  # index of the one that answered last
+        self._at = 0  # index of the server that answered last
         self._lock = new_lock()
         self.seen = NOTHING_SEEN
-        self._told = NOTHING_SEEN  # the newest mark that a heartbeat's answer named
+        self._told = NOTHING_SEEN  # the newest mark that the answer to a heartbeat had
 
     def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
-        """The complete route table; waits up to wait_ms while its version is `known_version`. `fresh`: as new as the
-        owner's, or Unavailable. Raises StaleRoutes if the answer is older than what was seen before."""
+        """The complete route table. Waits up to wait_ms while its version is `known_version`. `fresh`: raise
+        Unavailable unless the table is as new as the owner's. Raises StaleRoutes if the answer is older than a table or
+        mark that this client has seen."""
         with self._lock:
             base = self._table
         params: dict[str, int | str] = {"known_version": -1, "fresh": int(fresh)}
-        if base is not None:  # request only the changes since then
+        if base is not None:  # request only the changes since the known table
             params |= {"known_version": base.version, "known_rev": base.owner_rev}
             wait_ms = wait_ms if known_version == base.version else 0
         expected = self._told
@@ -116,11 +117,11 @@ class MetaClient:
             if mark < self.seen or mark.version < self.seen.version:
                 newest = self._table
                 if fresh and newest is not None and Mark(newest.owner_rev, newest.version) == self.seen:
-                    return newest  # another thread has stored it since the owner answered this one
+                    return newest  # another thread has stored a newer table since the owner answered
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {self.seen}")
             if mark < expected:
-                # This server does not learn from the owner: try another.
+                # This server does not receive tables from the owner: try another.
                 self._at = (self._at + 1) % len(self._base_urls)
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {expected}, which a heartbeat's answer reported")
@@ -129,11 +130,11 @@ class MetaClient:
             return table
 
     def running_backfills(self) -> BackfillRows:
-        """The backfills of all tenants that run. Raises UnknownName if the meta server's version has none."""
+        """The running backfills of all tenants. Raises UnknownName if the meta server's version has no backfills."""
         return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/backfills", BackfillRows))
 
     def ended_backfills(self) -> BackfillRows:
-        """The backfills of all tenants that have ended. Raises UnknownName if the meta server's version has no list."""
+        """The ended backfills of all tenants. Raises UnknownName if the meta server's version has no list of them."""
         return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/ended-backfills", BackfillRows))
 
     def backfill(self, cluster_id: str, tenant_id: str, backfill_id: str) -> BackfillRow:
@@ -147,12 +148,12 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(url + path, BackfillRows))
 
     def end_backfill(self, row: BackfillRow, end: EndBackfill) -> BackfillRow:
-        """Report that a backfill has finished or failed. Raises AlreadyDiffers if it has ended otherwise."""
+        """Report that a backfill has finished or failed. Raises AlreadyDiffers if it has ended with another result."""
         path = f"/upcall/v1/clusters/{row.cluster_id}/tenants/{row.tenant_id}/backfills/{row.backfill_id}/end"
         return self._of_any(lambda url: self._http.send("PUT", url + path, end, BackfillRow))
 
     def usage(self, report: UsageReport) -> Accepted:
-        """Report what tenants have used. Raises UnknownName if the meta server's version does not take reports."""
+        """Report the usage of tenants. Raises UnknownName if the meta server's version does not accept reports."""
         path = "/upcall/v1/usage"
         return self._of_any(
             lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=USAGE_DEADLINE_S)
@@ -166,8 +167,8 @@ class MetaClient:
         )
 
     def new_start(self, node_id: str) -> NewStart:
-        """A new start_epoch for a process that will register, higher than all before: its registration supersedes
-        theirs."""
+        """Request a start_epoch for a process that will register. It is higher than all earlier ones of the node: the
+        registration supersedes theirs."""
         path = f"/upcall/v1/nodes/{node_id}/starts"
         return self._of_any(lambda url: parse(url + path, self._http.request("POST", url + path), NewStart))
 
@@ -185,7 +186,8 @@ class MetaClient:
         tasks: Sequence[TaskReport] = (),
         stores: Sequence[StoreReport] = (),
     ) -> HeartbeatAnswer:
-        """Send a heartbeat. Raises UnknownName if the meta server does not know this start (any more); Superseded."""
+        """Send a heartbeat. Raises UnknownName if the meta server does not know this start, or has forgotten it;
+        Superseded."""
         mark = seen or self.seen
         body = Heartbeat(
             instance=start.instance,
@@ -266,7 +268,8 @@ class MetaClient:
         ).restore
 
     def unfinished_restores(self) -> UnfinishedRestores:
-        """The restores of all tenants that wait or run. Raises UnknownName if the meta server's version has no list."""
+        """The waiting and running restores of all tenants. Raises UnknownName if the meta server's version has no list
+        of them."""
         return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/unfinished-restores", UnfinishedRestores))
 
     def report_restore(self, work: RestoreWork, report: RestoreReport) -> RestoreInfo:
@@ -282,7 +285,7 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(url + path, SealedSecrets)).sealed
 
     def beat_feeds(self, beat: WorkerBeat) -> FeedAssignments:
-        """Report the shards of changefeeds that this worker holds; the answer lists those that it is to hold."""
+        """Report the shards of changefeeds that this worker holds. The answer lists the shards that it must hold."""
         send = partial(self._http.send, "POST", deadline_s=BEAT_DEADLINE_S)
         return self._of_any(lambda url: send(f"{url}/upcall/v1/changefeeds/beats", beat, FeedAssignments))
 
@@ -299,7 +302,7 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(f"{url}/v1/tasks", TaskInfoList))
 
     def drain(self, node_id: str, draining: bool = True) -> Accepted:
-        """Move everything off a node, or end that. Raises UnknownName."""
+        """Move all work off a node, or end that. Raises UnknownName."""
         path, body = f"/v1/nodes/{node_id}/drain", DrainNode(draining=draining)
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
 
@@ -314,19 +317,19 @@ class MetaClient:
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
 
     def merge(self, task_id: int, neighbour: int) -> Children:
-        """Merge two neighbours. Raises UnknownName, InvalidRequest."""
+        """Merge two adjacent tasks. Raises UnknownName, InvalidRequest."""
         path, body = f"/v1/tasks/{task_id}/merge", MergeTasks(neighbour=neighbour)
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
 
     def notify(self, notification: Notification) -> Accepted:
-        """Announce a pushed change file, so that dispatchers need not wait for their next LIST. A loss costs
-        latency only."""
+        """Announce a pushed change file, so that dispatchers need not wait for their next LIST. A lost announcement
+        costs latency only."""
         return self._of_any(lambda url: self._http.send("POST", f"{url}/v1/notifications", notification, Accepted))
 
     def request(
         self, method: str, path: str, content: bytes | None = None, deadline_s: float | None = None
     ) -> Response:
-        """Any other call, which must be safe to repeat. A body is JSON."""
+        """Send any other request, which must be safe to repeat. A body is JSON."""
         kind = None if content is None else "application/json"
         return self._of_any(
             lambda url: self._http.request(
@@ -350,12 +353,12 @@ class MetaClient:
 
 
 class Membership:
-    """Registers a process and sends its heartbeats: run `beat` in a loop, about once a second.
+    """Registers a process and sends its heartbeats. Run `beat` in a loop, about once a second.
 
     `registered` is `None` until the first beat reached the meta server. A process that the meta server has forgotten
-    registers again; one that was replaced by a newer start under its name ends itself (`end`, called once). `instance`
-    is drawn at random at each start of a process. `tasks` returns a sorter's reports for each heartbeat, `stores` a
-    dispatcher's.
+    registers again. A process that a newer start under its name has replaced ends itself (`end`, called once).
+    `instance` is drawn at random at each start of a process. `tasks` returns a sorter's reports for each heartbeat,
+    `stores` a dispatcher's.
     """
 
     def __init__(
@@ -384,8 +387,8 @@ class Membership:
         self.registered: Registered | None = None
 
     def beat(self) -> int | None:
-        """Register if necessary, else send a heartbeat. Returns milliseconds until the next; None: the default. Raises
-        Unavailable."""
+        """Register if necessary, else send a heartbeat. Returns the milliseconds until the next call; None: the
+        default. Raises Unavailable."""
         if self._superseded:
             return None
         try:

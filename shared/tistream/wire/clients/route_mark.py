@@ -1,9 +1,8 @@
 """The age of a route table. Pure.
 
-A table carries its owner's owner_rev, which grows at each election, and a version, which grows with each table. A
-process that has seen a table accepts no older one, so an owner that has been replaced without noticing has no effect.
-The version grows across elections too. A later owner's table with a lower version is made from a meta database that was
-restored to an earlier time.
+A table has its owner's owner_rev, which grows at each election, and a version, which grows with each table, across
+elections too. A process that has seen a table accepts no older one, so an owner that was replaced without noticing has
+no effect. If a later owner's table has a lower version, the meta database was restored to an earlier time.
 """
 
 from __future__ import annotations

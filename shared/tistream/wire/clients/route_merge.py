@@ -6,11 +6,11 @@ from tistream.wire.meta import RouteTable
 
 
 def merged(known: RouteTable | None, told: RouteTable) -> RouteTable:
-    """The complete table, from the table that a reader has and an answer with changes. Unchanged tenants stay the same
-    objects.
+    """Build the complete table from `known`, the reader's table, and `told`, an answer with changes. Unchanged tenants
+    stay the same objects.
 
-    The answer may be to an older table than `known`: then it contains more than needed, but nothing older, as long as
-    the answer itself is not older.
+    The answer may have been made for an older table than `known`. Then it contains more than needed, but no older data,
+    as long as the answer itself is not older.
     """
     if told.since is None:
         return told

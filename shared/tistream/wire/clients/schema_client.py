@@ -13,15 +13,16 @@ from tistream.wire.schema import LogPage, SchemaStatus, SchemaView
 
 
 class SchemaClient:
-    """Client of the schema registry. `find_url` returns its present URL, which may change with a restart, and raises
-    Unavailable if that is unknown."""
+    """Client of the schema registry. `find_url` returns its current URL, which may change with a restart. It raises
+    Unavailable if the URL is unknown."""
 
     def __init__(self, http: HttpClient, find_url: Callable[[], str]) -> None:
         self._http = http
         self._find_url = find_url
 
     def schema(self, tenant: TenantKey, ts: int | None = None) -> SchemaView:
-        """The visible schema at `ts` (default: newest). Raises UnknownName, Gone, Unavailable (ts not reached)."""
+        """The visible schema at `ts` (default: the newest). Raises UnknownName, Gone; Unavailable if `ts` is not
+        reached yet."""
         return self._http.get(self._url(tenant, "schema"), SchemaView, {"ts": ts})
 
     def log(
@@ -54,20 +55,20 @@ class SchemaReplica:
         self._after = 0
         self._base_ts = 0
         self._parked: list[Record] = []
-        self._anew = True  # the parked records do not continue `history`
+        self._anew = True  # whether the parked records begin a new history instead of continuing `history`
         self.history: History | None = None
 
     @property
     def resolved_ts(self) -> int:
-        """Everything at or below is in `history`; 0 before the first refresh."""
+        """The ts up to which `history` is complete; 0 before the first refresh."""
         return self.history.resolved_ts if self.history else 0
 
     def fetch(self, wait_ms: int = 0) -> LogPage:
-        """Fetch one page without applying it. This is the part that waits; the caller need not hold the lock."""
+        """Fetch one page without applying it. Only this part waits, and the caller need not hold the lock."""
         return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms, self._base_ts)
 
     def take(self, page: LogPage) -> bool:
-        """Apply a page from `fetch`. Returns whether it contained everything that the registry knew."""
+        """Apply a page from `fetch`. Returns whether the page completes the registry's present log."""
         if page.log_id != self._log_id:
             begun_anew = bool(self._log_id)
             self._log_id, self._after, self._base_ts, self.history = page.log_id, 0, 0, None

@@ -6,7 +6,7 @@ from tistream.wire.clients.client import HttpClient, parse
 from tistream.wire.file_batch import CONTENT_TYPE
 from tistream.wire.sorter import FilesReceipt, ProgressPage, TaskList
 
-TASKS_DEADLINE_S = 3.0  # short, because a sorter that hangs must not keep the caller from the others
+TASKS_DEADLINE_S = 3.0  # short, so that a sorter that hangs does not delay calls to the others
 
 
 class SorterClient:
@@ -16,7 +16,7 @@ class SorterClient:
         self._http = http
 
     def tasks(self, base_url: str, cluster_id: str | None = None, tenant_id: str | None = None) -> TaskList:
-        """The tasks that the sorter holds, of one tenant or of all."""
+        """The tasks that the sorter holds: those of one tenant, or all."""
         params = {"cluster_id": cluster_id, "tenant_id": tenant_id}
         return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
 

@@ -10,13 +10,14 @@ _BEATS = "/upcall/v1/territories/beats"
 
 
 def beat_territories(meta: MetaClient, beat: AgentBeat) -> TerritoryAssignments:
-    """Report the territories that an agent holds; the answer lists those that it is to hold. Raises Unavailable, and
+    """Report the territories that an agent holds. The answer lists those that it must hold. Raises Unavailable;
     UnknownName if the meta server's version has no territories."""
     body = beat.model_dump_json().encode()
     return parse(_BEATS, meta.request("POST", _BEATS, body, BEAT_DEADLINE_S), TerritoryAssignments)
 
 
 def territories_of(meta: MetaClient, tenant_path: str) -> TerritoryList:
-    """The territories of the tenant with this path at the meta servers. Raises Unavailable, UnknownName."""
+    """The territories of a tenant. `tenant_path` is the tenant's URL path at the meta servers. Raises Unavailable,
+    UnknownName."""
     path = f"{tenant_path}/territories"
     return parse(path, meta.request("GET", path, None, BEAT_DEADLINE_S), TerritoryList)

@@ -10,7 +10,7 @@ _PATH = "/v1/tokens"
 
 
 class TokenClient:
-    """Calls of the meta servers about tokens. Any meta server answers them. Thread-safe."""
+    """Client of the meta servers' calls about tokens. Any meta server answers them. Thread-safe."""
 
     def __init__(self, meta: MetaClient) -> None:
         self._meta = meta

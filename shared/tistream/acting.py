@@ -50,12 +50,12 @@ def spelled(actor: Actor) -> str:
 def read(text: str | None) -> Actor | None:
     """Parse a header that `spelled` encoded; None for any other text."""
     try:
-        told = json.loads(text or "")
+        parsed = json.loads(text or "")
     except ValueError:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(parsed, dict):
         return None
-    name, address = told.get("name"), told.get("address")
+    name, address = parsed.get("name"), parsed.get("address")
     if not isinstance(name, str) or not 0 < len(name) <= NAME_MAX:
         return None
     if address is not None and not (isinstance(address, str) and len(address) <= ADDRESS_MAX and address.isascii()):

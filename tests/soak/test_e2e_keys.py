@@ -106,7 +106,7 @@ class Tenant:
 
     def __post_init__(self) -> None:
         if isinstance(self.objects, S3ObjectStore):
-            self.objects.keys.tell({self.set.tenant: self.source_key})
+            self.objects.keys.update({self.set.tenant: self.source_key})
         self.objects.put(self.set.schema_snap.key, self.set.schema_snap.data)
         body = {"tenant_id": self.set.tenant.tenant_id, "kms_key_id": self.key}
         answer = httpx.post(f"{self.up.url}/v1/clusters/9/tenants", json=body, trust_env=False, timeout=PATIENCE_S)
@@ -204,7 +204,7 @@ def a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
     stands = held.resolved_ts()
     kes.take(held.key)
     if isinstance(held.objects, S3ObjectStore):
-        held.objects.keys.tell({held.set.tenant: None})  # its writers have none any more
+        held.objects.keys.update({held.set.tenant: None})  # its writers have none any more
     for tenant in tenants:
         tenant.push(0.7)
     for tenant in others:

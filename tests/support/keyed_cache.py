@@ -43,5 +43,5 @@ def group_of(objects: Locked, tenant: TenantKey) -> GroupRef:
 
 def cache_of(objects: Locked, clock: ManualClock) -> GroupCache:
     keys = TenantKeys()
-    keys.tell({KEYED: "k", PLAIN: None})
+    keys.update({KEYED: "k", PLAIN: None})
     return GroupCache(objects, 64 << 20, CacheExpiry(keys, KEEP_MS, clock))

@@ -94,10 +94,10 @@ class TruthCheck:
         self._waiting.append(_Ddl(commit_ts, frozenset(names_of(event)), event["action"] not in RESHAPES_NOTHING))
         self.reach(commit_ts - 1)
 
-    def reach(self, told_ts: int) -> None:
-        """Record that every event at or below `told_ts` has been added."""
-        if told_ts > self._told_ts:
-            self._told_ts = told_ts
+    def reach(self, reached_ts: int) -> None:
+        """Record that every event at or below `reached_ts` has been added."""
+        if reached_ts > self._told_ts:
+            self._told_ts = reached_ts
             self._compare()
 
     def truth(self, line: TruthLine) -> None:

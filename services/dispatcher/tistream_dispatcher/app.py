@@ -80,7 +80,7 @@ def build_app(
     room = ByteBudget(PROCESS_BYTES)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        # The meta server must assign a new store before it is read, so `tell` reports the store at once.
+        # The meta server must assign a new store before it is read, so `report_now` reports the store at once.
         collect_ms = collect.every_ms if collect.enabled else None
         return TenantFeed(
             tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms, room

@@ -114,7 +114,7 @@ class Registry:
 
     def take_routes(self, table: RouteTable) -> None:
         """Start and stop loops, so that exactly the tenants of the table have one."""
-        self._keys.tell(table.kms_key_ids())
+        self._keys.update(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}
         with self._lock:
             gone = [self._tenants.pop(key) for key in list(self._tenants) if key not in routes]
@@ -193,9 +193,9 @@ class Registry:
         """Run one step of a tenant. Progress of a sorter wakes the tenant; without progress its steps become less
         frequent."""
         records = followed.schema.sizes.records_ever
-        told = self._progress.of(expected_tasks.schema_tasks(followed.route))
+        reported = self._progress.of(expected_tasks.schema_tasks(followed.route))
         try:
-            moved = followed.follower.step(followed.route, told)
+            moved = followed.follower.step(followed.route, reported)
         except KeyUnusable as error:
             followed.schema.set_holds([Hold(stage="schema", reason=str(error))])
             raise

@@ -30,14 +30,14 @@ class SorterProgress:
     def __init__(self, sorters: SorterClient, metrics: SchemaMetrics) -> None:
         self._sorters, self._metrics = sorters, metrics
         self._lock = new_lock()
-        self._told: dict[str, dict[int, TaskProgress]] = {}
+        self._reported: dict[str, dict[int, TaskProgress]] = {}
         self._silent: set[str] = set()
         self._asked: dict[str, tuple[str, int]] = {}  # by sorter: its boot, and the version of its last answer
 
     def forget(self, url: str) -> None:
         """Forget a sorter that has no tasks any more."""
         with self._lock:
-            self._told.pop(url, None)
+            self._reported.pop(url, None)
             self._asked.pop(url, None)
             self._silent.discard(url)
 
@@ -63,39 +63,37 @@ class SorterProgress:
         # A sorter of an older version does not have this call.
         held = self._sorters.tasks(url).tasks
         fields = TaskProgress.model_fields
-        told = [TaskProgress.model_validate({name: getattr(status, name) for name in fields}) for status in held]
-        return ProgressPage(boot="", version=0, tasks=told)
+        reported = [TaskProgress.model_validate({name: getattr(status, name) for name in fields}) for status in held]
+        return ProgressPage(boot="", version=0, tasks=reported)
 
     def of(self, tasks: Iterable[SchemaTask]) -> dict[int, TaskProgress]:
         """The reported progress of these tasks."""
         with self._lock:
-            found = ((task, self._told.get(task.sorter_url or "", {}).get(task.task_id)) for task in tasks)
-            return {
-                task.task_id: told for task, told in found if told is not None and task.sorter_url not in self._silent
-            }
+            found = ((task, self._reported.get(task.sorter_url or "", {}).get(task.task_id)) for task in tasks)
+            return {task.task_id: one for task, one in found if one is not None and task.sorter_url not in self._silent}
 
     def _take(self, url: str, page: ProgressPage) -> set[TenantKey]:
-        told = {progress.task_id: progress for progress in page.tasks}
+        reported = {progress.task_id: progress for progress in page.tasks}
         with self._lock:
             before = self._asked.get(url)
             self._asked[url] = page.boot, page.version
             again = url in self._silent
             self._silent.discard(url)
-            known = self._told.get(url, {})
+            known = self._reported.get(url, {})
             kept = known if page.boot and before is not None and before[0] == page.boot else {}
-            self._told[url] = kept | told
+            self._reported[url] = kept | reported
             if again:
-                return _tenants(self._told[url].values())
+                return _tenants(self._reported[url].values())
             # Without a boot id the page has all tasks of the sorter, moved or not.
-            return _tenants(one for one in told.values() if page.boot or known.get(one.task_id) != one)
+            return _tenants(one for one in reported.values() if page.boot or known.get(one.task_id) != one)
 
     def _fell_silent(self, url: str) -> set[TenantKey]:
         with self._lock:
             if url in self._silent:
                 return set()
             self._silent.add(url)
-            return _tenants(self._told.get(url, {}).values())
+            return _tenants(self._reported.get(url, {}).values())
 
 
-def _tenants(told: Iterable[TaskProgress]) -> set[TenantKey]:
-    return {TenantKey(progress.cluster_id, progress.tenant_id) for progress in told}
+def _tenants(reported: Iterable[TaskProgress]) -> set[TenantKey]:
+    return {TenantKey(progress.cluster_id, progress.tenant_id) for progress in reported}

@@ -125,16 +125,16 @@ class TenantSchema:
 
     def _begin_at(self, base: BaseHead, records: Sequence[Record]) -> None:
         """Begin again at a base, because objects of another incarnation were deleted before they were read here."""
-        told, known = self._history, self._records.end
+        earlier, known = self._history, self._records.end
         history = History(base.snapshot_ts)
         history.apply(records)
-        if told is not None:
+        if earlier is not None:
             later = records[base.restated :]
-            count = base.begin + bisect_right(later, told.resolved_ts, key=lambda record: record.commit_ts)
-            if base.base_ts <= told.resolved_ts and count != known:
-                reason = f"{count} schema records up to {told.resolved_ts}, where {known} were reported"
+            count = base.begin + bisect_right(later, earlier.resolved_ts, key=lambda record: record.commit_ts)
+            if base.base_ts <= earlier.resolved_ts and count != known:
+                reason = f"{count} schema records up to {earlier.resolved_ts}, where {known} were reported"
                 raise InvariantBroken(5, f"{self.tenant}: {reason}")
-            history.advance(told.resolved_ts)
+            history.advance(earlier.resolved_ts)
         self._history, self._log_id = history, base.log_id
 
     def rebased(self, base_ts: int) -> tuple[BaseHead, tuple[Record, ...]]:

@@ -183,7 +183,7 @@ class _Running:
         tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
         self.node.wake = tick.wake
         beat = Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics)
-        self.node.tell = beat.wake
+        self.node.report_now = beat.wake
         self._preparing = Loop("prepare", self._prepare, interval_ms=PREPARE_MS, metrics=metrics)
         return [
             beat,
@@ -201,7 +201,7 @@ class _Running:
         if registered is None:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
-        self._keys.tell(routes.kms_key_ids())
+        self._keys.update(routes.kms_key_ids())
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
         me = self._settings.node, registered.start_epoch

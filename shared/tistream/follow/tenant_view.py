@@ -148,8 +148,8 @@ class TenantView:
         if self.resolved_ts() == 0:
             # Clients must not see the addresses of services.
             peers = sorted({peer.split()[0] for peer in self.problems})
-            told = f"no answer from {', '.join(peers)}" if peers else "it is being read"
-            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
+            reason = f"no answer from {', '.join(peers)}" if peers else "it is being read"
+            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {reason}")
 
     def shards(self) -> list[IndexShard]:
         """The version index up to resolved_ts, in key order, as of the last refresh."""
@@ -253,8 +253,8 @@ class TenantView:
     def _refresh(self, *, ask_store: bool = False) -> None:
         problems: dict[str, str] = {}
         statuses = self._ask_sorters(problems)
-        told = {} if ask_store else {task_id: status.manifest for task_id, status in statuses.items()}
-        complete = self._read_logs(self.route.tasks, statuses, told, problems)
+        reported = {} if ask_store else {task_id: status.manifest for task_id, status in statuses.items()}
+        complete = self._read_logs(self.route.tasks, statuses, reported, problems)
         self._read_schema(problems)
         with self._moved:
             self.statuses = {**{one: self.statuses[one] for one in self.statuses if one in complete}, **statuses}
@@ -285,7 +285,7 @@ class TenantView:
         self,
         tasks: Sequence[TaskRoute],
         statuses: dict[int, TaskStatus],
-        told: dict[int, int],
+        reported: dict[int, int],
         problems: dict[str, str],
     ) -> dict[int, int]:
         """Read each task's manifests as far as its progress requires. Returns the progress of the tasks that
@@ -294,7 +294,7 @@ class TenantView:
         for task in tasks:
             try:
                 # The sorter's report shows whether there is a newer manifest, so no object is requested without need.
-                covers = self._lineage.covers(_Routed.of(task), told.get(task.task_id))
+                covers = self._lineage.covers(_Routed.of(task), reported.get(task.task_id))
             except TiStreamError as error:
                 problems[f"task {task.task_id}"] = str(error)
                 continue

@@ -168,7 +168,7 @@ class Tenants:
             if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):
                 return
             self._routes = routes
-            self._keys.tell(routes.kms_key_ids())
+            self._keys.update(routes.kms_key_ids())
             seen = set()
             for route in routes.tenants:
                 key = TenantKey(route.cluster_id, route.tenant_id)

@@ -30,8 +30,8 @@ class Served:
 
 def encode(served: Served) -> bytes:
     """The served object's bytes."""
-    told = {"snapshot_ts": str(served.snapshot_ts), "resolved_ts": str(served.resolved_ts)}
-    return json.dumps({"version": VERSION, **told, "written_ms": served.written_ms}).encode()
+    fields = {"snapshot_ts": str(served.snapshot_ts), "resolved_ts": str(served.resolved_ts)}
+    return json.dumps({"version": VERSION, **fields, "written_ms": served.written_ms}).encode()
 
 
 def decode(key: str, body: bytes) -> Served:

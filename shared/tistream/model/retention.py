@@ -15,10 +15,10 @@ def parse_retention_ms(text: str | None) -> int | None:
     """Parse decimal milliseconds. None means forever and is returned unchanged. Raises InvalidRequest."""
     if text is None:
         return None
-    told = {"parameter": "retention_ms"}
+    extra = {"parameter": "retention_ms"}
     if not _DIGITS.fullmatch(text):
-        raise InvalidRequest(f"retention_ms {text[:80]!r} is not a decimal number of milliseconds", told)
+        raise InvalidRequest(f"retention_ms {text[:80]!r} is not a decimal number of milliseconds", extra)
     if not RETENTION_MIN_MS <= (found := int(text)) <= RETENTION_MAX_MS:
         bounds = f"at least {RETENTION_MIN_MS} (an hour) and at most {RETENTION_MAX_MS} (100 years)"
-        raise InvalidRequest(f"retention_ms {text!r}: it must be {bounds}, or null for ever", told)
+        raise InvalidRequest(f"retention_ms {text!r}: it must be {bounds}, or null for ever", extra)
     return found

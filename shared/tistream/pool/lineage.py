@@ -55,15 +55,15 @@ class Lineage:
         self._logs: dict[int, TaskLog] = {}
         self._used: set[int] = set()
 
-    def covers(self, task: RoutedTask, told: int | None) -> list[Cover]:
-        """Logs that together cover the task's span, each key once. `told` is the newest manifest that the task's
+    def covers(self, task: RoutedTask, reported: int | None) -> list[Cover]:
+        """Logs that together cover the task's span, each key once. `reported` is the newest manifest that the task's
         sorter reported; without a report it is None, and the object store is read.
 
         Raises:
             CorruptObject, InvariantBroken: manifests are damaged, or contradict each other.
             Unavailable: the object store does not answer, or the route names tasks that have not been committed yet.
         """
-        own = self._read(task.task_id, told)
+        own = self._read(task.task_id, reported)
         if own.begun or not task.parents:
             return self._below(own, task.span)
         found: list[Cover] = []
@@ -94,10 +94,10 @@ class Lineage:
                 found += self._below(child, piece) if child.begun else [Cover(piece, log)]
         return found
 
-    def _read(self, task_id: int, told: int | None) -> TaskLog:
+    def _read(self, task_id: int, reported: int | None) -> TaskLog:
         log = self._logs.setdefault(task_id, TaskLog(self._objects, self._tenant, task_id))
         self._used.add(task_id)
-        if not log.sealed and (told is None or told > log.number):
+        if not log.sealed and (reported is None or reported > log.number):
             log.refresh()
         return log
 

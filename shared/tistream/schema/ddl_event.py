@@ -65,13 +65,13 @@ class CurrentNames(Protocol):
 
 @dataclass(slots=True)
 class _Life:
-    """The history of one job since its first row. `told_ts`: the ts of its event, or the ts at which it turned out to
-    need no event; None before that."""
+    """The history of one job since its first row. `settled_ts`: the ts of its event, or the ts at which it turned out
+    to need no event; None before that."""
 
     job_id: int
     seen_ts: int
     before_history: bool
-    told_ts: int | None = None
+    settled_ts: int | None = None
 
 
 @dataclass(slots=True)
@@ -100,9 +100,9 @@ class JobTracker:
         if job.state in JOB_UNDONE:
             # Every visible change needs an event, even if it reverts a change that was made before this history begins.
             return _event(job, visible, names, commit_ts, start_ts) if visible else None
-        if life.told_ts is not None or not (visible or job.state == JOB_DONE):
+        if life.settled_ts is not None or not (visible or job.state == JOB_DONE):
             return None
-        life.told_ts = commit_ts
+        life.settled_ts = commit_ts
         if life.before_history and _shown_before_history(job, visible):
             return None
         return _event(job, visible, names, commit_ts, start_ts)
@@ -111,7 +111,7 @@ class JobTracker:
         """The states, at `ts`, of the jobs whose rows existed at `ts`, by job id."""
         lives = [life for ended_ts, life in self._ended if ended_ts > ts] + list(self._jobs.values())
         marks = (
-            JobMark(life.job_id, life.told_ts is not None and life.told_ts <= ts, life.before_history)
+            JobMark(life.job_id, life.settled_ts is not None and life.settled_ts <= ts, life.before_history)
             for life in lives
             if life.seen_ts <= ts
         )
@@ -120,8 +120,8 @@ class JobTracker:
     def restore(self, marks: Iterable[JobMark], ts: int) -> None:
         """Set the states of jobs at `ts`, the beginning of the history."""
         for mark in marks:
-            told_ts = ts if mark.told else None
-            self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, told_ts)
+            settled_ts = ts if mark.settled else None
+            self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, settled_ts)
 
     def forget(self, ts: int) -> None:
         """Drop ended jobs that `marks` would return only for a ts below `ts`."""

@@ -117,8 +117,8 @@ def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
             lines = iter(io.BufferedReader(stream))
             header = orjson.loads(next(lines))
             snapshot_ts = header["base"]["snapshot_ts"] if version == BASE_VERSION else header["high_ts"]
-            told = (orjson.loads(line) for line in lines)
-            ids = {record["table_id"] for record in told if record["kind"] == "table"}
+            parsed = (orjson.loads(line) for line in lines)
+            ids = {record["table_id"] for record in parsed if record["kind"] == "table"}
     except (KeyError, TypeError, ValueError, StopIteration, zstandard.ZstdError) as error:
         raise CorruptObject(key, f"schema log object: {type(error).__name__}: {error}") from error
     return snapshot_ts, tuple(sorted(ids))

@@ -88,11 +88,11 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class JobMark:
-    """The state of a job whose row exists. `told`: its event has been made, or it needs none. `before_history`: it was
-    running at the snapshot."""
+    """The state of a job whose row exists. `settled`: its event has been made, or it needs none. `before_history`: it
+    was running at the snapshot."""
 
     job_id: int
-    told: bool
+    settled: bool
     before_history: bool
 
 
@@ -135,7 +135,7 @@ def to_json(record: Record) -> dict[str, Any]:
             job = change.job and {name: getattr(change.job, name) for name in Job.__slots__}
             return out | {"kind": "job", "job_id": change.job_id, "job": job}
         case Base():
-            jobs = [[mark.job_id, mark.told, mark.before_history] for mark in change.jobs]
+            jobs = [[mark.job_id, mark.settled, mark.before_history] for mark in change.jobs]
             out |= {"kind": "base", "named": _gaps(change.named), "jobs": jobs}
             return out | {"imports": [list(one) for one in change.imports]} if change.imports else out
 
@@ -160,7 +160,7 @@ def from_json(data: dict[str, Any]) -> Record:
             job = data["job"]
             change = JobChange(data["job_id"], job and Job(**{name: job[name] for name in Job.__slots__}))
         case "base":
-            marks = (JobMark(job_id, told, before) for job_id, told, before in data["jobs"])
+            marks = (JobMark(job_id, settled, before) for job_id, settled, before in data["jobs"])
             imports = tuple((one, from_ts, to_ts) for one, from_ts, to_ts in data.get("imports", ()))
             change = Base(tuple(accumulate(data["named"])), tuple(marks), imports)
         case kind:

@@ -76,7 +76,7 @@ class DirectoryMarks:
         return [name for one in self._tables.values() for name in one.files]
 
     def _write(self) -> None:
-        told = {
+        progress = {
             name: {
                 "restore_id": one.restore_id,
                 "chunks": one.mark.chunk,
@@ -86,7 +86,7 @@ class DirectoryMarks:
             }
             for name, one in self._tables.items()
         }
-        body = orjson.dumps({"version": _VERSION, "tables": told}, option=orjson.OPT_INDENT_2)
+        body = orjson.dumps({"version": _VERSION, "tables": progress}, option=orjson.OPT_INDENT_2)
         put_whole(self._directory / MARKS, body)
 
 

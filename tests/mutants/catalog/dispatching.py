@@ -128,7 +128,7 @@ def collect_deleted_though_pointed_into(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_dispatcher:Receivers.told",
+    "tistream_dispatcher:Receivers.set_status",
     invariants=(12, 13),
     catchers=("test_files_may_go_as_far_as_a_manifest_carries_them", "TestCollecting"),
 )

@@ -65,7 +65,7 @@ def stop_at_does_not_bind(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_sorter:TaskState.told_ts",
+    "tistream_sorter:TaskState.reported_ts",
     invariants=(5,),
     catchers=("test_it_tells_no_progress_above_a_row_that_is_in_no_manifest",),
 )

@@ -43,7 +43,7 @@ def store(keyed: Minio, kes: Kes) -> S3ObjectStore:
     made = keyed.store(keyed.new_bucket(), "some/prefix/", multipart_bytes=5 << 20, part_bytes=5 << 20)
     number = len(list(kes.directory.glob("keys/*")))
     keys = {tenant: kes.create(f"{tenant.tenant_id}-{number}") for tenant in (ACME, BETA)}
-    made.keys.tell({**keys, PLAIN: None})
+    made.keys.update({**keys, PLAIN: None})
     return made
 
 
@@ -87,7 +87,7 @@ def test_a_changed_key_concerns_new_objects_and_old_ones_stay_readable(
     first = store.keys.known(ACME)
     store.put(manifest(ACME, 1), BODY)
     second = kes.create(f"{first}-next")
-    store.keys.tell({ACME: second})
+    store.keys.update({ACME: second})
     store.put(manifest(ACME, 2), BODY)
     assert [key_of(keyed, store, manifest(ACME, number)) for number in (1, 2)] == [first, second]
     assert store.get(manifest(ACME, 1)) == store.get(manifest(ACME, 2)) == BODY
@@ -150,8 +150,8 @@ def test_nothing_is_written_of_a_tenant_of_which_nothing_was_told(store: S3Objec
 
 def test_only_a_store_that_encrypts_is_told() -> None:
     keys = keys_of(MemoryObjectStore())
-    keys.tell({ACME: "k"})
-    assert keys.told([ACME, BETA]) == {ACME: "k"}
+    keys.update({ACME: "k"})
+    assert keys.ids_of([ACME, BETA]) == {ACME: "k"}
     assert TenantKeys().of_object(manifest(ACME, 1)) is None
 
 

@@ -192,7 +192,7 @@ class Collecting(RuleBasedStateMachine):
     def ask(self, data: st.DataObject) -> None:
         for task_id in data.draw(st.sets(st.sampled_from(self.route), min_size=1)):
             if task_id in self.tasks:
-                self.receivers.told(self.tasks[task_id].status(task_id), EPOCH)
+                self.receivers.set_status(self.tasks[task_id].status(task_id), EPOCH)
 
     @rule(count=st.integers(1, 6))
     def deliver(self, count: int) -> None:
@@ -204,7 +204,7 @@ class Collecting(RuleBasedStateMachine):
                 if not outlived(durable.positions, durable.flushed_ts, file) and follows(task.received, file):
                     task.received = moved(task.received, file)
                     task.inbox.append(file.ts)
-                self.receivers.tell(task_id, on_the_wire(task.received))
+                self.receivers.set_received(task_id, on_the_wire(task.received))
 
     @rule()
     def start_anew(self) -> None:
@@ -226,7 +226,7 @@ class Collecting(RuleBasedStateMachine):
 
     def _ask_all(self) -> None:
         for task_id, task in self.tasks.items():
-            self.receivers.told(task.status(task_id), EPOCH)
+            self.receivers.set_status(task.status(task_id), EPOCH)
 
     @rule(asked=st.booleans())
     def collect(self, asked: bool) -> None:
@@ -246,7 +246,7 @@ class Collecting(RuleBasedStateMachine):
         self.receivers = Receivers()
         self.follow_routes()
         for task_id in data.draw(st.sets(st.sampled_from(self.route), min_size=1)):
-            self.receivers.told(self.tasks[task_id].status(task_id), EPOCH)
+            self.receivers.set_status(self.tasks[task_id].status(task_id), EPOCH)
         self.collect(False)
 
     # -- what must be so ------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Collecting(RuleBasedStateMachine):
         receivers = Receivers()
         at = {task_id: task.durable.positions for task_id, task in self.tasks.items()}
         for task_id, task in self.tasks.items():
-            receivers.told(replace_received(task.status(task_id)), EPOCH)
+            receivers.set_status(replace_received(task.status(task_id)), EPOCH)
         flushed_ts = receivers.flushed_ts()
         begun = {chain.first_ts for positions in at.values() for chain in positions.get(STORE, ())}
         closed = max((first_ts for first_ts in begun if first_ts <= flushed_ts), default=0)

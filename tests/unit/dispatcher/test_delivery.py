@@ -100,11 +100,11 @@ def test_what_all_tasks_have_made_durable_is_known_when_each_has_told_it_under_i
         task: status(epoch).model_copy(update={"task_id": task, "flushed_ts": ts, "pointed": {}})
         for task, epoch, ts in ((1, 4, 900), (2, 7, 300))
     }
-    receivers.told(of[1], 4)
+    receivers.set_status(of[1], 4)
     assert receivers.flushed_by_all([1, 2]) is None
-    receivers.told(of[2], 8)
+    receivers.set_status(of[2], 8)
     assert receivers.flushed_by_all([1, 2]) is None, "of another epoch"
-    receivers.told(of[2], 7)
+    receivers.set_status(of[2], 7)
     assert receivers.flushed_by_all([1, 2]) == 300
     assert receivers.flushed_by_all([1]) == 900
     receivers.forget(2)

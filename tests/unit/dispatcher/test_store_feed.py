@@ -100,7 +100,7 @@ def test_an_older_chain_stays_open_until_the_slowest_task_has_flushed_past_the_n
     receivers = Receivers()
     chains = [Chain(first_ts=10, at_ts=30), Chain(first_ts=100, at_ts=120)]
     for task, flushed_ts in ((1, 500), (2, 99)):
-        receivers.tell(task, {1: chains})
+        receivers.set_received(task, {1: chains})
         receivers.flushed[task] = flushed_ts
     assert [chain.first_ts for chain in receivers.common(1)] == [10, 100]
     receivers.flushed[2] = 100

@@ -58,7 +58,7 @@ def receivers(*at: int | None) -> Receivers:
     """Tasks 1, 2, … at that ts of chain 10 of store 1; None: nothing received."""
     made = Receivers()
     for task, ts in enumerate(at, 1):
-        made.tell(task, {} if ts is None else {1: [Chain(first_ts=10, at_ts=ts)]})
+        made.set_received(task, {} if ts is None else {1: [Chain(first_ts=10, at_ts=ts)]})
     return made
 
 
@@ -122,11 +122,11 @@ def test_a_task_that_lost_what_is_not_here_any_more_is_behind():
 
 def test_the_common_position_is_the_least_and_leaves_out_what_some_task_has_not_begun():
     made = Receivers()
-    made.tell(1, {1: [Chain(first_ts=10, at_ts=30), Chain(first_ts=50, at_ts=60)]})
-    made.tell(2, {1: [Chain(first_ts=10, at_ts=20)]})
+    made.set_received(1, {1: [Chain(first_ts=10, at_ts=30), Chain(first_ts=50, at_ts=60)]})
+    made.set_received(2, {1: [Chain(first_ts=10, at_ts=20)]})
     assert made.common(1) == (ChainPosition(10, 20),)
     assert made.common(2) == ()
-    made.tell(2, {1: [Chain(first_ts=50, at_ts=55), Chain(first_ts=10, at_ts=20)]})
+    made.set_received(2, {1: [Chain(first_ts=50, at_ts=55), Chain(first_ts=10, at_ts=20)]})
     assert made.common(1) == (ChainPosition(10, 20), ChainPosition(50, 55))
     made.flushed = {1: 70, 2: 50}
     assert made.common(1) == (ChainPosition(50, 55),)
@@ -146,8 +146,8 @@ def test_from_the_common_position_nobody_is_behind(at):
 
 def test_a_task_that_has_let_a_closed_chain_go_needs_nothing_of_it() -> None:
     known = Receivers()
-    known.tell(1, {1: [Chain(first_ts=100, at_ts=120)]})
-    known.tell(2, {1: [Chain(first_ts=10, at_ts=20), Chain(first_ts=100, at_ts=120)]})
+    known.set_received(1, {1: [Chain(first_ts=100, at_ts=120)]})
+    known.set_received(2, {1: [Chain(first_ts=10, at_ts=20), Chain(first_ts=100, at_ts=120)]})
     known.flushed = {1: 100, 2: 50}
     late = FilePlace(1, 10, 30)
     assert (known.lacks(1, late), known.lacks(2, late)) == (False, True)

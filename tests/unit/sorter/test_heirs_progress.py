@@ -47,5 +47,5 @@ def test_it_flushes_the_row_though_nothing_comes_any_more() -> None:
     world.tick()
     view = TaskObjects(world.objects, TINY.tenant, heir).follow()
     assert sum(one.rows for one in view.segments) == 1
-    assert world.task(heir).state.told_ts == AHEAD_TS
+    assert world.task(heir).state.reported_ts == AHEAD_TS
     assert world.stopped() == []

@@ -177,7 +177,7 @@ def test_hours_in_which_nobody_told_are_told_later() -> None:
     assert [one.hour_ms for one in told] == [one.hour_ms for one in stored] == [hour]
     assert sum(stored[0].bytes_of.values()) > 0
     assert usage.due(world.clock.now_ms()) == (told, stored), "nobody has taken it"
-    usage.told(told, stored)
+    usage.acknowledged(told, stored)
     assert usage.due(world.clock.now_ms()) == ([], [])
     world.clock.advance(3 * HOUR_MS)
     _, stored = usage.due(world.clock.now_ms())

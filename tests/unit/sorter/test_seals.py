@@ -76,7 +76,7 @@ def test_a_split_ends_the_task_with_a_manifest_that_restates_all_and_names_its_c
 def test_who_sealed_a_task_drops_it_and_tells_so_as_long_as_it_is_routed_there() -> None:
     world = world_with()
     told = []
-    world.node.tell = lambda: told.append(world.node.reports())
+    world.node.report_now = lambda: told.append(world.node.reports())
     world.split(1, M)
     world.node.tick()
     assert world.node.find(1) is None

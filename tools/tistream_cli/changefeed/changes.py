@@ -41,12 +41,12 @@ def update_feed(client: ApiClient, feed: FeedOf, change: FeedChange) -> None:
 
 def pause_feed(client: ApiClient, feed: FeedOf) -> None:
     """Pause a feed. Raises CliError."""
-    _told(client.call("POST", feed.path("pause")))
+    _print_state(client.call("POST", feed.path("pause")))
 
 
 def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> None:
     """Resume a feed; if `checkpoint_ts` is given, from there. Raises CliError."""
-    _told(
+    _print_state(
         client.call("POST", feed.path("resume"), {} if checkpoint_ts is None else {"checkpoint_ts": str(checkpoint_ts)})
     )
 
@@ -72,5 +72,5 @@ def skip_event(client: ApiClient, feed: FeedOf, skip: SkippedEvent) -> None:
     sys.stdout.write(f"changefeed {one['changefeed_id']} leaves {len(one['skips'])} events out{further}\n")
 
 
-def _told(one: dict[str, object]) -> None:
+def _print_state(one: dict[str, object]) -> None:
     sys.stdout.write(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {one['checkpoint_ts']}\n")

@@ -73,15 +73,15 @@ def set_key(client: ApiClient, cluster: str, tenant: str, kms_key: str) -> None:
     """Set the key that encrypts a tenant's new objects. Raises CliError."""
     body = {"kms_key_id": key_id(kms_key)}
     client.call("PUT", tenant_path(cluster, tenant, "encryption"), body)
-    told = "by the bucket's default" if body["kms_key_id"] is None else f"with key {body['kms_key_id']}"
-    sys.stdout.write(f"new objects of tenant {cluster}/{tenant} are encrypted {told}\n")
+    how = "by the bucket's default" if body["kms_key_id"] is None else f"with key {body['kms_key_id']}"
+    sys.stdout.write(f"new objects of tenant {cluster}/{tenant} are encrypted {how}\n")
 
 
 def pause_tenant(client: ApiClient, cluster: str, tenant: str, *, paused: bool) -> None:
     """Pause or resume a tenant. Raises CliError."""
     client.call("PUT", tenant_path(cluster, tenant, "pause"), {"paused": paused})
-    told = "is paused: existing rows are served, and no new changes are processed" if paused else "is resumed"
-    sys.stdout.write(f"tenant {cluster}/{tenant} {told}\n")
+    state = "is paused: existing rows are served, and no new changes are processed" if paused else "is resumed"
+    sys.stdout.write(f"tenant {cluster}/{tenant} {state}\n")
 
 
 def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, grace: str) -> None:
@@ -103,8 +103,8 @@ def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, gr
 def keep_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
     """Cancel the deletion of a tenant. Raises CliError."""
     found = client.call("DELETE", tenant_path(cluster, tenant, "deletion"))
-    told = " and is resumed" if found["state"] == "active" else "; it is paused"
-    sys.stdout.write(f"tenant {cluster}/{tenant} is kept{told}\n")
+    state = " and is resumed" if found["state"] == "active" else "; it is paused"
+    sys.stdout.write(f"tenant {cluster}/{tenant} is kept{state}\n")
 
 
 def key_id(text: str) -> str | None:

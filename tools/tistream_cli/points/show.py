@@ -118,6 +118,6 @@ def _members(row: Mapping[str, Any]) -> str:
 
 def _end(line: Line) -> None:
     stamps = {name: line[name] for name in ("ts", "from", "to", "start_ts", "commit_ts") if name in line}
-    told = ", ".join(f"{name} {ts} ({shown_time(ts)})" for name, ts in stamps.items())
+    summary = ", ".join(f"{name} {ts} ({shown_time(ts)})" for name, ts in stamps.items())
     more = f"; more with --cursor {line['cursor']}" if line.get("cursor") else ""
-    sys.stderr.write(f"{told}{more}\n")
+    sys.stderr.write(f"{summary}{more}\n")

@@ -41,9 +41,9 @@ class ToFiles:
         self._directory = directory
         self._asked = {name: getattr(request, name) for name in _ASKED}
         self._asked["events"] = request.events or "all"
-        told = self._read(request)
-        self.cursor: str | None = told.get("cursor")
-        self._page: int = told.get("page", 0)
+        stored = self._read(request)
+        self.cursor: str | None = stored.get("cursor")
+        self._page: int = stored.get("page", 0)
 
     def resumed(self, request: PullRequest) -> PullRequest:
         """The request, continued from the cursor that the directory has."""
@@ -60,7 +60,7 @@ class ToFiles:
         end = next((name for name in files if name.endswith("-end.json")), None)
         if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
             raise _cut()
-        told = orjson.loads(files.pop(end))
+        stored = orjson.loads(files.pop(end))
         self._begin()
         events = 0
         for number, data in enumerate(files.values(), 1):
@@ -70,15 +70,15 @@ class ToFiles:
             place.mkdir(exist_ok=True)
             (place / f"{self._page + 1:06d}-{number:06d}.parquet").write_bytes(data)
         self._page += 1
-        self._write(told)
-        return events, told
+        self._write(stored)
+        return events, stored
 
     def close(self) -> None:
         """Do nothing: each page is complete by itself."""
 
     def _read(self, request: PullRequest) -> dict[str, Any]:
         try:
-            told = orjson.loads((self._directory / _END).read_bytes())
+            stored = orjson.loads((self._directory / _END).read_bytes())
         except FileNotFoundError:
             if self._directory.exists() and any(self._directory.iterdir()):
                 raise CliError(f"{self._directory} has files but no {_END} of a pull: use an empty directory") from None
@@ -86,16 +86,16 @@ class ToFiles:
         except (OSError, ValueError) as error:
             raise CliError(f"{self._directory / _END} cannot be read: {error}") from error
         where = f"{self._directory / _END} has the cursor of an earlier pull"
-        if not isinstance(told, dict):
+        if not isinstance(stored, dict):
             raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
         if request.start_ts is not None or request.cursor is not None:
             raise CliError(f"{where}, from which this pull continues: omit --start-ts and --cursor, or use an "
                            "empty directory")  # fmt: skip
-        before = told.get("asked", self._asked)  # earlier versions did not store it
+        before = stored.get("asked", self._asked)  # earlier versions did not store it
         if before != self._asked:
             raise CliError(f"{where} of {_words(before)}, not {_words(self._asked)}: use an empty "
                            "directory")  # fmt: skip
-        return told
+        return stored
 
     def _begin(self) -> None:
         """Create the directory with end.json, and remove the files of an incomplete page of an earlier pull."""
@@ -107,8 +107,8 @@ class ToFiles:
             if name is not None and int(name[1]) > self._page:
                 path.unlink()
 
-    def _write(self, told: dict[str, Any]) -> None:
-        body = orjson.dumps({**told, "page": self._page, "asked": self._asked}, option=orjson.OPT_APPEND_NEWLINE)
+    def _write(self, stored: dict[str, Any]) -> None:
+        body = orjson.dumps({**stored, "page": self._page, "asked": self._asked}, option=orjson.OPT_APPEND_NEWLINE)
         put_whole(self._directory / _END, body)
 
 

@@ -92,7 +92,7 @@ class ToOneStream:
         if not found or found[-1].custom_metadata is None or not body.endswith(_STREAM_END):
             raise _cut()
         last: dict[bytes, bytes] = dict(found[-1].custom_metadata)
-        told = {name.decode().removeprefix("tistream."): text.decode() for name, text in last.items()}
+        end = {name.decode().removeprefix("tistream."): text.decode() for name, text in last.items()}
         events = sum(one.batch.num_rows for one in found)
         if events and self._stream is not None and not page.schema.equals(self._schema, check_metadata=True):
             raise CliError(
@@ -106,8 +106,8 @@ class ToOneStream:
         for one in found:
             if self._stream is not None and one.batch.num_rows:
                 self._stream.write_batch(one.batch)
-        self._cursor, self._end = told["cursor"], last
-        return events, told
+        self._cursor, self._end = end["cursor"], last
+        return events, end
 
     def resumed(self, request: PullRequest) -> PullRequest:
         """The request unchanged, because a stream has no earlier pages."""

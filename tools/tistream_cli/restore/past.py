@@ -75,8 +75,8 @@ class _Page:
         try:
             with pa.ipc.open_stream(io.BufferedReader(_Stream(self._chunks))) as stream:
                 for found in stream.iter_batches_with_custom_metadata():
-                    told = {} if found.custom_metadata is None else found.custom_metadata.to_dict()
-                    self._end = {name.decode(): value.decode() for name, value in told.items()} or None
+                    metadata = {} if found.custom_metadata is None else found.custom_metadata.to_dict()
+                    self._end = {name.decode(): value.decode() for name, value in metadata.items()} or None
                     if found.batch.num_rows or (self._end is not None and not self._rows):
                         self._rows += found.batch.num_rows
                         yield _visible(found.batch)

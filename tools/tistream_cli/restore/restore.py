@@ -136,8 +136,8 @@ class Restoring:
         alone = self.options.as_name is not None
         linked = {**info, "fk_info": None} if alone else linked_info(info, source[0], {source[0]: name[0]})
         statements = table_statements(linked, name, self.target.dialect)
-        told = restore_id(self.past.cluster, self.past.tenant, self.past.ts, source, name)
-        return RestoredTable(source, name, table.visible_columns, statements, told)
+        identity = restore_id(self.past.cluster, self.past.tenant, self.past.ts, source, name)
+        return RestoredTable(source, name, table.visible_columns, statements, identity)
 
     def _checked(self, act: Callable[[RestoredTable], Any], table: RestoredTable) -> Any:
         name = ".".join(table.name)

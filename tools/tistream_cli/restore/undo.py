@@ -48,8 +48,8 @@ def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions)
         _print(client.call("POST", path, {**asked, "mode": "plan"}), as_json=options.as_json)
         return
     with options.into.connect() as target:
-        told = {**asked, "mode": "sql", "dialect": _dialect(target), "into_database": options.into.database}
-        plan = client.call("POST", path, told)
+        body = {**asked, "mode": "sql", "dialect": _dialect(target), "into_database": options.into.database}
+        plan = client.call("POST", path, body)
         changed = apply(target, plan["statements"])
         _print({**plan, "applied": changed}, as_json=options.as_json)
 

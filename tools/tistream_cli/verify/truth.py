@@ -130,5 +130,5 @@ class TruthReader:
         run."""
         begin_ts, run = self._watched.start_ts, line.run
         if self._from_beginning and run is not None and 0 < begin_ts < run.snapshot_ts:
-            told = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"
-            raise TruthRefused(f"the truth {self.path} is of another run: {told}")
+            reason = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"
+            raise TruthRefused(f"the truth {self.path} is of another run: {reason}")

@@ -49,9 +49,9 @@ class ConsumedMark:
 def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | None:
     """The files of a store that may be deleted; None if no file may be deleted. `tasks` are all tasks of the tenant's
     route; None stands for a task without known facts."""
-    told = list(tasks)
-    needs = [task for task in told if task is not None]
-    if not needs or len(needs) < len(told):
+    every = list(tasks)
+    needs = [task for task in every if task is not None]
+    if not needs or len(needs) < len(every):
         return None
     several = [_places(task.durable, store_id) for task in needs]
     flushed_ts = min(task.flushed_ts for task in needs)
@@ -68,8 +68,8 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | Non
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
     """The first files of all chains in which tasks have positions, closed chains included."""
-    told = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
-    return {chain.first_ts for positions in told for chain in positions.get(store_id, ())}
+    known = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
+    return {chain.first_ts for positions in known for chain in positions.get(store_id, ())}
 
 
 def _places(positions: Chains, store_id: int) -> dict[int, int]:

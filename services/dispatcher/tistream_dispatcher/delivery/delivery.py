@@ -94,17 +94,17 @@ class Delivery:
             except TiStreamError as error:
                 self._failed(link, error)
                 continue
-            told = set()
+            reported = set()
             settled = len(self._window) == 0
             for status in answer.tasks:
                 epoch = self._served[status.task_id][1] if status.task_id in link.tasks else None
                 if epoch is not None and status.task_epoch >= epoch:
-                    self._receivers.told(status, epoch)
-                    told.add(status.task_id)
+                    self._receivers.set_status(status, epoch)
+                    reported.add(status.task_id)
                     settled &= _settled(status)
-            for task in set(link.tasks) - told:
+            for task in set(link.tasks) - reported:
                 self._receivers.forget(task)
-            complete = len(told) == len(link.tasks)
+            complete = len(reported) == len(link.tasks)
             pause_ms = link.synced(self._resync.pause_ms, self._resync.idle_ms, settled=settled and complete)
             if not complete:
                 pause_ms = min(UNCLAIMED_MS, pause_ms)
@@ -154,7 +154,7 @@ class Delivery:
     def _note(self, link: SorterLink, receipt: FilesReceipt) -> None:
         for task, received in receipt.received.items():
             if task in self._receivers.received:
-                self._receivers.tell(task, received)
+                self._receivers.set_received(task, received)
         for task in receipt.unknown_tasks:
             self._receivers.forget(task)
             link.sync_ms = min(link.sync_ms, self._clock.monotonic_ms() + UNCLAIMED_MS)

@@ -51,16 +51,16 @@ class Receivers:
     durable: dict[int, DurableState] = field(default_factory=dict)
     newest_ts: int = 0  # the newest file of all that any task has ever reported, whichever dispatcher sent it
 
-    def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
+    def set_received(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
         """Replace the positions of a task."""
         self.received[task_id] = positions_of(received)
         self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
 
-    def told(self, status: TaskStatus, epoch: int) -> None:
+    def set_status(self, status: TaskStatus, epoch: int) -> None:
         """Store a sorter's status of a task. The files that its manifests cover are stored only if the sorter holds the
         task under `epoch`."""
         task_id = status.task_id
-        self.tell(task_id, status.received)
+        self.set_received(task_id, status.received)
         self.flushed[task_id] = status.flushed_ts
         if status.task_epoch == epoch and status.pointed is not None:
             positions = positions_of(status.durable)
@@ -94,8 +94,8 @@ class Receivers:
         """The ts up to which all of these tasks have flushed; None if that of some task is not known. It only rises,
         and children begin where their parents ended, so the facts of parents hold for their children too."""
         known = [self.durable.get(task_id) for task_id in task_ids]
-        told = [one.flushed_ts for one in known if one is not None]
-        return min(told) if told and len(told) == len(known) else None
+        flushed = [one.flushed_ts for one in known if one is not None]
+        return min(flushed) if flushed and len(flushed) == len(known) else None
 
     def flushed_ts(self) -> int:
         """The lowest flushed_ts of the known tasks; 0 if no task is known."""
@@ -134,9 +134,9 @@ class Receivers:
             del firsts[0]
         out = []
         for first_ts in firsts:
-            told = {task: self.at(task, store_id, first_ts) for task in self.received}
-            if all(at is not None or self.outlived(task, store_id, first_ts) for task, at in told.items()):
-                out.append(ChainPosition(first_ts, min(at for at in told.values() if at is not None)))
+            positions = {task: self.at(task, store_id, first_ts) for task in self.received}
+            if all(at is not None or self.outlived(task, store_id, first_ts) for task, at in positions.items()):
+                out.append(ChainPosition(first_ts, min(at for at in positions.values() if at is not None)))
         return tuple(out)
 
     def open_chains(self, store_id: int) -> set[int]:

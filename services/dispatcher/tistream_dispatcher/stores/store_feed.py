@@ -61,7 +61,7 @@ class StoreFeed:
         self._ahead = ReadAhead(room)
         self._wide_ms = 0
         self._recheck_ms = 0
-        self._told: ChainHold | None = None
+        self._logged_hold: ChainHold | None = None
         self._tail_bytes = TAIL_BYTES
 
     def rewind(self, positions: Iterable[ChainPosition]) -> None:
@@ -209,14 +209,14 @@ class StoreFeed:
     def hold(self) -> Hold | None:
         """The reason why the store waits, or None. It is logged when it changes."""
         found = self.chains.hold()
-        if found != self._told:
-            self._tell(found)
+        if found != self._logged_hold:
+            self._log_hold(found)
         if found is None:
             return None
         key = layout.change_file(self._tenant, self.store_id, found.ts)
         return Hold(stage=found.stage, store_id=str(self.store_id), object=key, reason=found.reason)
 
-    def _tell(self, found: ChainHold | None) -> None:
+    def _log_hold(self, found: ChainHold | None) -> None:
         fields = {"tenant": str(self._tenant), "store": self.store_id}
         if found is None:
             log.info("store goes on", extra=fields)
@@ -226,7 +226,7 @@ class StoreFeed:
             log.warning(message, extra={**fields, "stage": found.stage, "object": key, "reason": found.reason})
             if found.quarantined:
                 self._metrics.quarantines.inc()
-        self._told = found
+        self._logged_hold = found
 
     def status(self) -> StoreStatus:
         """The store's status in wire form."""

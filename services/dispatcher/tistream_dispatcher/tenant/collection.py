@@ -125,7 +125,7 @@ class FileCollector:
                 left -= len(gone)
                 if gone:
                     deleted[store] = gone
-        self._tell(deleted)
+        self._log_deleted(deleted)
         return 0 if not left else self._settings.every_ms
 
     def _collect(self, store: Store, read: Read, most: int) -> list[ObjectInfo]:
@@ -182,7 +182,7 @@ class FileCollector:
             before = (ts, info) if ts in read else None
         return found
 
-    def _tell(self, deleted: Mapping[Store, list[ObjectInfo]]) -> None:
+    def _log_deleted(self, deleted: Mapping[Store, list[ObjectInfo]]) -> None:
         files = [info for gone in deleted.values() for info in gone]
         self._metrics.collected_files.inc(len(files))
         self._metrics.collected_bytes.inc(sum(info.size for info in files))

@@ -27,14 +27,14 @@ UNREAD = "the store was found, and the meta server has not said yet which dispat
 
 
 class Discovery:
-    """The unassigned stores of one tenant. Only the tenant's thread may use it, except for `found`. `tell` is called
-    when a new store was found."""
+    """The unassigned stores of one tenant. Only the tenant's thread may use it, except for `found`. `report_now` is
+    called when a new store was found."""
 
-    def __init__(self, tenant: TenantKey, objects: ObjectStore, tell: Callable[[], None]) -> None:
+    def __init__(self, tenant: TenantKey, objects: ObjectStore, report_now: Callable[[], None]) -> None:
         self.problem: str | None = None  # the reason if the LIST of the stores failed
         self._tenant = tenant
         self._objects = objects
-        self._tell = tell
+        self._report_now = report_now
         self._lock = new_lock()
         self._found: frozenset[int] = frozenset()
         self._named: frozenset[int] = frozenset()
@@ -74,7 +74,7 @@ class Discovery:
         for store_id in sorted(new):
             log.info("store found", extra={"tenant": str(self._tenant), "store": store_id})
         if new:
-            self._tell()
+            self._report_now()
 
     def listed(self) -> set[int]:
         """LIST the stores. If that fails, returns an empty set and sets `problem` to the reason.

@@ -64,7 +64,7 @@ class TenantDriver:
             self._version = table.version
 
     def _apply(self, table: RouteTable) -> None:
-        self._keys.tell(table.kms_key_ids())
+        self._keys.update(table.kms_key_ids())
         named = {TenantKey(one.cluster_id, one.tenant_id) for one in table.tenants}
         for key in self._routes.keys() - named:  # the tenant was deleted
             del self._routes[key]

@@ -62,12 +62,13 @@ class TenantFeed:
         limits: WindowLimits,
         polling: PollSettings,
         resync: Resync,
-        tell: Callable[[], None],
+        report_now: Callable[[], None],
         collect_ms: int | None = None,
         room: ByteBudget | None = None,
     ) -> None:
-        """`tell` is called when a store was found that no route names. `collect_ms`: pause between two computations of
-        the consumed files; None: never. `room`: the budget for files that were read ahead, shared by all tenants."""
+        """`report_now` is called when a store was found that no route names. `collect_ms`: pause between two
+        computations of the consumed files; None: never. `room`: the budget for files that were read ahead, shared by
+        all tenants."""
         self.tenant = tenant
         self.room = ByteBudget(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
@@ -79,7 +80,7 @@ class TenantFeed:
         self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync)
         self._pace = Pace(polling, clock.monotonic_ms())
         self._share = Share()
-        self._discovery = Discovery(tenant, objects, tell)
+        self._discovery = Discovery(tenant, objects, report_now)
         self._stores: dict[int, StoreFeed] = {}
         self._loads: dict[int, StoreLoad] = {}
         self._store_problems: dict[tuple[int, str], str] = {}  # (store, attempted action) -> reason of its failure
@@ -94,7 +95,7 @@ class TenantFeed:
         self._stirred_ms = 0
         self._newest_ts = 0  # the newest file of all stores, as reported by the sorters
         self._status: tuple[StoreStatus, ...] = ()
-        self._told_loads: dict[int, StoreLoad] = {}
+        self._reported_loads: dict[int, StoreLoad] = {}
         self._holds: tuple[Hold, ...] = ()
 
     # -- for other threads -----------------------------------------------------------------------------------------
@@ -139,8 +140,8 @@ class TenantFeed:
         included, with None."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            told = {store_id: load.per_second(now_ms) for store_id, load in self._told_loads.items()}
-        return dict.fromkeys(self._discovery.found()) | told
+            reported = {store_id: load.per_second(now_ms) for store_id, load in self._reported_loads.items()}
+        return dict.fromkeys(self._discovery.found()) | reported
 
     # -- for the tenant's thread -----------------------------------------------------------------------------------
 
@@ -369,7 +370,7 @@ class TenantFeed:
         self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:
             self._status = stores + tuple(unread(self.tenant, store_id) for store_id in coming)
-            self._holds, self._told_loads = tuple(holds), dict(self._loads)
+            self._holds, self._reported_loads = tuple(holds), dict(self._loads)
 
     def _wait_ms(self) -> int:
         now_ms = self._clock.monotonic_ms()

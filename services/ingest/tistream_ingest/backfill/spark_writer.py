@@ -28,7 +28,7 @@ class SparkChunkWriter:
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
         """Write the chunks of these units as one Spark job. Raises Spark's exception if a task died."""
-        url, keys = self._url, self._keys.told({work.tenant for work in works})
+        url, keys = self._url, self._keys.ids_of({work.tenant for work in works})
 
         def given(bundle: Iterable[bytes]) -> Iterator[ChunksWritten]:
             for part in bundle:
@@ -38,7 +38,7 @@ class SparkChunkWriter:
 
     def write_sql(self, server: MySqlUrl, works: Sequence[SqlWork]) -> list[ChunksWritten]:
         """One job, with a connection for each chunk. Raises Spark's exception if a task died."""
-        url, keys = self._url, self._keys.told({work.tenant for work in works})
+        url, keys = self._url, self._keys.ids_of({work.tenant for work in works})
 
         def given(bundle: Iterable[bytes]) -> Iterator[ChunksWritten]:
             for part in bundle:
@@ -58,14 +58,14 @@ class SparkChunkWriter:
 def write_chunks(objects_url: str, keys: KeyIds, backup_url: str, work: BackupWork) -> ChunksWritten:
     """Write the chunks of one Spark task. Objects are encrypted with `keys`."""
     objects = _objects(objects_url)
-    keys_of(objects).tell(keys)
+    keys_of(objects).update(keys)
     return write_backup_chunks(objects, _backup(backup_url), work)
 
 
 def write_by_sql(objects_url: str, keys: KeyIds, server: MySqlUrl, work: SqlWork) -> ChunksWritten:
     """The work of one Spark task of a backfill by SQL. Objects are encrypted with `keys`."""
     objects = _objects(objects_url)
-    keys_of(objects).tell(keys)
+    keys_of(objects).update(keys)
     return write_sql_chunk(objects, lambda: SqlServer(server), work)
 
 

@@ -35,7 +35,7 @@ def _objects(url: str) -> ObjectStore:
 
 def _told(url: str, keys: KeyIds) -> ObjectStore:
     objects = _objects(url)
-    keys_of(objects).tell(keys)
+    keys_of(objects).update(keys)
     return objects
 
 
@@ -70,7 +70,7 @@ class SparkRunner:
 
     def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
         """Execute a release as one Spark job. Returns the files of all pieces, or the failures."""
-        url, keys = self._url, self._keys.told({job.tenant})
+        url, keys = self._url, self._keys.ids_of({job.tenant})
         shards, pieces = len(job.shards), len(job.release.pieces)
         shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
 
@@ -115,7 +115,7 @@ class SparkRunner:
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:
         """Run `work` for each item on an executor. Returns the results in the order of the items. `work` gets the
         platform's object store, and must not raise."""
-        url, keys = self._url, self._keys.told({tenant})
+        url, keys = self._url, self._keys.ids_of({tenant})
 
         def done(bodies: Iterable[bytes]) -> Iterator[Any]:
             objects = _told(url, keys)

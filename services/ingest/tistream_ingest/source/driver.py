@@ -54,7 +54,7 @@ class SourceDriver:
         """Loop body: fetch the next route table."""
         known = -1 if self._table is None else self._table.version
         table = self._meta.routes(known, wait_ms=ROUTES_WAIT_MS if known >= 0 else 0)
-        self._keys.tell(table.kms_key_ids())
+        self._keys.update(table.kms_key_ids())
         with self._lock:
             self._table = table
 

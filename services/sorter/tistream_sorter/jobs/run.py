@@ -70,7 +70,7 @@ class SparkRunner:
         """
         url = self._url
         count = len(shards) if beside else self.slots
-        keys = self._keys.told({shard.tenant for shard in shards})
+        keys = self._keys.ids_of({shard.tenant for shard in shards})
         work = [pickle.dumps((keys, bundle), pickle.HIGHEST_PROTOCOL) for bundle in bundles(shards, count)]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL if beside else POOL)
         if not beside and sum(map(len, work)) <= CLOSURE_BYTES_MAX:
@@ -106,7 +106,7 @@ class SparkRunner:
             for part in bundle:
                 yield work(url, *pickle.loads(part))
 
-        keys = self._keys.told({unit.tenant for unit in units})
+        keys = self._keys.ids_of({unit.tenant for unit in units})
         packed = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
         return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
@@ -119,7 +119,7 @@ class SparkRunner:
             for part in bundle:
                 yield shard_io.base(url, *pickle.loads(part))
 
-        keys = self._keys.told({unit.tenant for unit in units})
+        keys = self._keys.ids_of({unit.tenant for unit in units})
         work = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
         return list(self._context.runJob(self._context.parallelize(work, len(work)), given))

@@ -60,7 +60,7 @@ def _objects(url: str) -> ObjectStore:
 def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
     """Run the shards of one Spark task. While one shard is written, the next one is read and matched. Objects are
     encrypted with `keys`."""
-    objects = _told(url, keys)
+    objects = _objects_with(url, keys)
     with new_executor("put", WRITERS) as writers:
         begun = [_begun(objects, shard, writers) for shard in shards]
         return [one.ended() for one in begun]
@@ -68,22 +68,22 @@ def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
 
 def rewrite(url: str, keys: KeyIds, unit: Rewrite) -> Rewritten:
     """Run one compaction in a Spark task. The output is encrypted with `keys`."""
-    return rewrite_guarded(_told(url, keys), unit)
+    return rewrite_guarded(_objects_with(url, keys), unit)
 
 
 def merge_index(url: str, keys: KeyIds, unit: IndexUnit) -> IndexResult:
     """Run one merge of the version index in a Spark task. The output is encrypted with `keys`."""
-    return merge_guarded(_told(url, keys), unit)
+    return merge_guarded(_objects_with(url, keys), unit)
 
 
 def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseMade:
     """Convert one base chunk to a base run in a Spark task. The output is encrypted with `keys`."""
-    return base_guarded(_told(url, keys), unit)
+    return base_guarded(_objects_with(url, keys), unit)
 
 
-def _told(url: str, keys: KeyIds) -> ObjectStore:
+def _objects_with(url: str, keys: KeyIds) -> ObjectStore:
     objects = _objects(url)
-    keys_of(objects).tell(keys)
+    keys_of(objects).update(keys)
     return objects
 
 

@@ -99,17 +99,17 @@ def match(
     open_commits = left.commits.filter(pl.col("commit_ts") > rules.snapshot_ts)
     counters["below_snapshot"] += len(left.commits) - len(open_commits)
 
-    told = max(low, rules.served_ts)
-    late = (rows.part == NEW) & (rows.commit_ts <= told)
+    settled_ts = max(low, rules.served_ts)
+    late = (rows.part == NEW) & (rows.commit_ts <= settled_ts)
     again, rows = rows.where(late), rows.where(~late)
     repeats = pl.concat(
         [
-            _told(bank, again),
-            open_commits.filter(pl.col("commit_ts") <= told).select(*IDENTITY, "commit_ts"),
+            _identities(bank, again),
+            open_commits.filter(pl.col("commit_ts") <= settled_ts).select(*IDENTITY, "commit_ts"),
         ]
     )
-    stranded = open_commits.filter((pl.col("commit_ts") > told) & (pl.col("commit_ts") <= high))
-    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > max(told, high))])
+    stranded = open_commits.filter((pl.col("commit_ts") > settled_ts) & (pl.col("commit_ts") <= high))
+    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > max(settled_ts, high))])
     flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))
     kept = rows.where(rows.commit_ts > high)
     ready_parts = _consumed(kept.part, [table.num_rows for table in ready], rules)
@@ -167,7 +167,7 @@ def _above_snapshot(rows: _Rows, rules: MatchRules, counters: dict[str, int]) ->
     return kept
 
 
-def _told(bank: Bank, rows: _Rows) -> pl.DataFrame:
+def _identities(bank: Bank, rows: _Rows) -> pl.DataFrame:
     """The columns start_ts, key and commit_ts of `rows`."""
     found = {"start_ts": bank.start_ts[rows.row], "key": bank.keys.gather(rows.row), "commit_ts": rows.commit_ts}
     return pl.DataFrame(found)

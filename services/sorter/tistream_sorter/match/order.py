@@ -35,12 +35,12 @@ def _order_by_key(order: Int64s, tied: Bools, parts: KeyParts, keys: pl.Series, 
     run = np.cumsum(begins)[places]
     own = order[places]
     where = rows[own]
-    told = parts.kind[where] == KeyKind.RECORD
-    tail = np.where(told, parts.tail[where], np.uint64(0))
+    is_record = parts.kind[where] == KeyKind.RECORD
+    tail = np.where(is_record, parts.tail[where], np.uint64(0))
     same_run = run[1:] == run[:-1]
     if (same_run & (tail[1:] < tail[:-1])).any():
         by_tail = np.lexsort((tail, run))
-        own, where, tail, told = own[by_tail], where[by_tail], tail[by_tail], told[by_tail]
+        own, where, tail, is_record = own[by_tail], where[by_tail], tail[by_tail], is_record[by_tail]
     unsure = same_run & (tail[1:] == tail[:-1])  # equal numbers: compare the whole keys
     if unsure.any():
         own = own[_by_whole_key(run, keys.gather(where))]

@@ -37,7 +37,7 @@ class Held:
     """A task that this process holds, with the log of its manifests. Times are monotonic ms.
 
     doubtful: a commit whose answer did not arrive. beside: a large tick that is running. trace: the trace of the
-    current tick. told_ms: when a failure was last logged. not_before_ms: the earliest time of the next tick. The
+    current tick. logged_ms: when a failure was last logged. not_before_ms: the earliest time of the next tick. The
     attributes from `looked_ms` on belong to Collector: the times at which it searched for objects of earlier epochs and
     of sealed tasks.
     """
@@ -48,7 +48,7 @@ class Held:
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
         self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
         self.trace: TickTrace | None = None
-        self.told_ms = 0
+        self.logged_ms = 0
         self.not_before_ms = 0
         self.garbage = Garbage()
         self.reads, self.read_ms = 0, 0  # consecutive reads of the other parents of a merge; the time of the next read

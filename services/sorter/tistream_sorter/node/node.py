@@ -67,7 +67,7 @@ class SorterNode:
         self._pool = new_executor("commit", COMMIT_THREADS)
         self._beside = new_executor("large", LARGE_THREADS)
         self.wake: Callable[[], None] = lambda: None  # called when files arrive; the tick loop sets it
-        self.tell: Callable[[], None] = lambda: None  # called when there is a report for which the meta server waits
+        self.report_now: Callable[[], None] = lambda: None  # sends a heartbeat at once, with a report
 
     def tasks(self) -> list[Task]:
         """The tasks that this process holds."""
@@ -117,7 +117,7 @@ class SorterNode:
             if isinstance(opened, SealedTask):
                 with self._lock:
                     self._sealed[identity.task_id] = opened
-                self.tell()
+                self.report_now()
             elif opened is not None:
                 opened.task.leave(Keep(keep.get(identity.tenant)))
                 self._give(opened.task, orders)
@@ -221,8 +221,8 @@ class SorterNode:
                 self._stop(one, error)
                 return None
         if due is not None and trace.on():
-            told = due if isinstance(due, TickPlan) else due[0]
-            one.trace = TickTrace.begun(one.task.state, told, began_ns)
+            planned = due if isinstance(due, TickPlan) else due[0]
+            one.trace = TickTrace.begun(one.task.state, planned, began_ns)
         return due
 
     def _run_beside(self, one: Held, due: TickPlan) -> list[tuple[Held, Manifest, TaskState, int]]:
@@ -258,8 +258,8 @@ class SorterNode:
         now_ms = self._clock.monotonic_ms()
         if key_unusable:
             held.not_before_ms = now_ms + KEY_AGAIN_MS
-        if held.task.trouble is None or now_ms - held.told_ms >= TROUBLE_AGAIN_MS:
-            held.told_ms = now_ms
+        if held.task.trouble is None or now_ms - held.logged_ms >= TROUBLE_AGAIN_MS:
+            held.logged_ms = now_ms
             log.warning("tick failed", extra={**log_fields(held.task.state), "reason": reason})
         held.task.fail(reason)
 
@@ -309,7 +309,7 @@ class SorterNode:
         if manifest.kind == KIND_SEAL:
             self._end(held, manifest)
         if manifest.kind == KIND_SEAL or before.inherited or before.stop_at != manifest.stop_at:
-            self.tell()
+            self.report_now()
         return True
 
     def _end(self, held: Held, manifest: Manifest) -> None:

@@ -20,7 +20,7 @@ class PoolUsage:
 
     def __init__(self, tasks: Callable[[], Iterable[TaskState]]) -> None:
         self._tasks = tasks
-        self._taken: dict[Hour, int] = {}  # bytes of an hour, as last reported
+        self._reported: dict[Hour, int] = {}  # bytes of an hour, as last reported
         self._stored: dict[int, tuple[int, int]] = {}  # task -> the hour and the manifest last reported
 
     def due(self, now_ms: int) -> tuple[list[Intake], list[StoredUsage]]:
@@ -31,18 +31,18 @@ class PoolUsage:
         stored: list[StoredUsage] = []
         states = list(self._tasks())
         held = {state.identity.task_id for state in states}
-        self._stored = {task_id: told for task_id, told in self._stored.items() if task_id in held}
+        self._stored = {task_id: reported for task_id, reported in self._stored.items() if task_id in held}
         restated = {_hour(one) for state in states for one in _intake(state)}
-        self._taken = {hour: size for hour, size in self._taken.items() if hour in restated}
+        self._reported = {hour: size for hour, size in self._reported.items() if hour in restated}
         for state in states:
-            intake += [one for one in _intake(state) if self._taken.get(_hour(one), -1) < one.bytes_in]
+            intake += [one for one in _intake(state) if self._reported.get(_hour(one), -1) < one.bytes_in]
             stored += self._hours(state, hour_of(now_ms))
         return intake, stored
 
-    def told(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
+    def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
         """Mark these reports as acknowledged."""
         for one in intake:
-            self._taken[_hour(one)] = one.bytes_in
+            self._reported[_hour(one)] = one.bytes_in
         for task in stored:
             self._stored[task.task_id] = (task.hour_ms, task.manifest)
 

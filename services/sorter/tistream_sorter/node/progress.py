@@ -49,5 +49,5 @@ def _progress(state: TaskState) -> TaskProgress:
         task_epoch=identity.task_epoch,
         manifest=state.number,
         flushed_ts=state.flushed_ts,
-        progress_ts=state.told_ts,
+        progress_ts=state.reported_ts,
     )

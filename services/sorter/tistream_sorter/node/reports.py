@@ -34,7 +34,7 @@ def _working(task: Task, now_ms: int) -> TaskReport:
         task_epoch=state.identity.task_epoch,
         load=task.load.per_second(now_ms),
         split_key=task.load.split_key(now_ms).hex(),
-        progress_ts=state.told_ts,
+        progress_ts=state.reported_ts,
         stop_at=task.stop_at,
     )
 

@@ -103,9 +103,9 @@ class TickJobs:
             except Exception as error:  # any error of Spark: nothing was committed
                 failed = True
                 self._note_failure(error, [held.task for held, _ in group])
-                _tell(group, began_ns, [], type(error).__name__)
+                _trace_job(group, began_ns, [], type(error).__name__)
                 continue
-            _tell(group, began_ns, results)
+            _trace_job(group, began_ns, results)
             tenants = {held.task.task_id: held.task.state.identity.tenant for held, _ in group}
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
@@ -115,13 +115,13 @@ class TickJobs:
         return out
 
     def _note_failure(self, error: Exception, tasks: list[Task]) -> None:
-        told = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
         if len({task.state.identity.tenant for task in tasks}) > 1:  # the error may name objects of another tenant
-            told = f"{type(error).__name__} in a job of several tenants' tasks; the sorter's log has the details"
-        if any(task.trouble != told for task in tasks):
+            reason = f"{type(error).__name__} in a job of several tenants' tasks; the sorter's log has the details"
+        if any(task.trouble != reason for task in tasks):
             log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
         for task in tasks:
-            task.fail(told)
+            task.fail(reason)
 
     def _concluded(
         self, held: Held, done: TickPlan, results: list[ShardResult] | None
@@ -148,7 +148,7 @@ class TickJobs:
         return held, manifest, after, len(done.files)
 
 
-def _tell(
+def _trace_job(
     group: Sequence[tuple[Held, TickPlan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
     """Add a finished job to the traces of its tasks."""

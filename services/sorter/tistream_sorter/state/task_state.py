@@ -102,10 +102,10 @@ class TaskState:
     def unflushed(self) -> bool:
         """Whether pending rows at or below progress_ts can be flushed although no file arrived. This happens in a child
         task whose watermark is above that of its parents, and after a stop_at was withdrawn."""
-        return self.progress_ts > self.flushed_ts and self.told_ts < self.progress_ts
+        return self.progress_ts > self.flushed_ts and self.reported_ts < self.progress_ts
 
     @property
-    def told_ts(self) -> int:
+    def reported_ts(self) -> int:
         """The progress that the task reports: no row at or below it is pending or will arrive, so readers need no
         further object for it."""
         pending = min((part.commit_ts_min for part in self.pending), default=MAX_TS)

@@ -82,8 +82,8 @@ def _seal_of(view: TaskView, identity: TaskIdentity) -> Manifest:
         what = "a parent" if last is None else f"parent {last.task_id}"
         raise Unavailable(f"task {identity.task_id}: {what} is not sealed yet")
     if (identity.task_id, identity.span) not in last.children:
-        told = [task_id for task_id, _ in last.children]
-        raise Unavailable(f"task {identity.task_id}: parent {last.task_id} was sealed in favour of {told}")
+        children = [task_id for task_id, _ in last.children]
+        raise Unavailable(f"task {identity.task_id}: parent {last.task_id} was sealed in favour of {children}")
     return last
 
 
@@ -111,8 +111,8 @@ def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
     """The child's schema_retained_ts: the highest of the parents that held schema keys of the child, or of all parents
     if the child has no schema key."""
     own = [one for one in (span.clip(schema) for schema in SCHEMA_SPANS) if one is not None]
-    told = [seal.schema_retained_ts for seal in seals if any(seal.span.overlaps(one) for one in own)]
-    return max(told or (seal.retained_ts for seal in seals))
+    schema_retained = [seal.schema_retained_ts for seal in seals if any(seal.span.overlaps(one) for one in own)]
+    return max(schema_retained or (seal.retained_ts for seal in seals))
 
 
 def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:

@@ -35,7 +35,7 @@ def task_status(
         manifest=state.number,
         checkpoint=state.checkpoint,
         flushed_ts=state.flushed_ts,
-        progress_ts=state.told_ts,
+        progress_ts=state.reported_ts,
         received=chains(received),
         durable=chains(durable.positions),
         pending_rows=sum(part.rows for part in state.pending),

@@ -194,7 +194,7 @@ def plan(
     after, files = taken
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
-    served_ts = max(state.served_ts, state.told_ts)
+    served_ts = max(state.served_ts, state.reported_ts)
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
     scans = arrow_ipc.to_bytes(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))

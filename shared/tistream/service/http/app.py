@@ -25,7 +25,7 @@ from tistream.concurrency import new_event
 from tistream.service.http import problems
 from tistream.service.http.guard import GuardMiddleware
 from tistream.service.http.peers import Peers
-from tistream.service.http.traces import RequestSpans, tell_request
+from tistream.service.http.traces import RequestSpans, describe_request
 from tistream.service.ids import random_id
 from tistream.service.observe.metrics import HttpMetrics
 from tistream.trace import Span
@@ -183,7 +183,7 @@ class _Shell:
                 raise  # the answer has begun: the server closes the connection without its last chunk
             await response(scope, receive, watched_send)
         finally:
-            tell_request(span, scope, _method(scope), _route(scope), status)
+            describe_request(span, scope, _method(scope), _route(scope), status)
 
     def _unexpected(self, scope: Scope, error: Exception, cause_id: str) -> Response:
         self._metrics.failures.labels(_method(scope), _route(scope)).inc()

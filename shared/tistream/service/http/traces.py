@@ -80,8 +80,8 @@ class RequestSpans:
             span.end()
 
     def _span(self, path: str, headers: Headers) -> Span:
-        told = headers.getlist(trace.HEADER)
-        context = Context.parse(told[0]) if len(told) == 1 else None
+        values = headers.getlist(trace.HEADER)
+        context = Context.parse(values[0]) if len(values) == 1 else None
         if self._public:
             return trace.begin("request", kind="server", links=[] if context is None else [context])
         if context is None or not self._is_a_peer(path, headers):
@@ -94,7 +94,7 @@ class RequestSpans:
         return self._guard is None or self._guard.refusal(path, headers.get("authorization")) is None
 
 
-def tell_request(span: Span, scope: Scope, method: str, route: str, status: int) -> None:
+def describe_request(span: Span, scope: Scope, method: str, route: str, status: int) -> None:
     """Set the span's attributes: method, route, status and tenant. Nothing else of the path or the query is
     recorded."""
     if span.context is None:

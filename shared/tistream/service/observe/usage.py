@@ -39,7 +39,7 @@ class Durable(Protocol):
     def due(self, now_ms: int) -> tuple[Sequence[Intake], Sequence[StoredUsage]]:
         """Usage that has not been reported."""
 
-    def told(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
+    def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
         """Mark these reports as acknowledged."""
 
 
@@ -89,23 +89,23 @@ class UsageMeter:
         with self._lock:
             hours, self._dirty = sorted(self._dirty), set()
             counted = [self._counted(hour) for hour in hours]
-        told = 0
+        sent = 0
         try:
             for part in _parts(counted):
-                self._tell(counted=list(part))
-                told += len(part)
+                self._send_report(counted=list(part))
+                sent += len(part)
         finally:
             with self._lock:
-                self._dirty.update(hours[told:])
+                self._dirty.update(hours[sent:])
                 self._forget()
         if self._durable is not None:
             intake, stored = self._durable.due(self._clock.now_ms())
             for some in _parts(intake):
-                self._tell(intake=list(some))
-                self._durable.told(some, ())
+                self._send_report(intake=list(some))
+                self._durable.acknowledged(some, ())
             for more in _parts(stored):
-                self._tell(stored=list(more))
-                self._durable.told((), more)
+                self._send_report(stored=list(more))
+                self._durable.acknowledged((), more)
 
     def last_report(self) -> None:
         """Send the last report before the process exits. If no meta server answers, the unreported usage is lost."""
@@ -114,7 +114,7 @@ class UsageMeter:
         except TiStreamError as error:
             log.warning("usage of the last seconds is not reported", extra={"error": str(error)})
 
-    def _tell(
+    def _send_report(
         self,
         counted: Sequence[CountedUsage] = (),
         intake: Sequence[Intake] = (),

@@ -89,9 +89,9 @@ class BucketPlace:
         if status == 412 or gone:
             return CommitConflict(key)
         refused = status == 501 or (400 <= status < 500 and status not in (408, 409, 429))
-        told = self.unavailable(f"PutObject with {condition}", key, error)
+        unavailable = self.unavailable(f"PutObject with {condition}", key, error)
         never = refused or of_key(error) or isinstance(error, NEVER_SENT)
-        return told if never else CommitStateUnknown(key, str(told))
+        return unavailable if never else CommitStateUnknown(key, str(unavailable))
 
     def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
         """An error that names the operation, the object, the store's own message, and what to do."""
@@ -101,7 +101,7 @@ class BucketPlace:
         else:
             said = str(error)
         if of_key(error):
-            return KeyUnusable(f"{self._key_of(key)} cannot be used: {self._told(operation, key, said, _KEY)}")
+            return KeyUnusable(f"{self._key_of(key)} cannot be used: {self._message(operation, key, said, _KEY)}")
         return self.refused(operation, key, said, _WAYS_OUT.get(code) or _way_out_of(error))
 
     def missing_bucket(self, operation: str, key: str) -> Unavailable:
@@ -110,9 +110,9 @@ class BucketPlace:
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
         """An error like that of `unavailable`, with the message `said` in place of the store's own."""
-        return Unavailable(self._told(operation, key, said, way_out))
+        return Unavailable(self._message(operation, key, said, way_out))
 
-    def _told(self, operation: str, key: str, said: str, way_out: str) -> str:
+    def _message(self, operation: str, key: str, said: str, way_out: str) -> str:
         at = f" at {self.endpoint}" if self.endpoint else ""
         return f"{operation} s3://{self.bucket}/{self.prefix}{key}{at}: {said}{'; ' if way_out else ''}{way_out}"
 

@@ -23,33 +23,33 @@ class TenantKeys:
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self._told: KeyIds = {}
+        self._ids: KeyIds = {}
 
-    def tell(self, keys: Mapping[TenantKey, str | None]) -> None:
+    def update(self, keys: Mapping[TenantKey, str | None]) -> None:
         """Set the KMS key ids of some tenants; those of other tenants stay."""
         with self._lock:
-            self._told.update(keys)
+            self._ids.update(keys)
 
-    def told(self, tenants: Iterable[TenantKey]) -> KeyIds:
+    def ids_of(self, tenants: Iterable[TenantKey]) -> KeyIds:
         """The known KMS key ids of these tenants, to be sent to another process that will write for them."""
         with self._lock:
-            return {tenant: self._told[tenant] for tenant in tenants if tenant in self._told}
+            return {tenant: self._ids[tenant] for tenant in tenants if tenant in self._ids}
 
     def of_object(self, key: str) -> str | None:
         """The id of the KMS key that encrypts an object; None: the bucket's default. Raises Unavailable if the tenant's
         key is unknown."""
         tenant = layout.tenant_of(key)
         with self._lock:
-            if tenant is None or not self._told:
+            if tenant is None or not self._ids:
                 return None
-            if tenant in self._told:
-                return self._told[tenant]
+            if tenant in self._ids:
+                return self._ids[tenant]
         raise Unavailable(f"cannot write {key}: whether tenant {tenant} has a key of its own is not known here")
 
     def known(self, tenant: TenantKey | None) -> str | None:
         """The id of a tenant's KMS key, for messages; None if it is unknown."""
         with self._lock:
-            return None if tenant is None else self._told.get(tenant)
+            return None if tenant is None else self._ids.get(tenant)
 
 
 @runtime_checkable

@@ -94,7 +94,7 @@ class MetaClient:
         self._at = 0  # index of the server that answered last
         self._lock = new_lock()
         self.seen = NOTHING_SEEN
-        self._told = NOTHING_SEEN  # the newest mark that the answer to a heartbeat had
+        self._reported = NOTHING_SEEN  # the newest mark that the answer to a heartbeat had
 
     def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
         """The complete route table. Waits up to wait_ms while its version is `known_version`. `fresh`: raise
@@ -106,13 +106,15 @@ class MetaClient:
         if base is not None:  # request only the changes since the known table
             params |= {"known_version": base.version, "known_rev": base.owner_rev}
             wait_ms = wait_ms if known_version == base.version else 0
-        expected = self._told
+        expected = self._reported
         if expected > self.seen:
             wait_ms = 0  # there is a newer table than this process has, so do not wait at a server without it
         if self._node_id is not None:
             params["node_id"] = self._node_id
-        told = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
-        mark = Mark(told.owner_rev, told.version)
+        answer = self._of_any(
+            lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms)
+        )
+        mark = Mark(answer.owner_rev, answer.version)
         with self._lock:
             if mark < self.seen or mark.version < self.seen.version:
                 newest = self._table
@@ -125,7 +127,7 @@ class MetaClient:
                 self._at = (self._at + 1) % len(self._base_urls)
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {expected}, which a heartbeat's answer reported")
-            self._table = table = merged(self._table, told)
+            self._table = table = merged(self._table, answer)
             self.seen = mark
             return table
 
@@ -202,7 +204,7 @@ class MetaClient:
         answer = self._of_any(
             lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer, deadline_s=BEAT_DEADLINE_S)
         )
-        self._told = Mark(answer.owner_rev, answer.route_version)
+        self._reported = Mark(answer.owner_rev, answer.route_version)
         return answer
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:

@@ -82,8 +82,8 @@ class SchemaReplica:
         if page.more:
             return False
         if self._anew or self.history is None:
-            self.history, told = History(page.snapshot_ts), self.history
-            self.history.advance(told.resolved_ts if told else 0)
+            self.history, earlier = History(page.snapshot_ts), self.history
+            self.history.advance(earlier.resolved_ts if earlier else 0)
         self.history.apply(self._parked)
         self._parked, self._anew = [], False
         self.history.advance(page.resolved_ts)

@@ -85,6 +85,6 @@ def handed_on(store: StoreFeed) -> list[int]:
     """Take all files that the feed hands on; returns their ts."""
     out = []
     while (found := store.next_file()) is not None:
-        store.take(found[0])
+        store.advance(found[0])
         out.append(found[0].file.ts)
     return out

@@ -34,7 +34,7 @@ class ResumedStream:
         self.answers += 1
         self._next = self._at_cursor
 
-    def take(self, line: bytes) -> dict[str, Any] | None:
+    def see(self, line: bytes) -> dict[str, Any] | None:
         """Process one line. Returns the event if it is new; None if it repeats an earlier one or is malformed."""
         event: dict[str, Any] = orjson.loads(line)
         if event.get("type") in ("row", "ddl"):

@@ -120,7 +120,7 @@ class TruthCheck:
             self._check(line, between)
             self.compared += 1
         self.compared_ts = line.ts
-        self._take_over(line)
+        self._restart_from(line)
 
     def _fold(self, ts: int) -> _Between:
         """Apply the kept events up to `ts`."""
@@ -175,7 +175,7 @@ class TruthCheck:
         detail = f"{what}: {own.rows.count} rows with sum {own.rows.hex} are left"
         self._found.add(Rule.ROWS_SUM, f"{detail}, but SELECT shows {truth.rows} with {truth.rows_sum:016x}")
 
-    def _take_over(self, line: TruthLine) -> None:
+    def _restart_from(self, line: TruthLine) -> None:
         """Continue with the truth's values, so that one error is reported only once."""
         self._ddls = line.ddls
         for table_id, truth in line.tables.items():

@@ -83,7 +83,7 @@ class Routing:
             assert found is not None
             ready, file = found
             routed.append(route(file, ready.chain_ts, self._router))
-            store.take(ready)
+            store.advance(ready)
             self.rows += sum(group.rows for group in file.groups) + file.watermarks.num_rows
             self.routed_bytes += file.change_bytes
             self.files += 1

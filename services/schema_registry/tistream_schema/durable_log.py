@@ -100,7 +100,7 @@ class DurableLog:
         if run.restarted:
             self.number = self.high_ts = self.base = 0
         for found in run.entries:
-            self._take(found)
+            self._apply(found)
         return run.entries
 
     def begin(self) -> list[LogObject]:
@@ -172,7 +172,7 @@ class DurableLog:
             raise Unavailable(f"{error.key}: unknown whether it was written, {_ATTEMPTS} times") from error
         if not counts:
             return self.catch_up()
-        self._take(log_object)
+        self._apply(log_object)
         return [log_object]
 
     def _check_windows(self, entries: Sequence[LogObject], high_ts: int) -> None:
@@ -184,7 +184,7 @@ class DurableLog:
                 raise CorruptObject(key, f"begins at {found.low_ts}; the object before it ends at {high_ts}")
             high_ts = found.high_ts
 
-    def _take(self, found: LogObject) -> None:
+    def _apply(self, found: LogObject) -> None:
         self.number, self.high_ts = found.number, found.high_ts
         if found.base is not None:
             self.base = found.number

@@ -60,9 +60,9 @@ class SchemaFollower:
         the reason."""
         key = layout.schema_snap(self._schema.tenant)
         try:
-            self._take(self._durable.catch_up())
+            self._apply(self._durable.catch_up())
             if self._durable.number == 0:
-                self._take(self._durable.begin())
+                self._apply(self._durable.begin())
         except NotFoundYet:
             self._hold(key, "schema_snap has not arrived")
             return False
@@ -161,7 +161,7 @@ class SchemaFollower:
         missed in the log, where another incarnation has written them. Raises InvariantBroken if it does not."""
         retained_ts = max(_retained_ts(self._logs.values()))
         if retained_ts > self._resolved_ts():
-            self._take(self._durable.catch_up())
+            self._apply(self._durable.catch_up())
         if retained_ts > self._resolved_ts():
             reason = f"rows up to {retained_ts} may be gone from the pool, the schema is known up to"
             raise InvariantBroken(19, f"{self._schema.tenant}: {reason} {self._resolved_ts()}")
@@ -182,7 +182,7 @@ class SchemaFollower:
         assert known_from_ts is not None
         if self._keeper.base_due(base_ts, known_from_ts):
             head, records = self._schema.rebased(base_ts)
-            self._take(self._durable.append_base(self._resolved_ts(), head, records))
+            self._apply(self._durable.append_base(self._resolved_ts(), head, records))
         if self._durable.base > self._durable.floor:
             self._durable.raise_floor()
         if below := self._keeper.collection_due(self._durable.floor, now_ms):
@@ -206,14 +206,14 @@ class SchemaFollower:
     def _append(self, high_ts: int, records: tuple[Record, ...]) -> None:
         """Make records durable, after those that another incarnation has written in the meantime."""
         while True:
-            self._take(self._durable.append(high_ts, records))
+            self._apply(self._durable.append(high_ts, records))
             records = tuple(record for record in records if record.commit_ts > self._durable.high_ts)
             if not records:
                 return
 
-    def _take(self, log_objects: Iterable[LogObject]) -> None:
+    def _apply(self, log_objects: Iterable[LogObject]) -> None:
         for log_object in log_objects:
-            self._schema.take(log_object)
+            self._schema.apply(log_object)
             self._keeper.wrote(self._now_ms(), base=log_object.base is not None)
             for record in log_object.records:
                 self._decoder.learn(record)

@@ -110,9 +110,9 @@ class Registry:
     def follow_routes(self) -> None:
         """Loop body: fetch the next route table by one long poll."""
         wait_ms = self._options.route_wait_ms if self._route_version >= 0 else 0
-        self.take_routes(self._meta.routes(self._route_version, wait_ms))
+        self.apply_routes(self._meta.routes(self._route_version, wait_ms))
 
-    def take_routes(self, table: RouteTable) -> None:
+    def apply_routes(self, table: RouteTable) -> None:
         """Start and stop loops, so that exactly the tenants of the table have one."""
         self._keys.update(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}

@@ -52,7 +52,7 @@ class SorterProgress:
             log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
             self._metrics.silent.inc()
             return self._fell_silent(url)
-        return self._take(url, page)
+        return self._apply(url, page)
 
     def _page(self, url: str, boot: str, after: int) -> ProgressPage:
         try:
@@ -72,7 +72,7 @@ class SorterProgress:
             found = ((task, self._reported.get(task.sorter_url or "", {}).get(task.task_id)) for task in tasks)
             return {task.task_id: one for task, one in found if one is not None and task.sorter_url not in self._silent}
 
-    def _take(self, url: str, page: ProgressPage) -> set[TenantKey]:
+    def _apply(self, url: str, page: ProgressPage) -> set[TenantKey]:
         reported = {progress.task_id: progress for progress in page.tasks}
         with self._lock:
             before = self._asked.get(url)

@@ -91,7 +91,7 @@ class TenantSchema:
         with self._changed:
             return Sizes(len(self._records), self._records.end, self._log_objects, self._durable_ts)
 
-    def take(self, log_object: LogObject) -> None:
+    def apply(self, log_object: LogObject) -> None:
         """Apply the next object of the durable log, or a base that replaces all before it. Raises InvariantBroken if it
         contradicts the records that were served.
         """
@@ -99,7 +99,7 @@ class TenantSchema:
         with self._changed:
             follows = self._history is not None and log_object.number == self._log_objects + 1
             if follows:
-                self._take_new(log_object.new_records)
+                self._apply_new(log_object.new_records)
             elif log_object.base is not None:
                 self._begin_at(log_object.base, log_object.records)
             else:
@@ -116,7 +116,7 @@ class TenantSchema:
             self._log_objects, self._durable_ts = log_object.number, log_object.high_ts
             self._changed.notify_all()
 
-    def _take_new(self, records: Sequence[Record]) -> None:
+    def _apply_new(self, records: Sequence[Record]) -> None:
         assert self._history is not None
         if records and records[0].commit_ts <= self._history.resolved_ts:
             reason = f"schema record at {records[0].commit_ts}, although it was reported as resolved to "

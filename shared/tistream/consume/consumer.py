@@ -21,7 +21,7 @@ class Target(Protocol):
     def progress(self) -> ReadProgress | None:
         """The progress that the target has stored; None if it has stored none."""
 
-    def take(self, steps: Iterable[Step]) -> None:
+    def write(self, steps: Iterable[Step]) -> None:
         """Write the steps in order, each atomically with its progress."""
 
 
@@ -89,7 +89,7 @@ class FeedConsumer:
             except OutOfOrder as error:
                 raise CorruptObject(record.place, str(error)) from error
         if steps := self._reorder.ready():
-            self._target.take(steps)
+            self._target.write(steps)
         self._pace()
         self._look_for_growth()
         return bool(records)

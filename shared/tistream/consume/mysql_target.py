@@ -59,7 +59,7 @@ class MySqlRows:
         progress, self._begun = found[0]
         return from_json(json.loads(progress))
 
-    def take(self, steps: Iterable[Step]) -> None:
+    def write(self, steps: Iterable[Step]) -> None:
         """Apply steps, in order. Raises TargetFailed; a restart continues after the last step that was applied."""
         waiting: list[Transaction] = []
         for step in steps:

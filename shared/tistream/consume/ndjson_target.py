@@ -84,7 +84,7 @@ class NdjsonStream:
         """Always None, because a stream stores no progress."""
         return None
 
-    def take(self, steps: Iterable[Step]) -> None:
+    def write(self, steps: Iterable[Step]) -> None:
         """Write the lines of the steps."""
         for step in steps:
             for line in lines(step):
@@ -103,7 +103,7 @@ class NdjsonFile:
         """Open or create the file. Raises CorruptObject if the file has lines, but no `resolved` line."""
         self._file = open(path, "a+b")  # noqa: SIM115  # closed by `close`
         if self._file.seek(0, os.SEEK_END) == 0:
-            self.take([Resolved(ReadProgress())])
+            self.write([Resolved(ReadProgress())])
         self._progress, end = _last_progress(self._file, path)
         self._file.truncate(end)
 
@@ -111,7 +111,7 @@ class NdjsonFile:
         """The progress in the last `resolved` line."""
         return self._progress
 
-    def take(self, steps: Iterable[Step]) -> None:
+    def write(self, steps: Iterable[Step]) -> None:
         """Append the lines of the steps, and sync the file to disk."""
         for step in steps:
             self._file.write("".join(map(_text, lines(step))).encode())

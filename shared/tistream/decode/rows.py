@@ -55,10 +55,10 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any,
         located.row_errors[~validity(values)] = 0
     arrays = []
     blame: dict[int, tuple[int, str | None]] = {}
-    _take_errors(located.row_errors, blame, None)
+    _move_errors(located.row_errors, blame, None)
     for column in columns:
         arrays.append(_decode_column(table, column, located, keys, numbered=numbered))
-        _take_errors(located.errors, blame, column.name)
+        _move_errors(located.errors, blame, column.name)
     fields = [pa.field(str(place), array.type) for place, array in enumerate(arrays)]
     if blame:
         bad = np.zeros(len(keys), np.bool_)
@@ -108,7 +108,7 @@ def _padded(rows: int) -> int:
     return rows if rows < _PAGE_WORDS else rows + (_LINE_WORDS - rows) % _PAGE_WORDS
 
 
-def _take_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: str | None) -> None:
+def _move_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: str | None) -> None:
     """Move the error codes of whole rows or of the column just decoded to `blame`, which keeps a row's first error."""
     if errors.any():
         for row in np.flatnonzero(errors):

@@ -326,7 +326,7 @@ class TenantView:
             while not complete:
                 page = self._replica.fetch()
                 with self._lock:
-                    complete = self._replica.take(page)
+                    complete = self._replica.apply(page)
         except TiStreamError as error:
             problems["schema"] = str(error)
 

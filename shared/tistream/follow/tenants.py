@@ -90,7 +90,7 @@ class Tenants:
             raise UnknownName(str(error)) from error
         found = self._views.get(key)
         if found is None:  # it may have just been registered
-            self._take_now()
+            self._store_now()
             found = self._views.get(key)
         if found is None:
             raise UnknownName(f"no tenant {key}")
@@ -120,7 +120,7 @@ class Tenants:
         known = before.version if before else -1
         routes = self._meta.routes(known, ROUTES_WAIT_MS if before else 0)
         if not self._stopping.is_set():
-            self._take(routes)
+            self._store(routes)
         return 0 if routes.version != known else 50
 
     def refresh_due(self) -> None:
@@ -156,11 +156,11 @@ class Tenants:
             with self._lock:
                 self._busy.discard(key)
 
-    def _take_now(self) -> None:
+    def _store_now(self) -> None:
         with suppress(StaleRoutes):  # another thread has stored a newer table meanwhile
-            self._take(self._meta.routes(fresh=True))
+            self._store(self._meta.routes(fresh=True))
 
-    def _take(self, routes: RouteTable) -> None:
+    def _store(self, routes: RouteTable) -> None:
         """Store a route table, unless the stored one is newer. Two threads request tables, so the slower answer may be
         older; it would drop the view of a tenant that is served already."""
         with self._lock:

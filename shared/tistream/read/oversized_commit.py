@@ -51,7 +51,7 @@ class OversizedCommit:
         scope: Scope,
         commit_ts: int,
         budget: int,
-        taken: Sequence[GroupRows],
+        groups: Sequence[GroupRows],
         start: Position,
         *,
         numbered: bool = False,
@@ -61,7 +61,7 @@ class OversizedCommit:
         self._scope = scope
         self._commit_ts = commit_ts
         self._window = Window(commit_ts - 1, commit_ts)
-        self._taken = taken
+        self._groups = groups
         self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
         self._start = start
         self._budget = budget
@@ -73,7 +73,7 @@ class OversizedCommit:
     def batches(self) -> Iterator[Batch]:
         """Yield a batch that announces the crowded commit_ts, one batch for each piece, and a last batch with the ddl
         events."""
-        runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
+        runs = [run for number, rows in enumerate(self._groups) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
         if not self._inside:  # no event of the commit_ts is sent before all of its rows were checked to be decodable
             barrier = self._check(pieces)
@@ -143,7 +143,7 @@ class OversizedCommit:
         piece overlaps is in memory. If only some keys of a row group are needed, their rows are copied."""
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
         for place, own in groupby(runs, key=lambda run: run.place):
-            rows = self._taken[place].read(self._source).select(columns)
+            rows = self._groups[place].read(self._source).select(columns)
             for begin, end in _joined(own):
                 table = rows.slice(begin, end - begin)
                 if piece.op is not None:

@@ -81,7 +81,7 @@ def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple
         begins = max(ref.info.commit_ts_min, window.low + 1)
         if rows >= budget and begins > max(groups[0].info.commit_ts_min, window.low + 1):
             high = begins - 1
-            return high, [taken for taken in groups[:at] if taken.info.commit_ts_min <= high]
+            return high, [group for group in groups[:at] if group.info.commit_ts_min <= high]
         rows += ref.info.rows
     return high, list(groups)
 

@@ -159,7 +159,7 @@ class _Part:
             np.repeat(np.array([OP_DELETE, OP_PUT]), [len(deletes), len(puts)]),
             np.concatenate([np.full(len(deletes), -1), puts]),
             np.concatenate([deletes, before]),
-            _taken(self._column["key"], rows),
+            _elements(self._column["key"], rows),
             moved[rows],
         )
 
@@ -188,7 +188,7 @@ class _Part:
         self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))
 
 
-def _taken(values: pa.Array, rows: Int64s) -> pa.Array:
+def _elements(values: pa.Array, rows: Int64s) -> pa.Array:
     """The elements of `values` at distinct `rows`. They are not copied if `rows` are all elements in order."""
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values

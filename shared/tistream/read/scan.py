@@ -71,7 +71,7 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _ReadChunk:
     """A chunk that was read: its cut, its rows by row group, the same rows in memory (only some of them if the cut is
     crowded), and the highest number of rows that may be in memory at once."""
 
@@ -88,7 +88,7 @@ class _Step:
 
     high: int
     batch: Batch | None
-    crowd: _Taken | None = None
+    crowd: _ReadChunk | None = None
 
 
 class _Weights:
@@ -187,17 +187,17 @@ class Scan:
         near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
         high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
         high, found = self._look(near, Window(self._low, high), ids)
-        taken = self._take(high, found)
-        if taken.cut.crowded:
-            return Worked(_Step(taken.cut.high, None, taken), None, ())
-        rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
-        batch = self._batch(rows, Window(self._low, taken.cut.high))
-        step = _Step(taken.cut.high, batch)
+        chunk = self._read_chunk(high, found)
+        if chunk.cut.crowded:
+            return Worked(_Step(chunk.cut.high, None, chunk), None, ())
+        rows = pa.concat_tables(chunk.tables) if chunk.tables else SCHEMA.empty_table()
+        batch = self._batch(rows, Window(self._low, chunk.cut.high))
+        step = _Step(chunk.cut.high, batch)
         # Steps with a barrier are not cached, because a barrier may be lifted later. Empty steps are not cached,
         # because they are made quickly.
         if batch.barrier is not None or not len(batch.events):
             return Worked(step, None, ())
-        return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
+        return Worked(step, batch.events.held_bytes, [part.group for part in chunk.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None) -> tuple[int, list[_Found]]:
         """Find the rows of the row groups that the window and the scope may select. The returned high end is lower than
@@ -216,7 +216,7 @@ class Scan:
             found.append(_Found(begins, GroupRows(ref, at), commit_ts, index.table_id[at]))
         return high, found
 
-    def _take(self, high: int, found: list[_Found]) -> _Taken:
+    def _read_chunk(self, high: int, found: list[_Found]) -> _ReadChunk:
         """Read the next chunk, cut so that it fits into the budget."""
         most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
         every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
@@ -231,7 +231,7 @@ class Scan:
                 if cut.crowded:  # all rows of a piece may be of the heaviest table
                     ids = [one.table_id[one.commit_ts == cut.high] for one in found]
                     most = min(most, max(1, self._budget.shown_bytes // max(1, IMAGES * weights.heaviest(ids))))
-                return _Taken(cut, parts, tables, most)
+                return _ReadChunk(cut, parts, tables, most)
             most = fit
 
     def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
@@ -249,18 +249,18 @@ class Scan:
                 return max(1, int(rows / over)), tables
         return max(1, rows), tables
 
-    def _crowd(self, taken: _Taken) -> Iterator[Batch]:
-        commit_ts = taken.cut.high
+    def _crowd(self, chunk: _ReadChunk) -> Iterator[Batch]:
+        commit_ts = chunk.cut.high
         if commit_ts - 1 > self._low:
             yield self._rest(self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1)))
         self._low = commit_ts - 1
-        taken.tables.clear()  # these rows are read again, piece by piece
+        chunk.tables.clear()  # these rows are read again, piece by piece
         yield from OversizedCommit(
             self._source,
             self._scope,
             commit_ts,
-            taken.most,
-            taken.parts,
+            chunk.most,
+            chunk.parts,
             self._start,
             numbered=self._numbered,
             moving=self._moving,

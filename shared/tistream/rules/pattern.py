@@ -101,11 +101,11 @@ def _bare(text: str, folded: bool, dotted: bool) -> tuple[Pattern, str]:
     wild = False
     at = 0
     while at < len(text) and not (dotted and text[at] == "."):
-        taken, name, pattern = _step(text, at)
+        length, name, pattern = _step(text, at)
         wild = wild or name is None
         literal.append(name or "")
         regex.append(pattern)
-        at += taken
+        at += length
     if at == 0:
         raise InvalidRequest(f"{text!r} begins without a name: write `*` for any")
     if wild:

@@ -32,7 +32,7 @@ class CurrentSchema:
         self._tables_of: dict[int, set[int]] = {}  # database id -> table ids
         self._ever_named = IdSet()
 
-    def take(self, records: Iterable[Record]) -> Touched:
+    def apply(self, records: Iterable[Record]) -> Touched:
         """Apply the records of one transaction. Returns what they change; a changed database changes all of its
         tables."""
         touched = Touched()
@@ -42,10 +42,10 @@ class CurrentSchema:
                 case DatabaseChange():
                     touched.databases.add(change.database_id)
                     touched.tables |= self._tables_of.get(change.database_id, set())
-                    self._take_database(change)
+                    self._apply_database(change)
                 case TableChange():
                     touched.tables.add(change.table_id)
-                    self._take_table(change)
+                    self._apply_table(change)
                 case VersionChange():
                     touched.versions.append(change.version)
                 case JobChange():
@@ -89,14 +89,14 @@ class CurrentSchema:
         """Every id for which `ever_named` is true, ascending."""
         return tuple(self._ever_named)
 
-    def _take_database(self, change: DatabaseChange) -> None:
+    def _apply_database(self, change: DatabaseChange) -> None:
         if change.info is None:
             self._databases.pop(change.database_id, None)
             return
         public = change.info.get("state", STATE_PUBLIC) == STATE_PUBLIC
         self._databases[change.database_id] = Database(change.database_id, change.info["db_name"]["O"], public)
 
-    def _take_table(self, change: TableChange) -> None:
+    def _apply_table(self, change: TableChange) -> None:
         places = self._tables.setdefault(change.table_id, {})
         # The newest place of the table must be the last entry.
         places.pop(change.database_id, None)

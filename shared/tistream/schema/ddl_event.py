@@ -82,7 +82,7 @@ class JobTracker:
     _jobs: dict[int, _Life] = field(default_factory=dict)
     _ended: list[tuple[int, _Life]] = field(default_factory=list)  # (ts at which the row was deleted, job), in ts order
 
-    def take(
+    def apply(
         self, change: JobChange, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int
     ) -> DdlEvent | None:
         """Apply a put or deletion of a job's row, with the visible changes of its transaction. Returns the event, or

@@ -118,22 +118,22 @@ class History:
         self._events = [event for event in self._events if event.commit_ts > before_ts]
 
     def _transaction(self, commit_ts: int, start_ts: int, records: Sequence[Record]) -> None:
-        touched = self._current.take(records)
+        touched = self._current.apply(records)
         if touched.base is not None:
             self._jobs.restore(touched.base.jobs, commit_ts)
             self._imports.restore(touched.base.imports)
         for version in touched.versions:
-            self._take_version(commit_ts, version)
+            self._apply_version(commit_ts, version)
         visible = VisibleChange(
             dict(self._change_tables(commit_ts, touched.tables)),
             dict(self._change_databases(commit_ts, touched.databases)),
         )
         for change in touched.jobs:
-            event = self._jobs.take(change, visible, self._current, commit_ts, start_ts)
+            event = self._jobs.apply(change, visible, self._current, commit_ts, start_ts)
             if event is not None:
                 self._events.append(event)
 
-    def _take_version(self, commit_ts: int, version: int) -> None:
+    def _apply_version(self, commit_ts: int, version: int) -> None:
         if version <= (self._version_numbers[-1] if self._version_numbers else 0):
             return
         if self._version_ts and self._version_ts[-1] == commit_ts:

@@ -74,11 +74,11 @@ def test_a_sorter_that_hangs_keeps_nobody_from_the_others() -> None:
         eventually(lambda: asked.count(host) >= times)
 
     try:
-        registry.take_routes(RouteTable(version=1, tenants=[route("a", "sorter-1"), route("b", "sorter-2")]))
+        registry.apply_routes(RouteTable(version=1, tenants=[route("a", "sorter-1"), route("b", "sorter-2")]))
         until_asked("sorter-1", 1)
         until_asked("sorter-2", 5)
         assert asked.count("sorter-1") == 1
-        registry.take_routes(RouteTable(version=2, tenants=[route("a", "sorter-3")]))
+        registry.apply_routes(RouteTable(version=2, tenants=[route("a", "sorter-3")]))
         until_asked("sorter-3", 2)
         known = asked.count("sorter-2")
         until_asked("sorter-3", 10)

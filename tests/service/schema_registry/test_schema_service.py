@@ -57,7 +57,7 @@ class Service:
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.client = SchemaClient(self.http, lambda: self.url)
-        self.app.state.registry.take_routes(RouteTable(version=1, tenants=[route(one) for one in tenants]))
+        self.app.state.registry.apply_routes(RouteTable(version=1, tenants=[route(one) for one in tenants]))
 
     def stop(self) -> None:
         self.app.state.registry.stop()
@@ -215,6 +215,6 @@ def test_one_tenant_without_a_snapshot_stops_no_other(objects: MemoryObjectStore
 def test_tenants_come_and_go_with_the_routes(service: Service) -> None:
     registry = service.app.state.registry
     assert registry.not_ready() is None
-    registry.take_routes(RouteTable(version=2, tenants=[]))
+    registry.apply_routes(RouteTable(version=2, tenants=[]))
     with pytest.raises(UnknownName):
         service.client.status(TENANT)

@@ -138,15 +138,15 @@ def test_a_base_under_a_replica_that_reads_begins_its_reading_anew(world: World)
     replica = world.replica()
     first = replica.fetch()
     assert first.begins
-    assert not replica.take(first)
+    assert not replica.apply(first)
     world.grow(8)
     second = replica.fetch()
     assert second.begins
     assert second.base_ts > first.base_ts
-    replica.take(second)
+    replica.apply(second)
     third = replica.fetch()
     assert not third.begins
-    replica.take(third)
+    replica.apply(third)
     replica.refresh()
     world.check(replica)
 

@@ -18,7 +18,7 @@ def drain(chains: StoreChains) -> list[tuple[int, int]]:
     """Take everything that is ready: (chain, ts)."""
     out = []
     while (ready := chains.ready()) is not None:
-        chains.take(ready)
+        chains.advance(ready)
         out.append((ready.chain_ts, ready.file.ts))
     return out
 

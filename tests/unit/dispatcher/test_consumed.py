@@ -90,7 +90,7 @@ def taken(*stamps: int) -> StoreChains:
     for prev_ts, ts in zip((0, *stamps), stamps, strict=False):
         found.see(SeenFile(ts, prev_ts, fresh=not prev_ts))
     while (ready := found.ready()) is not None:
-        found.take(ready)
+        found.advance(ready)
     found.close(stamps[0])
     return found
 
@@ -135,7 +135,7 @@ def test_nothing_is_done_with_while_an_older_chain_is_open_or_may_begin() -> Non
     chains.see(SeenFile(100, 0, fresh=True))
     ready = chains.ready()
     assert ready is not None
-    chains.take(ready)
+    chains.advance(ready)
     assert chains.read(100, 100) is None
     older = chains.read(10, 20)
     assert older is not None

@@ -80,7 +80,7 @@ def handed_on(files: dict[int, SeenFile], receivers: Receivers) -> tuple[StoreCh
             chains.see(files[ts])
     out = []
     while (ready := chains.ready()) is not None:
-        chains.take(ready)
+        chains.advance(ready)
         out.append(ref(ready.file, ready.chain_ts))
     return chains, out
 

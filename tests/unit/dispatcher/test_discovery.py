@@ -37,7 +37,7 @@ def share(*named: int) -> Share:
 def test_thousands_of_prefixes_that_look_like_stores_are_not_all_read() -> None:
     objects, told = MemoryObjectStore(), list[int]()
     discovery = Discovery(TENANT, objects, lambda: told.append(1))
-    discovery.take(share(1, 2, 3))
+    discovery.apply(share(1, 2, 3))
     for number in range(1, STORES_MAX + 101):
         objects.put(layout.change_file(TENANT, number, 5), b"")
     for _ in range(2):
@@ -45,7 +45,7 @@ def test_thousands_of_prefixes_that_look_like_stores_are_not_all_read() -> None:
         assert discovery.found() == frozenset(range(4, STORES_MAX + 1))
         assert [hold.reason for hold in discovery.holds()].count(TOO_MANY) == 1
     assert told == [1], "what is found again is no news"
-    discovery.take(share(*range(1, STORES_MAX + 1)))
+    discovery.apply(share(*range(1, STORES_MAX + 1)))
     discovery.note({STORES_MAX + 7})
     assert discovery.found() == frozenset()
     for number in range(4, STORES_MAX + 101):
@@ -58,7 +58,7 @@ def test_thousands_of_prefixes_that_look_like_stores_are_not_all_read() -> None:
 def test_as_many_as_there_may_be_are_all_found() -> None:
     objects = MemoryObjectStore()
     discovery = Discovery(TENANT, objects, lambda: None)
-    discovery.take(share())
+    discovery.apply(share())
     for number in range(1, STORES_MAX + 1):
         objects.put(layout.change_file(TENANT, number, 5), b"")
     discovery.note(discovery.listed())
@@ -73,7 +73,7 @@ def requests(objects: MeasuredObjectStore) -> int:
 def test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time() -> None:
     objects = MeasuredObjectStore(MemoryObjectStore())
     discovery = Discovery(TENANT, objects, lambda: None)
-    discovery.take(share(1))
+    discovery.apply(share(1))
     objects.put(layout.change_file(TENANT, 1, 5), b"")
     junk = range(100, 100 + 5 * LOOKS_MAX)
     for number in junk:
@@ -95,7 +95,7 @@ def test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_t
 def test_a_store_is_looked_at_once() -> None:
     objects = MeasuredObjectStore(MemoryObjectStore())
     discovery = Discovery(TENANT, objects, lambda: None)
-    discovery.take(share())
+    discovery.apply(share())
     for number in range(50):
         objects.put(layout.change_file(TENANT, number, 5), b"")
     assert discovery.listed() == set(range(50))

@@ -165,16 +165,16 @@ def test_room_is_given_back_once_whatever_ends_first() -> None:
     process = ByteBudget(10)
     tenant = ByteBudget(8, within=process)
     store = ByteBudget(6, within=tenant)
-    assert store.take(6)
-    assert not store.take(1)
-    assert tenant.take(2)
-    assert not tenant.take(1)
+    assert store.reserve(6)
+    assert not store.reserve(1)
+    assert tenant.reserve(2)
+    assert not tenant.reserve(1)
     assert process.used == 8
     tenant.close()
     assert process.used == 0
-    store.give(6)
+    store.release(6)
     store.close()
-    assert not store.take(1)
+    assert not store.reserve(1)
     assert process.used == 0
 
 

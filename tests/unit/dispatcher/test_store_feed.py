@@ -83,7 +83,7 @@ def test_no_file_is_taken_past_a_damaged_one() -> None:
     chains.see(SeenFile(10, 0))
     ready = chains.ready()
     assert ready is not None
-    chains.take(ready)
+    chains.advance(ready)
     chains.damage(15, "bad", 10_000)
     chains.see(SeenFile(20, 10))
     assert chains.ready() is None

@@ -110,7 +110,7 @@ def test_the_oldest_files_are_taken_first_whichever_store_came_first_but_each_st
     order = [(1, 210), (2, 211), (2, 221), (1, 230), (1, 205), (2, 231)]
     assert [(file.ref.store_id, file.ref.ts) for file in inbox.peek(1 << 30, 1)] == order
     first = inbox.peek(0, 1)
-    inbox.taken(len(first))
+    inbox.remove(len(first))
     assert [(file.ref.store_id, file.ref.ts) for file in inbox.peek(1 << 30, 1)] == order[1:]
 
 

@@ -16,7 +16,7 @@ def group(low: bytes | None, high: bytes | None, length: int = 1_000) -> RowGrou
 def test_a_steady_load_is_told_in_bytes_a_second_and_falls_while_idle() -> None:
     meter = LoadMeter(WHOLE)
     for at_ms in range(0, 5 * MEAN_MS, 100):
-        meter.took([group(b"a", b"b", 500)], at_ms)
+        meter.add([group(b"a", b"b", 500)], at_ms)
     now_ms = 5 * MEAN_MS
     assert meter.per_second(now_ms) == pytest.approx(5_000, rel=0.02)
     assert meter.per_second(now_ms + MEAN_MS) == pytest.approx(5_000 / 2.718, rel=0.02)
@@ -25,16 +25,16 @@ def test_a_steady_load_is_told_in_bytes_a_second_and_falls_while_idle() -> None:
 
 def test_the_key_cuts_the_load_in_halves() -> None:
     meter = LoadMeter(WHOLE)
-    meter.took([group(bytes([one]), bytes([one]) + b"\xff") for one in range(40, 60)], 0)
+    meter.add([group(bytes([one]), bytes([one]) + b"\xff") for one in range(40, 60)], 0)
     key = meter.split_key(0)
     assert bytes([46]) < key < bytes([54])
 
 
 def test_what_was_hot_long_ago_does_not_count() -> None:
     meter = LoadMeter(WHOLE)
-    meter.took([group(b"a", b"b", 100_000)], 0)
+    meter.add([group(b"a", b"b", 100_000)], 0)
     now_ms = 20 * MEAN_MS
-    meter.took([group(b"m", b"n"), group(b"x", b"y")], now_ms)
+    meter.add([group(b"m", b"n"), group(b"x", b"y")], now_ms)
     assert b"m" < meter.split_key(now_ms) <= b"x"
 
 
@@ -49,7 +49,7 @@ def test_what_was_hot_long_ago_does_not_count() -> None:
 )
 def test_no_key_is_told_where_none_is_known(groups: list[RowGroupRef]) -> None:
     meter = LoadMeter(WHOLE)
-    meter.took(groups, 0)
+    meter.add(groups, 0)
     assert meter.split_key(0) == b""
 
 
@@ -57,7 +57,7 @@ def test_the_key_lies_strictly_inside_the_span() -> None:
     """Row groups reach beyond it on both sides."""
     span = KeySpan(b"k", b"p")
     meter = LoadMeter(span)
-    meter.took([group(b"a", b"z") for _ in range(9)], 0)
+    meter.add([group(b"a", b"z") for _ in range(9)], 0)
     key = meter.split_key(0)
     assert key in span
     assert key > span.start
@@ -65,8 +65,8 @@ def test_the_key_lies_strictly_inside_the_span() -> None:
 
 def test_the_key_follows_a_load_that_moves_but_is_not_thought_about_all_the_time() -> None:
     meter = LoadMeter(WHOLE)
-    meter.took([group(b"a", b"b")], 0)
+    meter.add([group(b"a", b"b")], 0)
     first = meter.split_key(0)
-    meter.took([group(b"x", b"y", 1_000_000)], 10)
+    meter.add([group(b"x", b"y", 1_000_000)], 10)
     assert meter.split_key(20) == first
     assert meter.split_key(10_000) > b"b"

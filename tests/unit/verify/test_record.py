@@ -28,7 +28,7 @@ def _from(events: list[Event], cursor: str | None) -> list[Event]:
 
 
 def _take(stream: ResumedStream, event: Event) -> None:
-    stream.take(orjson.dumps(event))
+    stream.see(orjson.dumps(event))
 
 
 @settings(max_examples=examples(40), deadline=None)

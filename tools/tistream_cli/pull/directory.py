@@ -49,7 +49,7 @@ class ToFiles:
         """The request, continued from the cursor that the directory has."""
         return request if self.cursor is None else replace(request, cursor=self.cursor)
 
-    def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
+    def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the page's
         end). Raises CliError if the page is truncated."""
         try:

@@ -24,7 +24,7 @@ class Pages(Protocol):
 
     form: PullFormat
 
-    def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
+    def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Write a page. Returns (number of events, the page's end). Raises CliError if the page is truncated."""
 
     def resumed(self, request: PullRequest) -> PullRequest:
@@ -42,8 +42,8 @@ class ToStream:
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
 
-    def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Parse a page and write it unchanged. Returns and raises as Pages.take does."""
+    def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Parse a page and write it unchanged. Returns and raises as Pages.write does."""
         source, events, end = io.BytesIO(body), 0, {}
         try:
             while source.tell() < len(body):
@@ -81,8 +81,8 @@ class ToOneStream:
     _cursor: str | None = field(default=None, init=False)
     _end: dict[bytes, bytes] = field(default_factory=dict, init=False)
 
-    def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's batches. Returns as Pages.take does. Raises CliError if the page is truncated, or has another
+    def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Write a page's batches. Returns as Pages.write does. Raises CliError if the page is truncated, or has another
         schema than the earlier pages. The stream is complete up to this page."""
         try:
             with pa.ipc.open_stream(body) as page:
@@ -149,7 +149,7 @@ def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
             continue
         except TiStreamError as error:
             raise CliError(str(error)) from error
-        events, end = pages.take(body)
+        events, end = pages.write(body)
         progress.rows += events
         progress.last_type, progress.cursor = end["type"], end["cursor"]
         if end["type"] == "resolved":

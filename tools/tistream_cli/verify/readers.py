@@ -104,7 +104,7 @@ class StreamReader:
         for line in lines:
             now_ms = self._clock.now_ms()
             with self._watched.lock:
-                event = self.stream.take(line)
+                event = self.stream.see(line)
             if event is not None and event["type"] != "resolved":
                 self._watched.delays.add(now_ms - physical_ms(int(event["commit_ts"])))
             if self._watched.stop.is_set() or (self._clock.monotonic_ms() >= cut_ms and not self._is_late(now_ms)):

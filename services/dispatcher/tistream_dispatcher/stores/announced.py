@@ -29,7 +29,7 @@ class Announced:
         """Keep the newest of these files for another attempt, because the object store did not answer for them."""
         self._stamps.setdefault(store_id, set()).update(sorted(stamps)[-KEPT_STAMPS:])
 
-    def take(self) -> dict[int, set[int]]:
+    def pop_all(self) -> dict[int, set[int]]:
         """Remove and return all announcements."""
         found, self._stamps, self._count = self._stamps, {}, 0
         return found

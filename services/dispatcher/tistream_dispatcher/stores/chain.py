@@ -77,11 +77,11 @@ class Read:
 
     through: int
     since: int  # files up to this ts are not remembered one by one
-    taken: frozenset[int]
+    routed: frozenset[int]
     begins: tuple[int, ...] = ()  # first files of the known chains, ascending, closed ones included
 
     def __contains__(self, ts: int) -> bool:
-        return ts <= self.through and (ts <= self.since or ts in self.taken)
+        return ts <= self.through and (ts <= self.since or ts in self.routed)
 
     def same_chain(self, ts: int, later_ts: int) -> bool:
         """Whether no known chain begins between two files, or with the later one."""
@@ -93,13 +93,13 @@ class _Chain:
     first_ts: int
     at_ts: int
     # The newest files, ascending; files below the first of them are not remembered.
-    taken: list[int] = field(default_factory=list)
+    routed: list[int] = field(default_factory=list)
 
     def advance(self, ts: int) -> None:
         assert ts > self.at_ts
         self.at_ts = ts
-        self.taken.append(ts)
-        del self.taken[:-_REMEMBERED]
+        self.routed.append(ts)
+        del self.routed[:-_REMEMBERED]
 
 
 class StoreChains:
@@ -126,7 +126,7 @@ class StoreChains:
         if place is None:
             return True
         chain = self._chains[place]
-        return ts > chain.at_ts or (ts > chain.taken[0] and ts not in chain.taken)
+        return ts > chain.at_ts or (ts > chain.routed[0] and ts not in chain.routed)
 
     def knows(self, ts: int) -> bool:
         """Whether the file waits here, or is known to be damaged."""
@@ -191,7 +191,7 @@ class StoreChains:
         start = self._next_start()
         return Ready(start, start.ts) if start is not None and self._has_room(start) else None
 
-    def take(self, ready: Ready) -> None:
+    def advance(self, ready: Ready) -> None:
         """Record that a file was routed, so that its chain advances. `ready` must be the result of `ready()`."""
         assert ready == self.ready()
         ts = ready.file.ts
@@ -220,7 +220,7 @@ class StoreChains:
 
     def list_after(self) -> int:
         """The ts after which LIST looks for files: a little before the position of the oldest open chain."""
-        return self._chains[0].taken[0] if self._chains else 0
+        return self._chains[0].routed[0] if self._chains else 0
 
     def may_begin_older(self) -> bool:
         """Whether a chain that is older than the known ones, and whose files are late, could still begin."""
@@ -235,7 +235,7 @@ class StoreChains:
             return None
         chain = self._chains[0]
         begins = tuple(one.first_ts for one in self._chains)
-        return Read(min(through, chain.at_ts - 1), chain.taken[0], frozenset(chain.taken), begins)
+        return Read(min(through, chain.at_ts - 1), chain.routed[0], frozenset(chain.routed), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
         """Whether tasks have positions beyond this state, in a known chain or a newer one, because another dispatcher

@@ -28,16 +28,16 @@ class ByteBudget:
         self._bytes_max, self._within, self._closed = bytes_max, within, False
         self._lock = new_lock()
 
-    def take(self, count: int) -> bool:
+    def reserve(self, count: int) -> bool:
         """Reserve `count` bytes. Returns False if they do not fit, here or in the larger budget."""
         with self._lock:
             fits = not self._closed and self.used + count <= self._bytes_max
-            if fits and (self._within is None or self._within.take(count)):
+            if fits and (self._within is None or self._within.reserve(count)):
                 self.used += count
                 return True
         return False
 
-    def give(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Release `count` bytes of the budget."""
         with self._lock:
             if not self._closed:
@@ -52,7 +52,7 @@ class ByteBudget:
     def _give(self, count: int) -> None:
         self.used -= count
         if self._within is not None:
-            self._within.give(count)
+            self._within.release(count)
 
 
 class ReadAhead:
@@ -68,13 +68,13 @@ class ReadAhead:
         is still needed."""
         ts, weight = file.seen.ts, file.weight
         self.pop(ts)
-        fits = self.room.take(weight)
+        fits = self.room.reserve(weight)
         if not fits:
             self.only(waits)
-            fits = self.room.take(weight)
+            fits = self.room.reserve(weight)
         while not fits and self._files and self._files.keys()[-1] > ts:
             self.pop(self._files.keys()[-1])
-            fits = self.room.take(weight)
+            fits = self.room.reserve(weight)
         if fits:
             self._files[ts] = (file, weight)
         if len(self._files) > FILES_MAX:
@@ -85,7 +85,7 @@ class ReadAhead:
     def pop(self, ts: int) -> ReadFile | None:
         """Remove and return a file; None if it is not kept."""
         file, weight = self._files.pop(ts, (None, 0))
-        self.room.give(weight)
+        self.room.release(weight)
         kept: ReadFile | None = file
         return kept
 

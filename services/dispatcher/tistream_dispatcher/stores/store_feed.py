@@ -199,9 +199,9 @@ class StoreFeed:
         self._ahead.only(self.chains.knows)
         return None
 
-    def take(self, ready: Ready) -> None:
+    def advance(self, ready: Ready) -> None:
         """Record that the file returned by `next_file` was routed, so that its chain advances."""
-        self.chains.take(ready)
+        self.chains.advance(ready)
         self._arrived.pop(ready.file.ts, None)
 
     # -- reporting -------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Discovery:
         self._looked = -1  # the last store that was examined and had no file
         self._too_many = False
 
-    def take(self, share: Share) -> None:
+    def apply(self, share: Share) -> None:
         """Apply a new route table: forget the stores that it names. If another dispatcher discovers from now on, forget
         all."""
         if not share.discovers:

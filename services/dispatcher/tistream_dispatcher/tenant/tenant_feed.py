@@ -147,7 +147,7 @@ class TenantFeed:
 
     def step(self) -> int:
         """Do all work that is due now. Returns the milliseconds until the next step."""
-        self._take_route()
+        self._apply_route()
         self._delivery.sync()
         self._rewind_the_behind()
         moved = False
@@ -164,7 +164,7 @@ class TenantFeed:
             self.consumed.note({one: store.chains for one, store in self._stores.items()}, self._receivers.needs(tasks))
         return 0 if moved else self._wait_ms()
 
-    def _take_route(self) -> None:
+    def _apply_route(self) -> None:
         with self._lock:
             new, self._new_route = self._new_route, None
         if new is None:
@@ -182,9 +182,9 @@ class TenantFeed:
             # The files in the window were routed to other tasks.
             for store in self._stores.values():
                 self._rewind(store)
-        self._take_share(share)
+        self._apply_share(share)
 
-    def _take_share(self, share: Share) -> None:
+    def _apply_share(self, share: Share) -> None:
         """Apply a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets new
         stores, or becomes the discoverer, it LISTs at once."""
         before, self._share = self._share, share
@@ -194,7 +194,7 @@ class TenantFeed:
             self._delivery.ask_all()
         if share.discovers and not before.discovers:
             self._pace.hurry()
-        self._discovery.take(share)
+        self._discovery.apply(share)
 
     def _leave(self, store_id: int) -> None:
         self._stores.pop(store_id).close()
@@ -250,7 +250,7 @@ class TenantFeed:
     def _find(self) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            announced = self._announced.take()
+            announced = self._announced.pop_all()
             hurried, deafened, stirred = self._hurried, self._deafened, self._stirred
             self._hurried = self._deafened = self._stirred = False
         if hurried:
@@ -335,7 +335,7 @@ class TenantFeed:
         ready, file = found
         routed = route(file, ready.chain_ts, router)
         self._window.add(routed)
-        store.take(ready)
+        store.advance(ready)
         self._loads[store.store_id] = self._loads[store.store_id].added(self._clock.monotonic_ms(), routed.bytes)
         self._metrics.files.inc()
         self._metrics.routed_bytes.inc(file.change_bytes)

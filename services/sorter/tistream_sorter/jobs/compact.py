@@ -49,21 +49,21 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
                 break
     except CorruptObject as error:  # the other segments can be merged without the damaged one
         return Rewritten(unit.task_id, (unit.inputs[len(tables)].key,), failed=str(error))
-    taken = unit.inputs[: len(tables)]
-    if len(taken) < 2:
+    merged = unit.inputs[: len(tables)]
+    if len(merged) < 2:
         return Rewritten(
-            unit.task_id, (taken[0].key,), failed="its rows are too large to merge with those of another segment"
+            unit.task_id, (merged[0].key,), failed="its rows are too large to merge with those of another segment"
         )
     rows = _in_order(pa.concat_tables([table.cast(wide(SCHEMA)) for table in tables]))
-    stated = sum(segment.rows for segment in taken)
+    stated = sum(segment.rows for segment in merged)
     if rows.num_rows != stated:
-        inputs = ", ".join(segment.key for segment in taken)
+        keys = ", ".join(segment.key for segment in merged)
         raise InvariantBroken(
-            7, f"{rows.num_rows} rows were read from {inputs}, which state {stated}; nothing is written"
+            7, f"{rows.num_rows} rows were read from {keys}, which state {stated}; nothing is written"
         )
     body, output = write_segment(rows, unit.key, PACKED_ROWS, LEVEL)
     objects.put(unit.key, body)
-    return Rewritten(unit.task_id, tuple(segment.key for segment in taken), output)
+    return Rewritten(unit.task_id, tuple(segment.key for segment in merged), output)
 
 
 def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:

@@ -159,9 +159,9 @@ class BaseTaker:
             return
         for made in results:
             self._objects.add_all(made.traffic, made.chunk.tenant)
-            self._took(tasks[made.task_id], made)
+            self._handle(tasks[made.task_id], made)
 
-    def _took(self, task: Task, made: BaseMade) -> None:
+    def _handle(self, task: Task, made: BaseMade) -> None:
         if made.failed is None:
             self._pauses.worked(task.task_id)
             self._metrics.bases.inc()

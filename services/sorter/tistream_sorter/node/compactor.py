@@ -54,9 +54,9 @@ class Compactor(UpkeepJobs[Rewrite]):
         for done in results:
             task, unit = units[done.task_id]
             self._objects.add_all(done.traffic, task.state.identity.tenant)
-            self._take(task, unit, done)
+            self._pass_on(task, unit, done)
 
-    def _take(self, task: Task, unit: Rewrite, done: Rewritten) -> None:
+    def _pass_on(self, task: Task, unit: Rewrite, done: Rewritten) -> None:
         if done.failed is not None:
             self._give_up(task, unit, done.inputs)
             log.warning("segments cannot be compacted", extra={**log_fields(task.state), "reason": done.failed})

@@ -70,7 +70,7 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         for (_, unit), one in zip(pieces, self._results(pieces) if pieces else (), strict=True):
             by_nonce.setdefault(unit.nonce, []).append(one)
         for (task, unit), one in zip(found, whole, strict=True):
-            self._take(task, unit, by_nonce.get(unit.nonce, [one]))
+            self._pass_on(task, unit, by_nonce.get(unit.nonce, [one]))
 
     def _results(self, found: Sequence[tuple[Task, IndexUnit]]) -> list[IndexResult]:
         """Run one job and return its results in order."""
@@ -79,7 +79,7 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
             self._objects.add_all(done.traffic, task.state.identity.tenant)
         return results
 
-    def _take(self, task: Task, unit: IndexUnit, results: Sequence[IndexResult]) -> None:
+    def _pass_on(self, task: Task, unit: IndexUnit, results: Sequence[IndexResult]) -> None:
         """Pass the results of all shards of a unit, in key order, to its task."""
         if reasons := [one.failed for one in results if one.failed is not None]:
             damaged = [key for one in results for key in one.damaged]

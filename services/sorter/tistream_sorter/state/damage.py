@@ -47,7 +47,7 @@ class Damages:
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         return known is not None and now_ms < known.retry_ms
 
-    def taken(self, ref: FileRef) -> None:
+    def accepted(self, ref: FileRef) -> None:
         """Record that a file was accepted. This ends the damage of the file's chain up to this file, and of the store's
         older chains."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:

@@ -39,14 +39,14 @@ def counted(state: TaskState, now_ms: int) -> TaskState:
     """Add the bytes since the last manifest to the count of the current hour (wall clock). Returns the new state."""
     intake = state.intake
     through = _ahead(received(intake.through, state.positions, state.flushed_ts), state.positions)
-    if not state.taken_bytes and through == intake.through:
+    if not state.uncounted_bytes and through == intake.through:
         return state
     hours = dict(intake.hours)
-    if state.taken_bytes:
+    if state.uncounted_bytes:
         hour = hour_of(now_ms)
-        hours[hour] = hours.get(hour, 0) + state.taken_bytes
+        hours[hour] = hours.get(hour, 0) + state.uncounted_bytes
     newest = dict(sorted(hours.items())[-HOURS_MAX:])
-    return replace(state, intake=IntakeCount(newest, through), taken_bytes=0)
+    return replace(state, intake=IntakeCount(newest, through), uncounted_bytes=0)
 
 
 def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:

@@ -84,7 +84,7 @@ class TaskState:
     served_ts: int = 0
     index: Index = ()
     cover: Cover = ()
-    taken_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
+    uncounted_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
 
     @property
     def begins_ts(self) -> int:

@@ -63,7 +63,7 @@ class Inbox:
         """Drop the files of closed chains that the newest manifest has dropped."""
         self.positions = received(self.positions, durable, flushed_ts)
 
-    def taken(self, count: int) -> None:
+    def remove(self, count: int) -> None:
         """Remove the first `count` files of the last `peek`, because a manifest or the in-memory state contains
         them."""
         del self.files[:count]

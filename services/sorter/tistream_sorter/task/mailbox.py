@@ -233,12 +233,12 @@ class Mailbox:
         with self._lock:
             return self._inbox.files[:count]
 
-    def took(self, files: Sequence[TaskFile]) -> None:
+    def remove(self, files: Sequence[TaskFile]) -> None:
         """Remove the first files, because a manifest or the state in memory covers them."""
         with self._lock:
-            self._inbox.taken(len(files))
+            self._inbox.remove(len(files))
             for file in files:
-                self._damages.taken(file.ref)
+                self._damages.accepted(file.ref)
 
     def committed(self, after: TaskState) -> None:
         """Record that a manifest has the state `after`, and drop the files of the closed chains that it has dropped."""

@@ -1,7 +1,7 @@
 """The tick: a function from (last manifest, new file references) to the next manifest (design.md 4). Pure.
 
     take(state, files)  ->  the state with the files' watermarks applied
-    plan(state, taken, ...)  ->  TickPlan: the window, and the shards to run
+    plan(state, applied, ...)  ->  TickPlan: the window, and the shards to run
     conclude(plan, shard results)  ->  (the manifest to commit, the state after the commit)
 
 If the files have no entries and nothing can be flushed, no job is needed: the progress is kept in memory, and written
@@ -94,8 +94,8 @@ class FileApplication:
             try:
                 done = next(self._going)
             except StopIteration as ended:
-                taken: Applied = ended.value
-                return taken
+                applied: Applied = ended.value
+                return applied
             if steps is not None and (steps := steps - done) <= 0:
                 return None
 
@@ -103,15 +103,15 @@ class FileApplication:
 def take(state: TaskState, files: Sequence[TaskFile]) -> Applied:
     """Apply the watermarks of files, in order. Returns (the state, the applied files with their `seq`). Raises
     FileRefused."""
-    taken = FileApplication(state, files).go_on()
-    assert taken is not None
-    return taken
+    applied = FileApplication(state, files).go_on()
+    assert applied is not None
+    return applied
 
 
 def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None, Applied]:
     slices, history = state.slices.copy(), state.history.copy()
     positions, scans, seq = state.positions, list(state.scans), state.next_seq
-    taken: list[tuple[int, TaskFile]] = []
+    applied: list[tuple[int, TaskFile]] = []
     changes = 0
     for file in files:
         # The file's chain may have been dropped since the file was queued. Then it has no position, but its content is
@@ -128,7 +128,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         if found.num_rows:
             scans.append(found)
         positions = positions if gone else moved(positions, file.ref)
-        taken.append((seq, file))
+        applied.append((seq, file))
         seq += 1
         if (changes := changes + slices.changes) > CHANGES_A_TAKE:
             break
@@ -141,10 +141,10 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         positions=positions,
         scans=tuple(scans),
         next_seq=seq,
-        unwritten=state.unwritten + len(taken),
-        taken_bytes=state.taken_bytes + sum(uncounted(state, file.ref) for _, file in taken),
+        unwritten=state.unwritten + len(applied),
+        uncounted_bytes=state.uncounted_bytes + sum(uncounted(state, file.ref) for _, file in applied),
     )
-    return after, tuple(taken)
+    return after, tuple(applied)
 
 
 def _scans(rows: pa.Table, seq: int) -> pa.Table:
@@ -182,16 +182,16 @@ def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bo
 
 def plan(
     state: TaskState,
-    taken: Applied,
+    applied: Applied,
     nonce: str,
     rules: CutRules,
     swept: frozenset[str] = frozenset(),
     bounds: Sequence[bytes] = (),
 ) -> TickPlan:
-    """Plan one tick. `taken`: the result of take() for `state`. `nonce`: unique to this attempt. `swept`: keys of the
+    """Plan one tick. `applied`: the result of take() for `state`. `nonce`: unique to this attempt. `swept`: keys of the
     large pending parts to scan for dead locks. `bounds`: keys at which shards are cut: no shard has keys on both sides
     of one."""
-    after, files = taken
+    after, files = applied
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
     served_ts = max(state.served_ts, state.reported_ts)

@@ -79,7 +79,7 @@ class Turn:
         self._sweeps = Sweeps()
         self._sweeping: frozenset[str] = frozenset()  # large pending parts that the current tick scans for dead locks
         self._readable = Readable(limits.collect.grace_ms)
-        self._taking: FileApplication | None = None  # in progress; `state` does not change until it has ended
+        self._application: FileApplication | None = None  # in progress; `state` does not change until it has ended
 
     @property
     def rests(self) -> bool:
@@ -89,13 +89,13 @@ class Turn:
     @property
     def unfinished(self) -> bool:
         """Whether the next call of `due` continues work that is in progress."""
-        return self._taking is not None
+        return self._application is not None
 
     @property
     def to_read(self) -> list[int]:
         """The other parents of a merge, if the next step needs their logs; otherwise empty."""
         state = self.state
-        if self.stopped is not None or self._taking is not None:
+        if self.stopped is not None or self._application is not None:
             return []
         if not must_read(state, self._mail.order()):
             return []
@@ -108,7 +108,7 @@ class Turn:
     def settle(self, now_ms: int) -> list[str]:
         """Apply the notes of other threads to the state. Returns keys of objects that no manifest will name. Times are
         monotonic."""
-        if self._taking is not None:
+        if self._application is not None:
             return []
         notes = self._mail.notes()
         readable_ts = self._readable.through(min(self.durable.flushed_ts, notes.flushed_by_all), now_ms)
@@ -144,44 +144,48 @@ class Turn:
         continues at the next call.
         """
         order = self._mail.order()
-        if self.stopped is None and self._taking is None and (asked := self._asked(order, nonce, wall_ms)) is not None:
+        if (
+            self.stopped is None
+            and self._application is None
+            and (asked := self._asked(order, nonce, wall_ms)) is not None
+        ):
             return asked
         if self.stopped is not None or self.rests:
             return None
         idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
-        if (found := self._taken(now_ms, idle=idle)) is None:
+        if (found := self._apply_files(now_ms, idle=idle)) is None:
             return None
-        files, taken = found
-        if needs_job(taken[0], files, sweep=idle):
-            history = taken[0].history
+        files, applied = found
+        if needs_job(applied[0], files, sweep=idle):
+            history = applied[0].history
             self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
             bounds = () if order is None else order.bounds
-            return plan(self.state, taken, nonce, self._limits.cut, self._sweeping, bounds)
-        self.state = rested(taken[0])
-        self._mail.took(files)
+            return plan(self.state, applied, nonce, self._limits.cut, self._sweeping, bounds)
+        self.state = rested(applied[0])
+        self._mail.remove(files)
         if not idle:
             return None
         raised = replace(self.state, flushed_ts=self.state.progress_ts)
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
-    def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
+    def _apply_files(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
         """Apply the files of this tick. Returns the files, and the state after them. None if there is nothing to do, if
         the work is not finished after `take_steps`, or if a file was refused."""
-        if (taking := self._taking) is None:
+        if (application := self._application) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:
                 return None
-            taking = FileApplication(self.state, files)
-        self._taking = None
+            application = FileApplication(self.state, files)
+        self._application = None
         try:
-            taken = taking.go_on(self._limits.take_steps)
+            applied = application.go_on(self._limits.take_steps)
         except FileRefused as refused:
             self._mail.forget(self.state.positions, [(refused.ref, refused.reason)], now_ms)
             return None
-        if taken is None:
-            self._taking = taking
+        if applied is None:
+            self._application = application
             return None
-        return [file for _, file in taken[1]], taken
+        return [file for _, file in applied[1]], applied
 
     def _asked(
         self, order: FittingOrder | None, nonce: str, wall_ms: int
@@ -217,9 +221,9 @@ class Turn:
         self._sweeping = frozenset()
         self._idle_at_ms = now_ms + self._limits.idle_manifest_ms
         self.trouble = None
-        taken, task_id = self._mail.queued(files), after.identity.task_id
-        self.load.took((group for file in taken for group in groups_of(file, task_id)), now_ms)
-        self._mail.took(taken)
+        applied, task_id = self._mail.queued(files), after.identity.task_id
+        self.load.add((group for file in applied for group in groups_of(file, task_id)), now_ms)
+        self._mail.remove(applied)
         self.durable = after
         self.state = after
         self._mail.committed(after)

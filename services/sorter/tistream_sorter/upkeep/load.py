@@ -35,7 +35,7 @@ class LoadMeter:
         self._recent: tuple[_Recent, ...] = ()
         self._split: tuple[tuple[_Recent, ...], int, bytes] = (), 0, b""  # last input, time and result
 
-    def took(self, groups: Iterable[RowGroupRef], now_ms: int) -> None:
+    def add(self, groups: Iterable[RowGroupRef], now_ms: int) -> None:
         """Add row groups whose rows were read and committed."""
         found = list(groups)
         if not found:

@@ -26,9 +26,9 @@ class ColumnViews:
         )
         self._alive: list[Any] = []
         for place, array in enumerate(arrays):
-            self._take(place, one_array(array))
+            self._add(place, one_array(array))
 
-    def _take(self, place: int, array: Any) -> None:
+    def _add(self, place: int, array: Any) -> None:
         self._alive.append(array)
         self.rows[place] = len(array)
         if len(array) and array.null_count:

@@ -54,7 +54,7 @@ def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts
     for shard, start, end in _spread(shards, unique):
         ids = _ids(places.column("table_id"), first, start, end)
         for match in _matches(shard, reader, window, ids, unique, start, end, best.open_below):
-            best.take(match)
+            best.keep_newest(match)
     return _answer(places, best, np.cumsum(first) - 1)
 
 
@@ -119,7 +119,7 @@ class _Best:
         than the one found."""
         return np.flatnonzero(self.commit_ts[low:high] < commit_ts) + low
 
-    def take(self, match: _Match) -> None:
+    def keep_newest(self, match: _Match) -> None:
         """Keep the given versions that are newer than those found so far for the same keys."""
         commit_ts, start_ts = merge.ints(match.stamps, "commit_ts"), merge.ints(match.stamps, "start_ts")
         order = np.lexsort((-start_ts, -commit_ts, match.wanted))

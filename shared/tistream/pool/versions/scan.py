@@ -121,19 +121,19 @@ class _Source:
         if len(piece):
             self.held.append(piece)
 
-    def take_below(self, bound: bytes | None) -> list[_Piece]:
+    def pop_below(self, bound: bytes | None) -> list[_Piece]:
         """Remove the rows with keys below `bound` (None: all) from memory and return them."""
-        taken: list[_Piece] = []
+        popped: list[_Piece] = []
         while self.held:
             piece = self.held[0]
             count = len(piece) if bound is None else merge.below(merge.key_array(piece.stamps), bound)
             if count < len(piece):
                 if count:
                     head, self.held[0] = piece.split(count)
-                    taken.append(head)
+                    popped.append(head)
                 break
-            taken.append(self.held.pop(0))
-        return taken
+            popped.append(self.held.pop(0))
+        return popped
 
 
 class _Merge:
@@ -154,27 +154,27 @@ class _Merge:
             source.fill()
         while any(source.held or source.more for source in self._sources):
             bound = min((source.reached for source in self._sources if source.more), default=None)
-            taken = [piece for source in self._sources for piece in source.take_below(bound)]
-            if taken:
-                table = self._merged(taken, deletes=deletes)
+            popped = [piece for source in self._sources for piece in source.pop_below(bound)]
+            if popped:
+                table = self._merged(popped, deletes=deletes)
                 if len(table):
                     yield table
             for source in self._sources:
                 if source.more and source.reached == bound:
                     source.fill()
 
-    def _merged(self, taken: list[_Piece], *, deletes: bool) -> pa.Table:
-        stamps = pa.concat_tables([piece.stamps for piece in taken])
-        order = merge.merged([piece.stamps for piece in taken], every=self._every)
+    def _merged(self, popped: list[_Piece], *, deletes: bool) -> pa.Table:
+        stamps = pa.concat_tables([piece.stamps for piece in popped])
+        order = merge.merged([piece.stamps for piece in popped], every=self._every)
         if not deletes:
             ops = stamps.column("op").to_numpy()
             order = order[ops[order] != OP_DELETE]
-        begins = np.cumsum([0, *(len(piece) for piece in taken)])
+        begins = np.cumsum([0, *(len(piece) for piece in popped)])
         number = np.searchsorted(begins, order, side="right") - 1
         found, back = [], []
         for at in np.unique(number).tolist():
             mine = np.flatnonzero(number == at)
-            found.append(taken[at].take(order[mine] - begins[at]))
+            found.append(popped[at].take(order[mine] - begins[at]))
             back.append(mine)
         if not found:
             return SCHEMA.empty_table()
@@ -183,7 +183,7 @@ class _Merge:
             places = np.empty(len(order), np.int64)
             places[np.concatenate(back)] = np.arange(len(order))
             values = values.take(pa.array(places))
-        chosen = stamps if len(order) == len(stamps) and len(taken) == 1 else stamps.take(pa.array(order))
+        chosen = stamps if len(order) == len(stamps) and len(popped) == 1 else stamps.take(pa.array(order))
         columns = {name: table.column(name) for table in (chosen, values) for name in table.column_names}
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 

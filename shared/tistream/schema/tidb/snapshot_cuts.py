@@ -39,17 +39,17 @@ _KINDS[[ord("}"), ord("]")]] = _CLOSE
 
 
 def cut_up(
-    key: str, pieces: Iterable[bytes], take: Callable[[Any], None], part_bytes_max: int = PART_BYTES_MAX
+    key: str, pieces: Iterable[bytes], on_table: Callable[[Any], None], part_bytes_max: int = PART_BYTES_MAX
 ) -> tuple[int, list[Any]]:
-    """Call `take` with each table's parsed description. Returns (snapshot_ts, databases). In `databases`, `{"":n}`
-    replaces the n-th table, counted from 0. Raises CorruptObject with `key` and the reason, also if `take` raises
+    """Call `on_table` with each table's parsed description. Returns (snapshot_ts, databases). In `databases`, `{"":n}`
+    replaces the n-th table, counted from 0. Raises CorruptObject with `key` and the reason, also if `on_table` raises
     ValueError."""
     cutter = Cutter(part_bytes_max)
     try:
         for piece in pieces:
             for at in range(0, len(piece), AT_ONCE):
                 for part in cutter.feed(piece[at : at + AT_ONCE]):
-                    take(orjson.loads(part))
+                    on_table(orjson.loads(part))
         content = orjson.loads(cutter.end())
     except orjson.JSONDecodeError as error:
         raise CorruptObject(key, f"schema_snap is not valid JSON: {error}") from error

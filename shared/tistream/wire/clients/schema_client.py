@@ -67,7 +67,7 @@ class SchemaReplica:
         """Fetch one page without applying it. Only this part waits, and the caller need not hold the lock."""
         return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms, self._base_ts)
 
-    def take(self, page: LogPage) -> bool:
+    def apply(self, page: LogPage) -> bool:
         """Apply a page from `fetch`. Returns whether the page completes the registry's present log."""
         if page.log_id != self._log_id:
             begun_anew = bool(self._log_id)
@@ -93,9 +93,9 @@ class SchemaReplica:
     def refresh(self, wait_ms: int = 0) -> History:
         """Fetch and apply pages until there are no more. If there is nothing new at first, the call waits once, up to
         wait_ms."""
-        complete = self.take(self.fetch(wait_ms))
+        complete = self.apply(self.fetch(wait_ms))
         while not complete:
-            complete = self.take(self.fetch())
+            complete = self.apply(self.fetch())
         if self.history is None:
             raise Unavailable(f"schema of {self._tenant}: no history yet")
         return self.history

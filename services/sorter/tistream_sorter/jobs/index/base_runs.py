@@ -128,7 +128,7 @@ class _Ahead:
 
     def up_to(self, bound: bytes | None, schema: pa.Schema) -> pa.Table:
         """Remove and return the next rows with keys at or below `bound`; None: all remaining rows."""
-        taken: list[pa.Table] = []
+        tables: list[pa.Table] = []
         while True:
             if not self.held:
                 found = next(self.coming, None)
@@ -138,11 +138,11 @@ class _Ahead:
             table = self.held.pop(0)
             keys = key_array(table)
             count = len(keys) if bound is None else below(keys, bound + b"\0")
-            taken.append(table.slice(0, count))
+            tables.append(table.slice(0, count))
             if count < len(keys):
                 self.held.insert(0, table.slice(count))
                 break
-        return pa.concat_tables(taken) if taken else schema.empty_table()
+        return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 @dataclass(slots=True)

@@ -24,14 +24,14 @@ from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_upstream.config import ClusterConfig
 
 RECORD = slice(9, 11)
 
 
-class DyingTaker(DyingMerger):
-    """A BaseTaker some of whose jobs die."""
+class DyingConverter(DyingMerger):
+    """A BaseConverter some of whose jobs die."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
         if self._fate.random() >= DEATHS:
@@ -54,14 +54,14 @@ class BackfillHistory(IndexHistory):
 
     def __init__(self, config: ClusterConfig, seed: int, ms: int = 4_000, keep_ms: int | None = None) -> None:
         self.luck = random.Random(seed + 8)
-        super().__init__(config, seed, ms, keep_ms, new_runner=lambda objects: DyingTaker(objects, self.luck))
+        super().__init__(config, seed, ms, keep_ms, new_runner=lambda objects: DyingConverter(objects, self.luck))
         self.older = self._older_rows()
         self.tables = sorted({int.from_bytes(key[1:9], "big") - (1 << 63) for key in self.older})
         self.begun: dict[str, Open] = {}
         self.number = self.covered = 0
         self.world.limits = replace(self.world.limits, backfills=True)
         self.world.crash()
-        self._taker()
+        self._new_converter()
 
     def _older_rows(self) -> dict[bytes, tuple[bytes, int]]:
         """Of half of the keys of rows that the log has, and of some that it never has."""
@@ -74,13 +74,13 @@ class BackfillHistory(IndexHistory):
             for number, key in enumerate(sorted(found))
         }
 
-    def _taker(self) -> None:
+    def _new_converter(self) -> None:
         nonces = random.Random(self.luck.random())
         world, metrics = self.world, SorterMetrics(CollectorRegistry())
         self.node = world.node
-        self.taker = BaseTaker(
+        self.converter = BaseConverter(
             MeasuredObjectStore(self.objects),
-            DyingTaker(self.objects, self.luck),
+            DyingConverter(self.objects, self.luck),
             world.clock,
             lambda: f"{nonces.getrandbits(64):016x}",
             metrics,
@@ -102,11 +102,11 @@ class BackfillHistory(IndexHistory):
             self.take()
 
     def take(self) -> bool:
-        """Run one step of the base taker of the live process."""
+        """Run one step of the base converter of the live process."""
         if self.node is not self.world.node:
-            self._taker()
-        self.taker.open([Asked(self.upstream.tenant, one, old_values=False) for one in self.begun])
-        return self.taker.take([task for task in self.world.node.tasks() if task.stopped is None])
+            self._new_converter()
+        self.converter.open([ListedBackfill(self.upstream.tenant, one, old_values=False) for one in self.begun])
+        return self.converter.convert([task for task in self.world.node.tasks() if task.stopped is None])
 
     def begin(self) -> None:
         """Put a plan of some tables, cut at random keys."""

@@ -41,7 +41,7 @@ from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
-from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
 from tistream_sorter.task.turn import TickLimits
@@ -114,14 +114,14 @@ class SorterProcess:
             end=never_superseded,
             tasks=self.node.reports,
         )
-        self._bases = BaseTaker(
+        self._bases = BaseConverter(
             MeasuredObjectStore(world.objects),
             InlineRunner(world.objects),
             CLOCK,
             lambda: f"{nonces.getrandbits(64):016x}",
             SorterMetrics(CollectorRegistry()),
         )
-        bodies = [self._membership.beat, self._assign, *([self._tick, self._take_bases] if tick else [])]
+        bodies = [self._membership.beat, self._assign, *([self._tick, self._convert_bases] if tick else [])]
         self._loops = [Loop(body.__name__, body, interval_ms=20, backoff_max_ms=100).start() for body in bodies]
 
     def _assign(self) -> None:
@@ -139,14 +139,14 @@ class SorterProcess:
     def _tick(self) -> int | None:
         return 0 if self.node.tick() else None
 
-    def _take_bases(self) -> int | None:
+    def _convert_bases(self) -> int | None:
         if not self.node.tasks():
             return None
         self._bases.open(
-            Asked(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
+            ListedBackfill(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
             for row in self._meta.running_backfills().backfills
         )
-        return 0 if self._bases.take([task for task in self.node.tasks() if task.stopped is None]) else None
+        return 0 if self._bases.convert([task for task in self.node.tasks() if task.stopped is None]) else None
 
     def take_nothing_more(self) -> None:
         """It is there, and follows no routes: what is to come to it does not."""

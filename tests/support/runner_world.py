@@ -30,7 +30,7 @@ from tistream_ingest.sqlread.dsn_files import DsnFiles
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 from tistream_ingest.sqlread.sql_server import SqlServer
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 
 T0_AT = 900
 DAY_MS = 86_400_000
@@ -83,7 +83,7 @@ class RunnerWorld:
         self.runner = self.new_runner()
         metrics, nonces = SorterMetrics(CollectorRegistry()), random.Random(3)
         new_nonce = lambda: f"{nonces.getrandbits(64):016x}"  # noqa: E731
-        self.taker = BaseTaker(
+        self.converter = BaseConverter(
             MeasuredObjectStore(self.objects), self.world.runner, self.world.clock, new_nonce, metrics
         )
 
@@ -139,9 +139,9 @@ class RunnerWorld:
     def run(self, turns: int = 60) -> None:
         for _ in range(turns):
             self.runner.step()
-            self.taker.open([Asked(self.tenant, row.backfill_id) for row in self.book.running()])
+            self.converter.open([ListedBackfill(self.tenant, row.backfill_id) for row in self.book.running()])
             self.world.tick()
-            self.taker.take(self.world.node.tasks())
+            self.converter.convert(self.world.node.tasks())
             self.world.tick()
             if not self.book.running():
                 return

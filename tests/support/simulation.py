@@ -32,7 +32,7 @@ from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.state.positions import moved
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
 from tistream_sorter.task.restate import manifest_of
-from tistream_sorter.task.tick import TaskFile, conclude, lookup_needed, needs_job, plan, take
+from tistream_sorter.task.tick import TaskFile, apply_files, conclude, lookup_needed, needs_job, plan
 from tistream_sorter.upkeep.shards import CutRules
 
 
@@ -154,7 +154,7 @@ class Simulation:
         """One tick of one task, with at most so many files; `sweep`: every part is looked through for dead locks.
         False: it crashed."""
         batch = task.queue[:files]
-        taken = take(task.state, batch)
+        taken = apply_files(task.state, batch)
         nonce = f"{self.rng.getrandbits(64):016x}"
         if not needs_job(taken[0], batch, sweep=sweep):
             task.state = taken[0]

@@ -14,7 +14,7 @@ from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.spark.session import build_session
 from tistream_sorter.state.task_state import first_state
-from tistream_sorter.task.tick import TaskFile, conclude, plan, take
+from tistream_sorter.task.tick import TaskFile, apply_files, conclude, plan
 from tistream_sorter.upkeep.shards import CutRules
 
 COPIES = 8  # names under which each file is there: what a worker knows of a file it has seen must not help it
@@ -45,7 +45,7 @@ class SorterJob:
 
     def __call__(self) -> tuple[list[str], int, dict[str, int]]:
         """(segments, their rows, what was counted)."""
-        taken = take(self._state, next(self._files))
+        taken = apply_files(self._state, next(self._files))
         tick = plan(self._state, taken, f"{next(self._nonces):016x}", self._cut)
         results = self._runner.run(tick.shards)
         for result in results:

@@ -32,7 +32,7 @@ from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
-from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.pool_usage import PoolUsage
 from tistream_sorter.node.progress import ProgressFeed
@@ -144,10 +144,10 @@ class _Running:
         self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact, settings.index)
-        # `backfills` means that retention waits until `_take_bases` has the list of open backfills.
+        # `backfills` means that retention waits until `_convert_bases` has the list of open backfills.
         limits = replace(limits, backfills=True)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
-        self._bases = BaseTaker(counted, self._runner, clock, outside.new_nonce, metrics)
+        self._bases = BaseConverter(counted, self._runner, clock, outside.new_nonce, metrics)
         instance = outside.new_nonce()
         pool = PoolUsage(lambda: [task.durable for task in self.node.tasks()])
         self.meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage, pool)
@@ -193,7 +193,7 @@ class _Running:
             Loop("collect", self._collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
             Loop("usage", self.meter.report, interval_ms=self._settings.usage_ms, metrics=metrics),
             Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
-            Loop("bases", self._take_bases, interval_ms=self._settings.bases_ms, metrics=metrics),
+            Loop("bases", self._convert_bases, interval_ms=self._settings.bases_ms, metrics=metrics),
         ]
 
     def _assign(self) -> int:
@@ -235,7 +235,7 @@ class _Running:
     def _compact(self) -> int | None:
         return 0 if self._warm.is_set() and self.node.compact() else None
 
-    def _take_bases(self) -> int | None:
+    def _convert_bases(self) -> int | None:
         if not self._warm.is_set() or not self.node.tasks():
             return None
         try:
@@ -243,10 +243,10 @@ class _Running:
         except UnknownName:  # the meta server's version has no backfills
             running = []
         self._bases.open(
-            Asked(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
+            ListedBackfill(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
             for row in running
         )
-        if not self._bases.take([task for task in self.node.tasks() if task.stopped is None]):
+        if not self._bases.convert([task for task in self.node.tasks() if task.stopped is None]):
             return None
         self.node.wake()
         return 0

@@ -17,7 +17,7 @@ from bench.results import load, result
 from support import oracle
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_sorter.state.task_state import first_state
-from tistream_sorter.task.tick import take
+from tistream_sorter.task.tick import apply_files
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_load_is_a_lawful_upstream_whose_watermarks_reach_its_end(load: Load) 
     for second in written:
         for key, body in second.files:
             objects.put(key, body)
-    after, _ = take(first_state(identity(snapshot_ts()), 1), task_files(objects, keys, {}))
+    after, _ = apply_files(first_state(identity(snapshot_ts()), 1), task_files(objects, keys, {}))
     assert after.progress_ts == written[-1].resolved_ts
     assert truth.rows["commit_ts"].max() <= after.progress_ts
 

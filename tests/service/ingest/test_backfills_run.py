@@ -31,7 +31,7 @@ from tistream_ingest.app import ProcessEnvironment, build_app
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.settings import IngestSettings
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 
 
 @contextmanager
@@ -49,11 +49,11 @@ def ingest(world: World, name: str) -> Iterator[tuple[Server, LocalChunks]]:
         server.stop()
 
 
-def taker(world: World) -> BaseTaker:
+def converter(world: World) -> BaseConverter:
     nonces = random.Random(5)
     objects = MeasuredObjectStore(world.objects)
     metrics = SorterMetrics(CollectorRegistry())
-    return BaseTaker(objects, InlineRunner(world.objects), CLOCK, lambda: f"{nonces.getrandbits(64):016x}", metrics)
+    return BaseConverter(objects, InlineRunner(world.objects), CLOCK, lambda: f"{nonces.getrandbits(64):016x}", metrics)
 
 
 def ready(url: str) -> bool:
@@ -89,11 +89,11 @@ def test_two_processes_share_a_backfill_and_run_it_to_its_end(tmp_path: Path) ->
         plan = read_plan(world.objects, tenant, "b1")
         assert decode_done(done, world.objects.get(done)) == len(plan.spans)
         assert plain_http.get(f"{backfills}/b1").json()["state"] == "running", "no chunk is a base yet"
-        bases = taker(world)
-        bases.open([Asked(tenant, "b1")])
+        bases = converter(world)
+        bases.open([ListedBackfill(tenant, "b1")])
 
         def ended() -> bool:
-            bases.take(world.sorter.node.tasks())
+            bases.convert(world.sorter.node.tasks())
             world.sorter.node.wake()
             found = plain_http.get(f"{backfills}/b1").json()
             assert found["state"] in ("running", "finished"), found

@@ -29,7 +29,7 @@ from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.base_taker import Asked, BaseTaker
+from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_sorter.upkeep.index_plan import IndexRules
 
 NAME = "everything"
@@ -50,12 +50,12 @@ class BackfillWorld:
         self.stamps = [one for one in stamps if one >= self.made.t0]
         self.table_ids = self.made.user_ids()
         self.open: list[str] = []
-        self.taker = self.new_taker()
+        self.converter = self.new_converter()
 
-    def new_taker(self) -> BaseTaker:
+    def new_converter(self) -> BaseConverter:
         nonces = random.Random(self.rng.random())
         objects, metrics = MeasuredObjectStore(self.world.objects), SorterMetrics(CollectorRegistry())
-        return BaseTaker(
+        return BaseConverter(
             objects, self.world.runner, self.world.clock, lambda: f"{nonces.getrandbits(64):016x}", metrics
         )
 
@@ -63,7 +63,7 @@ class BackfillWorld:
         """kill -9: what no manifest names is forgotten."""
         self.world.start()
         self.world.send(self.world.sent)
-        self.taker = self.new_taker()
+        self.converter = self.new_converter()
 
     def plan(self, backfill_id: str) -> list[KeySpan]:
         """Put the plan of a backfill of every table, in up to three chunks each."""
@@ -86,10 +86,10 @@ class BackfillWorld:
 
     def turn(self) -> None:
         """Take what there is to take, and commit it."""
-        self.taker.open([Asked(self.tenant, one) for one in self.open])
+        self.converter.open([ListedBackfill(self.tenant, one) for one in self.open])
         for _ in range(200):
             self.world.tick()
-            worked = self.taker.take(self.world.node.tasks())
+            worked = self.converter.convert(self.world.node.tasks())
             self.world.tick()
             if any(task.to_settle for task in self.world.node.tasks()):
                 self.world.clock.advance(11_000)  # progress without changes is written that often, and bases with it

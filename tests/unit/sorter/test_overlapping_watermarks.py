@@ -119,9 +119,9 @@ def overlapping(count: int) -> list[Row]:
     ]
 
 
-def two_tasks(take_steps: int) -> SorterWorld:
+def two_tasks(apply_steps: int) -> SorterWorld:
     world = SorterWorld(TINY, [b"m"])
-    world.limits = replace(world.limits, take_steps=take_steps)
+    world.limits = replace(world.limits, apply_steps=apply_steps)
     world.start()
     world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))
     world.tick()
@@ -136,7 +136,7 @@ def progress(world: SorterWorld, task_id: int) -> int:
 
 def test_another_tenants_tasks_go_on_while_a_file_is_taken() -> None:
     """What goes round is a task, whoever's it is."""
-    world = two_tasks(take_steps=5)
+    world = two_tasks(apply_steps=5)
     world.push(TINY.file(2, 205, 0, [], *overlapping(60)))
     world.push(TINY.file(1, 210, 200, [], watermark(6, 6, 205)))
     rounds = 1
@@ -159,8 +159,8 @@ def test_what_is_done_for_rows_that_wait_is_told_though_none_is_tried() -> None:
 
 
 def test_files_that_say_more_than_is_kept_at_once_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tick, "CHANGES_A_TAKE", 5)
-    world = two_tasks(take_steps=1_000)
+    monkeypatch.setattr(tick, "CHANGES_AT_ONCE", 5)
+    world = two_tasks(apply_steps=1_000)
     world.push(TINY.file(2, 205, 0, [], watermark(6, 5, 150, base_ts=100)))
     for number in range(6):
         said = [watermark(6 + number, 6 + number, 300 + number, key=key) for key in (b"", b"c")]
@@ -187,7 +187,7 @@ def test_of_many_tasks_that_go_on_a_few_are_at_work_in_turn() -> None:
 
 def test_a_file_for_whose_rows_there_is_no_room_is_held_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_work, "WAITING_MAX", 5)
-    world = two_tasks(take_steps=1_000)
+    world = two_tasks(apply_steps=1_000)
     task = world.node.find(1)
     assert task is not None
     late = TINY.file(2, 205, 0, [], *overlapping(10))

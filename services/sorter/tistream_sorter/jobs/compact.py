@@ -37,7 +37,7 @@ def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
         done = Rewritten(unit.task_id, failed=str(error))
     except TiStreamError as error:
         done = Rewritten(unit.task_id, tuple(segment.key for segment in unit.inputs), failed=str(error))
-    return replace(done, traffic={kind: took for kind, took in counted.traffic().items() if took.requests})
+    return replace(done, traffic={kind: spent for kind, spent in counted.traffic().items() if spent.requests})
 
 
 def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:

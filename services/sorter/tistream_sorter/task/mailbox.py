@@ -219,9 +219,9 @@ class Mailbox:
     def notes(self) -> Notes:
         """Read all notes, and remove those that must be read only once."""
         with self._lock:
-            taken = self._notes
-            self._notes = replace(taken, rewritten=[], merged=[], based=[], wasted=[])
-            return taken
+            notes = self._notes
+            self._notes = replace(notes, rewritten=[], merged=[], based=[], wasted=[])
+            return notes
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
         """The files of the next tick; see Inbox.peek."""

@@ -1,6 +1,6 @@
 """The tick: a function from (last manifest, new file references) to the next manifest (design.md 4). Pure.
 
-    take(state, files)  ->  the state with the files' watermarks applied
+    apply_files(state, files)  ->  the state with the files' watermarks applied
     plan(state, applied, ...)  ->  TickPlan: the window, and the shards to run
     conclude(plan, shard results)  ->  (the manifest to commit, the state after the commit)
 
@@ -34,7 +34,7 @@ from tistream_sorter.state.task_state import TaskState, begun_history
 from tistream_sorter.task.promotion import promoted
 from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.upkeep.shards import CutRules, cut, cut_at, touched, touching
-from tistream_sorter.watermark.slice_work import CHANGES_A_TAKE, TooMuch
+from tistream_sorter.watermark.slice_work import CHANGES_AT_ONCE, TooMuch
 
 CLIP_SLICES = 4_096  # with fewer slices than this, each shard gets the whole history
 ROWS_A_STEP = 1_024  # watermark rows that are applied as arrays in one step
@@ -88,7 +88,7 @@ class FileApplication:
         self._going = _taking(state, files)
 
     def go_on(self, steps: int | None = None) -> Applied | None:
-        """Continue. Returns the result of `take`; None if it is not finished after about `steps` steps. Raises
+        """Continue. Returns the result of `apply_files`; None if it is not finished after about `steps` steps. Raises
         FileRefused."""
         while True:
             try:
@@ -100,7 +100,7 @@ class FileApplication:
                 return None
 
 
-def take(state: TaskState, files: Sequence[TaskFile]) -> Applied:
+def apply_files(state: TaskState, files: Sequence[TaskFile]) -> Applied:
     """Apply the watermarks of files, in order. Returns (the state, the applied files with their `seq`). Raises
     FileRefused."""
     applied = FileApplication(state, files).go_on()
@@ -130,7 +130,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         positions = positions if gone else moved(positions, file.ref)
         applied.append((seq, file))
         seq += 1
-        if (changes := changes + slices.changes) > CHANGES_A_TAKE:
+        if (changes := changes + slices.changes) > CHANGES_AT_ONCE:
             break
     if slices.watermark() < state.slices.watermark():
         raise InvariantBroken(3, f"watermark of task {state.identity.task_id} would decrease")
@@ -188,9 +188,9 @@ def plan(
     swept: frozenset[str] = frozenset(),
     bounds: Sequence[bytes] = (),
 ) -> TickPlan:
-    """Plan one tick. `applied`: the result of take() for `state`. `nonce`: unique to this attempt. `swept`: keys of the
-    large pending parts to scan for dead locks. `bounds`: keys at which shards are cut: no shard has keys on both sides
-    of one."""
+    """Plan one tick. `applied`: the result of apply_files() for `state`. `nonce`: unique to this attempt. `swept`: keys
+    of the large pending parts to scan for dead locks. `bounds`: keys at which shards are cut: no shard has keys on both
+    sides of one."""
     after, files = applied
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)

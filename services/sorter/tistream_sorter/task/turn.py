@@ -23,10 +23,10 @@ from tistream_sorter.task.tick import (
     FileRefused,
     TaskFile,
     TickPlan,
+    apply_files,
     needs_job,
     plan,
     rested,
-    take,
 )
 from tistream_sorter.upkeep.base_plan import with_bases
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
@@ -38,7 +38,7 @@ from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
 from tistream_sorter.upkeep.version_index import merged
 
-TAKE_STEPS = 4_096  # steps (changes of slices) of one task before the other tasks get their turn: about 50 ms
+APPLY_STEPS = 4_096  # steps (changes of slices) of one task before the other tasks get their turn: about 50 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TickLimits:
     compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
     index: IndexRules | None = None  # None: no version index
     backfills: bool = False  # whether retention waits until it is known which backfills are open
-    take_steps: int = TAKE_STEPS
+    apply_steps: int = APPLY_STEPS
 
 
 class Turn:
@@ -170,7 +170,7 @@ class Turn:
 
     def _apply_files(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
         """Apply the files of this tick. Returns the files, and the state after them. None if there is nothing to do, if
-        the work is not finished after `take_steps`, or if a file was refused."""
+        the work is not finished after `apply_steps`, or if a file was refused."""
         if (application := self._application) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:
@@ -178,7 +178,7 @@ class Turn:
             application = FileApplication(self.state, files)
         self._application = None
         try:
-            applied = application.go_on(self._limits.take_steps)
+            applied = application.go_on(self._limits.apply_steps)
         except FileRefused as refused:
             self._mail.forget(self.state.positions, [(refused.ref, refused.reason)], now_ms)
             return None
@@ -206,7 +206,9 @@ class Turn:
         # parts.
         unheard, unflushed = state.unwritten > 0, bound.progress_ts > state.flushed_ts
         if (unheard or unflushed) and needs_job(bound, (), sweep=unheard):
-            return plan(bound, take(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds)
+            return plan(
+                bound, apply_files(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds
+            )
         raised = replace(bound, flushed_ts=bound.progress_ts)
         return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)
 

@@ -105,18 +105,18 @@ class _Planner:
             ends = sorted({one.commit_ts_max for one in fresh if one.commit_ts_max <= aged_ts})
         if not ends:
             return None
-        high, taken = self._fitting(fresh, ends)
+        high, chosen = self._fitting(fresh, ends)
         window = Window(part.indexed_ts, high)
-        size = sum(_bytes_in(one, window) for one in taken)
-        if not behind and not self._due(part, taken, size):
+        size = sum(_bytes_in(one, window) for one in chosen)
+        if not behind and not self._due(part, chosen, size):
             return None
-        return self._unit(part, part.indexed_ts, high, segments=taken, source_bytes=size, cost=size)
+        return self._unit(part, part.indexed_ts, high, segments=chosen, source_bytes=size, cost=size)
 
     def _fitting(self, fresh: Sequence[SegmentRef], ends: Sequence[int]) -> tuple[int, tuple[SegmentRef, ...]]:
         """The end of the longest window whose rows one job can merge, or at least of the shortest window; and its
         segments."""
-        high, taken = ends[0], tuple(one for one in fresh if one.commit_ts_min <= ends[0])
-        size, rows = sum(one.size for one in taken), sum(one.rows for one in taken)
+        high, chosen = ends[0], tuple(one for one in fresh if one.commit_ts_min <= ends[0])
+        size, rows = sum(one.size for one in chosen), sum(one.rows for one in chosen)
         waiting = sorted((one for one in fresh if one.commit_ts_min > ends[0]), key=lambda one: one.commit_ts_min)
         at = 0
         for end in ends[1:]:
@@ -127,11 +127,11 @@ class _Planner:
             high = end
         return high, tuple(one for one in fresh if one.commit_ts_min <= high)
 
-    def _due(self, part: IndexPart, taken: Sequence[SegmentRef], size: int) -> bool:
+    def _due(self, part: IndexPart, chosen: Sequence[SegmentRef], size: int) -> bool:
         total = _size([part.runs, part.basis])
         if size >= min(self.rules.run_bytes, max(1, total // EIGHTH)):
             return True
-        oldest_ts = max(part.indexed_ts, min(one.commit_ts_min for one in taken))
+        oldest_ts = max(part.indexed_ts, min(one.commit_ts_min for one in chosen))
         if self.clock_ms - physical_ms(oldest_ts) >= self.rules.wait_ms:
             return True
         return oldest_ts <= self.state.retained_ts  # these segments are dropped once a run has their rows

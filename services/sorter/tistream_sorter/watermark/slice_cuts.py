@@ -131,9 +131,9 @@ class Places:
         at = np.empty(len(order), np.int64)
         at[order] = places[np.minimum(np.searchsorted(ids, asked.region[order]), len(ids) - 1)]
         fits = self._regions[at] == asked.region
-        taken = pa.array(at)
-        fits &= pc.equal(self._cuts.starts.take(taken), asked.start).to_numpy(zero_copy_only=False)
-        fits &= pc.equal(self._cuts.ends.take(taken), asked.end).to_numpy(zero_copy_only=False)
+        chosen = pa.array(at)
+        fits &= pc.equal(self._cuts.starts.take(chosen), asked.start).to_numpy(zero_copy_only=False)
+        fits &= pc.equal(self._cuts.ends.take(chosen), asked.end).to_numpy(zero_copy_only=False)
         met = np.sort(at)
         again = met[1:][met[1:] == met[:-1]]
         return _Known(asked, at, fits & ~np.isin(at, again) if len(again) else fits)

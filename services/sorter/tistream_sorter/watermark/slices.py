@@ -202,9 +202,9 @@ class SliceMap(SliceArrays):
         older = version < self._version[first]
         same = region == self._region[first]
         connects = ~older & ((same & (begins <= self._index[first] + 1)) | (base_ts <= self._resolved[first]))
-        taken = alone & (older | connects)
-        raised = taken & older & (resolved > self._resolved[first])
-        connected = taken & connects
+        chosen = alone & (older | connects)
+        raised = chosen & older & (resolved > self._resolved[first])
+        connected = chosen & connects
         at = first[connected]
         self._set("_index", at, np.where(same, np.maximum(self._index[first], last), last)[connected])
         self._set("_region", at, region[connected])
@@ -220,10 +220,10 @@ class SliceMap(SliceArrays):
         history.note_many(Changes(seq, self._cuts, at, *known, said[0], said[1], said[2], scans))
         waits = (
             alone
-            & ~taken
+            & ~chosen
             & ~pc.greater(pc.fill_null(pc.list_value_length(whole(rows, "after")), 0), 0).to_numpy(zero_copy_only=False)
         )
-        return rows.filter(pa.array(~taken & ~waits)), rows.filter(pa.array(waits))
+        return rows.filter(pa.array(~chosen & ~waits)), rows.filter(pa.array(waits))
 
     def _apply_row(
         self, row: Watermark, slices: range, seq: int, history: History

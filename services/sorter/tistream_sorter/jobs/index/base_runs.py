@@ -46,7 +46,7 @@ def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
         made = BaseMade(unit.task_id, unit.chunk, failed=str(error))
     except TiStreamError as error:
         made = BaseMade(unit.task_id, unit.chunk, failed=str(error), lasting=isinstance(error, CorruptObject))
-    return replace(made, traffic={kind: took for kind, took in counted.traffic().items() if took.requests})
+    return replace(made, traffic={kind: done for kind, done in counted.traffic().items() if done.requests})
 
 
 def _runs(objects: ObjectStore, unit: BaseUnit) -> tuple[RunRef, ...]:

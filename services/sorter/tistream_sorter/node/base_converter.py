@@ -37,7 +37,7 @@ class BaseRunner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Asked:
+class ListedBackfill:
     """An open backfill, as the meta server lists it. old_values: see OpenBackfill."""
 
     tenant: TenantKey
@@ -45,8 +45,9 @@ class Asked:
     old_values: bool = True
 
 
-class BaseTaker:
-    """Converts base chunks to base runs. Call `take` repeatedly, from one thread; `open` may be called by another."""
+class BaseConverter:
+    """Converts base chunks to base runs. Call `convert` repeatedly, from one thread; `open` may be called by
+    another."""
 
     def __init__(
         self,
@@ -59,16 +60,16 @@ class BaseTaker:
         self._objects, self._runner = objects, runner
         self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
         self._lock = new_lock()
-        self._wanted: frozenset[Asked] | None = None
-        self._known: dict[Asked, OpenBackfill] = {}
+        self._wanted: frozenset[ListedBackfill] | None = None
+        self._known: dict[ListedBackfill, OpenBackfill] = {}
         self._pauses = Pauses()
 
-    def open(self, backfills: Iterable[Asked]) -> None:
+    def open(self, backfills: Iterable[ListedBackfill]) -> None:
         """Set the open backfills, whose chunks are converted to base runs."""
         with self._lock:
             self._wanted = frozenset(backfills)
 
-    def take(self, tasks: Sequence[Task]) -> bool:
+    def convert(self, tasks: Sequence[Task]) -> bool:
         """Look for chunks, and run one job for them. Returns whether a job was run. Does nothing before the first
         `open`."""
         with self._lock:
@@ -77,11 +78,11 @@ class BaseTaker:
             return False
         self._known = {key: one for key, one in self._known.items() if key in wanted}
         tenants = {task.durable.identity.tenant for task in tasks}
-        for asked in sorted(wanted):
-            if asked.tenant in tenants:
-                self._look(asked, [task for task in tasks if task.durable.identity.tenant == asked.tenant])
+        for listed in sorted(wanted):
+            if listed.tenant in tenants:
+                self._look(listed, [task for task in tasks if task.durable.identity.tenant == listed.tenant])
         for tenant in tenants:
-            plans = (self._known.get(asked) for asked in wanted if asked.tenant == tenant)
+            plans = (self._known.get(listed) for listed in wanted if listed.tenant == tenant)
             above_ts = kept_above(None if one is None else one.plan for one in plans)
             for task in tasks:
                 if task.durable.identity.tenant == tenant:
@@ -95,20 +96,20 @@ class BaseTaker:
             self._job(found)
         return bool(found)
 
-    def _look(self, asked: Asked, tasks: Sequence[Task]) -> None:
+    def _look(self, listed: ListedBackfill, tasks: Sequence[Task]) -> None:
         """Read the plan of a backfill, and the footers of its new chunks. An error is retried at the next turn."""
         try:
-            backfill = self._known.get(asked)
+            backfill = self._known.get(listed)
             if backfill is None:
-                plan = read_plan(self._objects, asked.tenant, asked.backfill_id)
-                backfill = OpenBackfill(asked.tenant, asked.backfill_id, plan, asked.old_values)
-                self._known[asked] = backfill
+                plan = read_plan(self._objects, listed.tenant, listed.backfill_id)
+                backfill = OpenBackfill(listed.tenant, listed.backfill_id, plan, listed.old_values)
+                self._known[listed] = backfill
             for number in next_chunks(backfill, self._numbers(backfill), [task.durable for task in tasks]):
                 self._open(backfill, number)
         except NotFoundYet:
             return  # no plan yet
         except TiStreamError as error:
-            fields = {"tenant": str(asked.tenant), "backfill": asked.backfill_id, "error": str(error)}
+            fields = {"tenant": str(listed.tenant), "backfill": listed.backfill_id, "error": str(error)}
             log.warning("cannot read a backfill", extra=fields)
             return
         for number in list(backfill.base_ts):
@@ -140,8 +141,8 @@ class BaseTaker:
         state = task.durable
         if task.to_settle or state.inherited:
             return []  # the last job is not committed yet
-        for asked, backfill in sorted(self._known.items()):
-            if asked.tenant == state.identity.tenant and (found := units(state, backfill, self._new_nonce, count_max)):
+        for listed, backfill in sorted(self._known.items()):
+            if listed.tenant == state.identity.tenant and (found := units(state, backfill, self._new_nonce, count_max)):
                 return found
         return []
 

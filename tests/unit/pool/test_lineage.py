@@ -157,10 +157,10 @@ def test_a_log_is_not_asked_for_while_its_sorter_tells_that_nothing_is_new() -> 
     pool = Pool()
     pool.parent.flush(200)
     known = pool.parent.number
-    assert reached(pool.covers(*OLD, told=known), {}) == 200
+    assert reached(pool.covers(*OLD, reported=known), {}) == 200
     pool.parent.flush(300)
-    assert reached(pool.covers(*OLD, told=known), {}) == 200
-    assert reached(pool.covers(*OLD, told=known + 1), {}) == 300
+    assert reached(pool.covers(*OLD, reported=known), {}) == 200
+    assert reached(pool.covers(*OLD, reported=known + 1), {}) == 300
 
 
 def test_an_heir_of_whom_nobody_has_the_state_is_an_error_and_no_empty_task() -> None:

@@ -61,7 +61,7 @@ def test_an_unknown_version_is_refused() -> None:
 
 
 RESTATED = (
-    Record(22, 0, Base((3, 100, 2**62), (JobMark(7, told=True, before_history=False),))),
+    Record(22, 0, Base((3, 100, 2**62), (JobMark(7, settled=True, before_history=False),))),
     Record(22, 0, VersionChange(57)),
 )
 BASE = LogObject(

@@ -142,7 +142,7 @@ def start_thread(name: str, body: Callable[[], None]) -> Thread:
 
 
 def current_thread() -> object:
-    """The current thread; compares equal to what `start_thread` returned for it."""
+    """The current thread. It compares equal to the Thread that `start_thread` returned for it."""
     return _installed.current()
 
 

@@ -122,7 +122,7 @@ class DurableLog:
         if info.size > self.snapshot_bytes:
             raise CorruptObject(
                 key,
-                f"schema_snap has {info.size} bytes; no more than {self.snapshot_bytes} are read. If it is to be so"
+                f"schema_snap has {info.size} bytes; no more than {self.snapshot_bytes} are read. If it must be so"
                 " large: TISTREAM_SCHEMA__SNAPSHOT_BYTES, and four times that as memory for the registry",
             )
         yield from in_pieces(self.objects, info)
@@ -140,7 +140,7 @@ class DurableLog:
 
     def append_base(self, high_ts: int, head: BaseHead, records: tuple[Record, ...]) -> list[LogObject]:
         """Commit a base that restates everything up to self.high_ts, and has no new records up to high_ts. Returns and
-        raises as `append`."""
+        raises the same as `append`."""
         assert self.number > 0
         assert head.base_ts <= self.high_ts <= high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records, head))

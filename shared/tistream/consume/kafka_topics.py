@@ -123,7 +123,7 @@ def _record(message: Message) -> list[Record]:
     if error.code() in _GONE:
         raise TopicCut(
             f"topic {message.topic()}, partition {message.partition()} has no message at the offset from which reading "
-            "goes on: it was deleted by the topic's retention. Begin again with a new target, from a new changefeed"
+            "continues: it was deleted by the topic's retention. Begin again with a new target, from a new changefeed"
         )
     if error.code() == KafkaError._PARTITION_EOF or error.retriable():
         return []

@@ -146,4 +146,4 @@ def _last_progress(file: IO[bytes], path: Path) -> tuple[ReadProgress, int]:
             begin = found + 1 - len(before)
             end = whole.index(b"\n", begin)
             return from_json(json.loads(whole[begin:end])["progress"]), at + end + 1
-    raise CorruptObject(str(path), "none of its lines says where to go on; move it away to begin again")
+    raise CorruptObject(str(path), "none of its lines has a position to continue from; move it away to begin again")

@@ -22,7 +22,7 @@ class OutOfOrder(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReadProgress:
-    """How far a target has applied a feed: all events with a commit_ts at or below `ts`. Reading continues at
+    """The progress of a target: it has applied all events with a commit_ts at or below `ts`. Reading continues at
     `offsets`, and skips events with a commit_ts at or below `ts`. `ddls` are the digests of the DDLs at `ts` itself
     that were applied: a DDL may follow a resolved ts of its own commit_ts."""
 

@@ -157,7 +157,7 @@ class Tenants:
                 self._busy.discard(key)
 
     def _store_now(self) -> None:
-        with suppress(StaleRoutes):  # another thread has stored a newer table meanwhile
+        with suppress(StaleRoutes):  # another thread has stored a newer table in the meantime
             self._store(self._meta.routes(fresh=True))
 
     def _store(self, routes: RouteTable) -> None:

@@ -25,7 +25,7 @@ _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class LogBackup:
-    """What `backupmeta` states: the upstream cluster, its version, and the ts from which the log is complete."""
+    """The content of `backupmeta`: the upstream cluster, its version, and the ts from which the log is complete."""
 
     cluster_id: int
     cluster_version: str

@@ -31,7 +31,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
 
 
 class Place(IntEnum):
-    """How far the events of one commit_ts have been sent."""
+    """The part of the events of one commit_ts that has been sent."""
 
     ROW = 0  # every row event up to the named one, and no ddl event
     DDL = 1  # every row event, and the first N ddl events; N is in `table_id`

@@ -1,4 +1,4 @@
-"""Reads a large object in pieces, and checks that it did not change meanwhile."""
+"""Reads a large object in pieces, and checks that it did not change during the read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECE_BYTES = 4 << 20
 
 def in_pieces(objects: ObjectStore, info: ObjectInfo) -> Iterator[bytes]:
     """Yield the object's bytes in order. Raises NotFoundYet, Unavailable; CorruptObject, at the end, if the object was
-    replaced meanwhile."""
+    replaced during the read."""
     for start in range(0, info.size, PIECE_BYTES):
         yield objects.get_range(info.key, start, PIECE_BYTES)
     if objects.head(info.key).version != info.version:

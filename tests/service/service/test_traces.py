@@ -461,8 +461,8 @@ def test_a_collector_that_comes_back_gets_spans_and_the_log_says_both(
     # The sender of an earlier test may still be ending.
     told = [record for record in caplog.records if getattr(record, "collector", None) == collector.url]
     assert [record.message for record in told] == [
-        "the collector of traces does not take spans: they are lost",
-        "the collector of traces takes spans again",
+        "the collector of traces does not accept spans: they are lost",
+        "the collector of traces accepts spans again",
     ]
 
 

@@ -58,7 +58,7 @@ def show_backfill(client: ApiClient, tenant: Named, backfill_id: str, *, as_json
 def cancel_backfill(client: ApiClient, tenant: Named, backfill_id: str) -> None:
     """Cancel a backfill. Raises CliError."""
     client.call("DELETE", tenant_path(*tenant, "backfills", backfill_id))
-    _write([f"backfill {backfill_id} of tenant {'/'.join(tenant)} cancelled; the tenant keeps what was taken"])
+    _write([f"backfill {backfill_id} of tenant {'/'.join(tenant)} cancelled; the tenant keeps its rows"])
 
 
 def _one(client: ApiClient, tenant: Named, backfill_id: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def read_config(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CliError(f"{path} is not TOML: {error}") from error
     except (TypeError, ValueError) as error:
-        raise CliError(f"{path} has a value that no key of a changefeed takes: {error}") from error
+        raise CliError(f"{path} has a value that no key of a changefeed accepts: {error}") from error
 
 
 def list_feeds(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -> None:

@@ -149,7 +149,7 @@ def changefeed_resume(
         typer.Option(
             "--checkpoint-ts",
             "--overwrite-checkpoint-ts",
-            help="A TSO: go on behind it. Forward leaves a gap, back sends again. Default: where the sink says.",
+            help="Continue after this TSO. Above the sink's own progress it leaves a gap, below it sends events again.",
         ),
     ] = None,
     url: Url = DEFAULT_URL,

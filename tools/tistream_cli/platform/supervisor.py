@@ -164,7 +164,7 @@ def session_members(leader: int) -> list[int]:
 def _session_of(pid: int) -> int | None:
     try:
         return os.getsid(pid)
-    except OSError:  # the process has ended meanwhile
+    except OSError:  # the process has ended in the meantime
         return None
 
 

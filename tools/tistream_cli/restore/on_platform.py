@@ -44,7 +44,7 @@ def run_on_platform(
     path = tenant_path(cluster, tenant, "restores")
     found = client.call("POST", path, body)
     name = found["restore_id"]
-    sys.stderr.write(f"restore {name} as of {found['ts']}; it goes on if this command ends\n")
+    sys.stderr.write(f"restore {name} as of {found['ts']}; it continues if this command ends\n")
     shown = ""
     while found["state"] in _UNFINISHED:
         line = progress(found)

@@ -67,7 +67,7 @@ def run_restore(client: ApiClient, cluster: str, tenant: str, options: RestoreOp
     past = Past.at(client, cluster, tenant, ts_text(options.at, SystemClock().now_ms()))
     sys.stderr.write(f"restoring {names} of tenant {tenant} as of {past.ts} into {options.into}\n")
     if str(past.ts) != options.at:
-        sys.stderr.write(f"if this is interrupted, the same command with --at {past.ts} goes on where it was\n")
+        sys.stderr.write(f"if this is interrupted, the same command with --at {past.ts} continues where it was\n")
     target = options.into.open(options.dialect)
     found = Restoring(past, target, options, say=_say).run(names)
     if found.left_out:
@@ -148,7 +148,7 @@ class Restoring:
                 f"{error} exists: --as gives the table another name, --if-exists replace drops it"
             ) from error
         except (TargetFailed, TargetRefused, TiStreamError, OSError) as error:
-            again = f"; the same command with --at {self.past.ts} goes on where it was"
+            again = f"; the same command with --at {self.past.ts} continues where it was"
             raise CliError(f"table {name}: {error}{again}") from error
 
     def _restore(self, table: RestoredTable) -> Fingerprint:

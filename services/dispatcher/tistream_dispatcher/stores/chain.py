@@ -298,7 +298,9 @@ class StoreChains:
             return None
         known = self._open()
         missing = next(self._missing(), None)
-        late = "their late files have come" if missing is None else f"what is late has come, first file {missing.ts}"
+        late = (
+            "their late files have come" if missing is None else f"the late files have arrived, first file {missing.ts}"
+        )
         reason = (
             f"chain {start.ts} cannot begin: {len(known)} chains of the store are open, the oldest since {min(known)}; "
             f"it begins once {late}, or their keys were scanned again"

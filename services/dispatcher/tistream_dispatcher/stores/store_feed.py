@@ -219,7 +219,7 @@ class StoreFeed:
     def _log_hold(self, found: ChainHold | None) -> None:
         fields = {"tenant": str(self._tenant), "store": self.store_id}
         if found is None:
-            log.info("store goes on", extra=fields)
+            log.info("store continues", extra=fields)
         else:
             key = layout.change_file(self._tenant, self.store_id, found.ts)
             message = "store is quarantined" if found.quarantined else "store waits for a file"

@@ -149,8 +149,8 @@ def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[li
 def _came_before(
     settled: pl.DataFrame, locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table
 ) -> npt.NDArray[np.bool_]:
-    """Which of `locks` are pending although the copy at their highest place looks like a repeat: another copy of this
-    tick arrived before its place was covered."""
+    """A mask of the `locks` that are pending although the copy at their highest place looks like a repeat: another copy
+    of this tick arrived before its place was covered."""
     copies = prewrites.join(settled, on=IDENTITY, how="semi")
     if len(copies) == len(settled):
         return np.zeros(len(locks), bool)

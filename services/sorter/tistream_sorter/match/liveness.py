@@ -110,8 +110,9 @@ def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64
 
 
 def _steps(keys: pl.Series, history: pa.Table) -> tuple[Int64s, dict[str, Int64s]]:
-    """Find the states that are to be compared for each key. Returns (the cell of each key; for each column an array of
-    shape [cell, step]). A cell is a key range without a slice boundary inside. Unused steps have version -1."""
+    """Find the states with which the locks of each key must be compared. Returns (the cell of each key; for each column
+    an array of shape [cell, step]). A cell is a key range without a slice boundary inside. Unused steps have version
+    -1."""
     frame = pl.from_arrow(history)
     assert isinstance(frame, pl.DataFrame)
     bounds = pl.concat([frame["start_key"], frame["end_key"]]).unique().sort()

@@ -152,7 +152,7 @@ class BaseConverter:
             with trace.root("base chunks", attributes={"tistream.chunks": len(found)}):
                 results = self._runner.bases([unit for _, unit in found])
         except Exception as error:  # Spark may raise any exception; no manifest will name the output
-            log.error("job that takes base chunks failed", exc_info=error, extra={"chunks": len(found)})
+            log.error("job that converts base chunks failed", exc_info=error, extra={"chunks": len(found)})
             self._metrics.base_failures.inc()
             for task, unit in found:
                 task.leave(Wasted(unit.key(0)))
@@ -171,7 +171,7 @@ class BaseConverter:
         self._metrics.base_failures.inc()
         chunk = made.chunk
         fields = {"tenant": str(chunk.tenant), "backfill": chunk.backfill_id, "chunk": chunk.number}
-        log.warning("base chunk not taken", extra={**fields, "reason": made.failed})
+        log.warning("base chunk not converted", extra={**fields, "reason": made.failed})
         known = (
             one for one in self._known.values() if (one.tenant, one.backfill_id) == (chunk.tenant, chunk.backfill_id)
         )

@@ -146,7 +146,8 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """How far the collector has read the log of a schema registry: the key of the newest object, and its highest ts."""
+    """The part of a schema registry's log that the collector has read: the key of the newest object, and its highest
+    ts."""
 
     key: str = ""
     high_ts: int = 0

@@ -92,8 +92,9 @@ class SstPair:
 
 
 def parse_backup(key: str, data: bytes) -> FullBackup:
-    """Parse `backupmeta`. Raises CorruptObject, which names what is not supported: a log backup's `backupmeta`, an
-    incremental, raw, transactional or encrypted backup, keys of a keyspace, an unknown version."""
+    """Parse `backupmeta`. Raises CorruptObject for a backup that is not supported, with the reason: it is a log
+    backup's `backupmeta`, an incremental, raw, transactional or encrypted backup, has keys of a keyspace, or an unknown
+    version."""
     try:
         root = messages.parse("BackupMeta", key, data, META_BYTES_MAX)
     except CorruptObject as error:

@@ -205,12 +205,12 @@ class _Exporter(OTLPSpanExporter):
         if result is not SpanExportResult.SUCCESS:
             if not self._lost:
                 log.warning(
-                    "the collector of traces does not take spans: they are lost", extra={"collector": self._collector}
+                    "the collector of traces does not accept spans: they are lost", extra={"collector": self._collector}
                 )
             self._lost += len(spans)
         elif self._lost:
             log.info(
-                "the collector of traces takes spans again", extra={"collector": self._collector, "lost": self._lost}
+                "the collector of traces accepts spans again", extra={"collector": self._collector, "lost": self._lost}
             )
             self._lost = 0
         return result

@@ -74,7 +74,7 @@ class TruthCheck:
         self._start_ts = start_ts
         self._based = from_beginning
         self._found = found
-        self._told_ts = start_ts
+        self._reached_ts = start_ts
         self._waiting: deque[_Row | _Ddl] = deque()
         self._lines: deque[TruthLine] = deque()
         self._tables: dict[str, _Table] = {}
@@ -96,8 +96,8 @@ class TruthCheck:
 
     def reach(self, reached_ts: int) -> None:
         """Record that every event at or below `reached_ts` has been added."""
-        if reached_ts > self._told_ts:
-            self._told_ts = reached_ts
+        if reached_ts > self._reached_ts:
+            self._reached_ts = reached_ts
             self._compare()
 
     def truth(self, line: TruthLine) -> None:
@@ -109,7 +109,7 @@ class TruthCheck:
             self._compare()
 
     def _compare(self) -> None:
-        while self._lines and self._lines[0].ts <= self._told_ts:
+        while self._lines and self._lines[0].ts <= self._reached_ts:
             self._at(self._lines.popleft())
 
     def _at(self, line: TruthLine) -> None:

@@ -122,7 +122,7 @@ def test_who_is_behind_reads_anew_and_tells_meanwhile_what_it_knows(world: World
     page = behind.fetch()
     assert page.begins
     assert page.more
-    assert not behind.take(page)
+    assert not behind.apply(page)
     assert behind.history is before
     assert behind.resolved_ts == told
     assert answers(before, SNAPSHOT_TS) == known

@@ -21,11 +21,11 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.sorter import Hold
 from tistream_schema import expected_tasks
-from tistream_schema.asking import AskingPace
 from tistream_schema.durable_log import SNAPSHOT_BYTES, DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
+from tistream_schema.poll_pace import PollPace
 from tistream_schema.sorter_progress import SorterProgress
 from tistream_schema.tenant_schema import TenantSchema
 
@@ -54,9 +54,9 @@ class _Followed:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PolledSorter:
     url: str
-    pace: AskingPace
+    pace: PollPace
     loop: Loop | None = None
 
 
@@ -92,7 +92,7 @@ class Registry:
         self._route_version = -1
         self._footers = FooterCache()
         # each has a loop of its own, so that one that hangs does not delay the others
-        self._sorters: dict[str, _Asked] = {}
+        self._sorters: dict[str, _PolledSorter] = {}
 
     def tenant(self, key: TenantKey) -> TenantSchema:
         """A tenant's schema. Raises UnknownName, and Unavailable before the first route table."""
@@ -131,37 +131,37 @@ class Registry:
             urls = {task.sorter_url for task in tasks if task.sorter_url is not None}
             left = [self._sorters.pop(url) for url in self._sorters.keys() - urls]
             for url in sorted(urls - self._sorters.keys()):
-                self._sorters[url] = self._begin_asking(url)
+                self._sorters[url] = self._begin_polling(url)
         for followed in gone:
             if followed.loop is not None:
                 followed.loop.stop()
-        for asked in left:
-            if asked.loop is not None:
-                asked.loop.stop(0)
-            self._progress.forget(asked.url)
+        for polled in left:
+            if polled.loop is not None:
+                polled.loop.stop(0)
+            self._progress.forget(polled.url)
         self._route_version = table.version
 
-    def _begin_asking(self, url: str) -> _Asked:
-        pace = AskingPace(self._options.poll_ms, self._options.poll_idle_ms, self._clock.monotonic_ms())
-        asked = _Asked(url, pace)
-        asked.loop = Loop(
-            "sorter", lambda: self._ask(asked), interval_ms=self._options.poll_ms, metrics=self._loop_metrics
+    def _begin_polling(self, url: str) -> _PolledSorter:
+        pace = PollPace(self._options.poll_ms, self._options.poll_idle_ms, self._clock.monotonic_ms())
+        polled = _PolledSorter(url, pace)
+        polled.loop = Loop(
+            "sorter", lambda: self._poll(polled), interval_ms=self._options.poll_ms, metrics=self._loop_metrics
         ).start()
-        return asked
+        return polled
 
-    def _ask(self, asked: _Asked) -> int:
+    def _poll(self, polled: _PolledSorter) -> int:
         """Request the progress of a sorter's tasks once, and wake the tenants whose tasks have moved. Returns the
         milliseconds until the next request."""
-        moved = self._progress.ask(asked.url)
+        moved = self._progress.poll(polled.url)
         with self._lock:
             for key in moved & self._tenants.keys():
                 self._wake(self._tenants[key])
-        return asked.pace.asked(self._clock.monotonic_ms(), moved=bool(moved))
+        return polled.pace.answered(self._clock.monotonic_ms(), moved=bool(moved))
 
     def stop(self) -> None:
         """Stop every loop; steps under way may finish."""
         with self._lock:
-            every = [asked.loop for asked in self._sorters.values()]
+            every = [polled.loop for polled in self._sorters.values()]
             every += [followed.loop for followed in self._tenants.values()]
             loops = [loop for loop in every if loop is not None]
         for loop in loops:

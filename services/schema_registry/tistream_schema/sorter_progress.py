@@ -32,22 +32,22 @@ class SorterProgress:
         self._lock = new_lock()
         self._reported: dict[str, dict[int, TaskProgress]] = {}
         self._silent: set[str] = set()
-        self._asked: dict[str, tuple[str, int]] = {}  # by sorter: its boot, and the version of its last answer
+        self._answered: dict[str, tuple[str, int]] = {}  # by sorter: its boot, and the version of its last answer
 
     def forget(self, url: str) -> None:
         """Forget a sorter that has no tasks any more."""
         with self._lock:
             self._reported.pop(url, None)
-            self._asked.pop(url, None)
+            self._answered.pop(url, None)
             self._silent.discard(url)
 
-    def ask(self, url: str) -> set[TenantKey]:
+    def poll(self, url: str) -> set[TenantKey]:
         """Send one request to a sorter. Returns the tenants with new progress, and those whose progress is not known
         any more."""
         with self._lock:
-            asked = self._asked.get(url, ("", 0))
+            known = self._answered.get(url, ("", 0))
         try:
-            page = self._page(url, *asked)
+            page = self._page(url, *known)
         except TiStreamError as error:
             log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
             self._metrics.silent.inc()
@@ -75,8 +75,8 @@ class SorterProgress:
     def _apply(self, url: str, page: ProgressPage) -> set[TenantKey]:
         reported = {progress.task_id: progress for progress in page.tasks}
         with self._lock:
-            before = self._asked.get(url)
-            self._asked[url] = page.boot, page.version
+            before = self._answered.get(url)
+            self._answered[url] = page.boot, page.version
             again = url in self._silent
             self._silent.discard(url)
             known = self._reported.get(url, {})

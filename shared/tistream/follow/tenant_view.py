@@ -73,7 +73,7 @@ class TenantView:
         self._moved = new_condition(self._lock)
         self._refreshing = new_lock()
         self._refreshed_ms = -(1 << 62)
-        self._asked_ms = -(1 << 62)
+        self._requested_ms = -(1 << 62)
         self._lineage = Lineage(objects, self.tenant)  # used by the refreshing thread alone
         self._covers: dict[int, list[Cover]] = {}  # by task of the route: the logs that its rows were last read from
         self._shared = SharedSegments()
@@ -161,7 +161,7 @@ class TenantView:
         above."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not self._stopping.is_set():
-            self._asked_ms = self._clock.monotonic_ms()
+            self._requested_ms = self._clock.monotonic_ms()
             with self._moved:
                 if self._resolved_ts > ts:
                     return True
@@ -199,7 +199,7 @@ class TenantView:
 
     def idle_ms(self) -> int:
         """Milliseconds since the last request for this tenant."""
-        return self._clock.monotonic_ms() - self._asked_ms
+        return self._clock.monotonic_ms() - self._requested_ms
 
     def age_ms(self) -> int:
         """Milliseconds since the last refresh."""
@@ -223,12 +223,12 @@ class TenantView:
         Earlier results stay correct, so after the wait the request continues with them, even if a peer hangs. Calls
         `alive` while it waits; an exception from `alive` ends the wait.
         """
-        asked_ms = self._asked_ms = self._clock.monotonic_ms()
-        oldest_ms = asked_ms - FRESH_MS
+        requested_ms = self._requested_ms = self._clock.monotonic_ms()
+        oldest_ms = requested_ms - FRESH_MS
         with self._moved:
             patience_ms = FRESH_WAIT_MS if self._resolved_ts else FIRST_WAIT_MS
             while self._refreshed_ms < oldest_ms and not self._stopping.is_set():
-                left_ms = asked_ms + patience_ms - self._clock.monotonic_ms()
+                left_ms = requested_ms + patience_ms - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     return
                 alive()

@@ -219,12 +219,12 @@ class Collecting(RuleBasedStateMachine):
     def settle(self) -> None:
         """All that came is handed on and committed, and the next file comes."""
         self.follow_routes()
-        self._ask_all()
+        self._request_all()
         self.deliver(100)
         self.all_tick(0, 0, False)
         self.push(0)
 
-    def _ask_all(self) -> None:
+    def _request_all(self) -> None:
         for task_id, task in self.tasks.items():
             self.receivers.set_status(task.status(task_id), EPOCH)
 
@@ -232,7 +232,7 @@ class Collecting(RuleBasedStateMachine):
     def collect(self, asked: bool) -> None:
         if asked:
             self.follow_routes()
-            self._ask_all()
+            self._request_all()
         mark = consumed(self.receivers.needs(self.route), STORE)
         if mark is None:
             return

@@ -105,46 +105,46 @@ def manifests(progress: SorterProgress, *numbers: int) -> dict[int, int]:
 
 
 def test_only_what_moved_is_told_again(sorter: Sorter, progress: SorterProgress) -> None:
-    assert progress.ask(URL) == {tenant(number) for number in range(50)}
-    assert progress.ask(URL) == set()
+    assert progress.poll(URL) == {tenant(number) for number in range(50)}
+    assert progress.poll(URL) == set()
     moved(sorter.tasks[7])
-    assert progress.ask(URL) == {tenant(7)}
+    assert progress.poll(URL) == {tenant(7)}
     assert sorter.told == [50, 0, 1]
     assert manifests(progress, 6, 7) == {6: 1, 7: 2}
 
 
 def test_a_sorter_that_started_again_tells_everything(sorter: Sorter, progress: SorterProgress) -> None:
-    progress.ask(URL)
+    progress.poll(URL)
     sorter.start(3, "second")
     moved(sorter.tasks[2])
-    assert progress.ask(URL) == {tenant(0), tenant(1), tenant(2)}
+    assert progress.poll(URL) == {tenant(0), tenant(1), tenant(2)}
     assert manifests(progress, 2, 40) == {2: 2}  # what it does not hold any more is not its to tell
 
 
 def test_of_a_silent_sorter_nothing_is_told_until_it_answers(sorter: Sorter, progress: SorterProgress) -> None:
-    progress.ask(URL)
+    progress.poll(URL)
     sorter.silent = True
-    assert len(progress.ask(URL)) == 50  # each must look into its manifests now
-    assert progress.ask(URL) == set()
+    assert len(progress.poll(URL)) == 50  # each must look into its manifests now
+    assert progress.poll(URL) == set()
     assert manifests(progress, 1) == {}
     sorter.silent = False
-    assert len(progress.ask(URL)) == 50
+    assert len(progress.poll(URL)) == 50
     assert manifests(progress, 1) == {1: 1}
 
 
 def test_a_sorter_of_an_older_version_is_asked_for_its_tasks(sorter: Sorter, progress: SorterProgress) -> None:
     sorter.old = True
-    assert len(progress.ask(URL)) == 50
-    assert progress.ask(URL) == set()
+    assert len(progress.poll(URL)) == 50
+    assert progress.poll(URL) == set()
     moved(sorter.tasks[7])
-    assert progress.ask(URL) == {tenant(7)}
+    assert progress.poll(URL) == {tenant(7)}
     assert manifests(progress, 6, 7) == {6: 1, 7: 2}
     del sorter.tasks[6]
-    progress.ask(URL)
+    progress.poll(URL)
     assert manifests(progress, 6, 7) == {7: 2}
     sorter.old = False  # upgraded
-    assert len(progress.ask(URL)) == 49
-    assert progress.ask(URL) == set()
+    assert len(progress.poll(URL)) == 49
+    assert progress.poll(URL) == set()
 
 
 def test_two_readers_of_one_feed_do_not_take_each_others_news() -> None:

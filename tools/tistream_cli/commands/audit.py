@@ -38,8 +38,8 @@ def _above(client: ApiClient, after: int, of: Mapping[str, Any]) -> Iterator[Ent
         after = page[-1]["seq"]
 
 
-def _page(client: ApiClient, asked: Mapping[str, Any]) -> list[Entry]:
-    entries: list[Entry] = client.call("GET", f"/v1/audit?{urlencode(asked)}")["entries"]
+def _page(client: ApiClient, params: Mapping[str, Any]) -> list[Entry]:
+    entries: list[Entry] = client.call("GET", f"/v1/audit?{urlencode(params)}")["entries"]
     return entries
 
 

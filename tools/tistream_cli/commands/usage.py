@@ -21,9 +21,9 @@ def show_usage(
     client: ApiClient, cluster: str, tenant: str, between: tuple[str | None, str | None], as_json: bool
 ) -> None:
     """Print one line per hour and a total. `between`: first hour and end, as text in UTC. Raises CliError."""
-    asked = {name: str(_ms(text)) for name, text in zip(("from", "to"), between, strict=True) if text is not None}
+    params = {name: str(_ms(text)) for name, text in zip(("from", "to"), between, strict=True) if text is not None}
     path = tenant_path(cluster, tenant, "usage")
-    found = client.call("GET", f"{path}?{urlencode(asked)}" if asked else path)
+    found = client.call("GET", f"{path}?{urlencode(params)}" if params else path)
     if as_json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
         return

@@ -132,8 +132,8 @@ class _Story:
 
     def _kept(self, undone: list[str], bad: Line) -> set[str]:
         """The keys of rows that other transactions have changed since; the undo does not change them."""
-        asked = {"start_ts": bad["commit_ts"], "limit": "1000000"}
-        lines = answer_lines(self.client, self._named().path("changes"), asked)
+        params = {"start_ts": bad["commit_ts"], "limit": "1000000"}
+        lines = answer_lines(self.client, self._named().path("changes"), params)
         return {json.dumps(one["key"]) for one in lines if one["type"] == "row" and one["start_ts"] not in undone}
 
     def _differing(self, ts: int) -> int:

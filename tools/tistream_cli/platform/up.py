@@ -180,8 +180,8 @@ def _watch(
         if not waiting_for:
             continue
         # The API's readiness checks all other services, so it is polled only after the others are ready.
-        asked = [name for name in waiting_for if not name.startswith("api")] or waiting_for
-        for name in [name for name in asked if _is_ready(ports[name])]:
+        polled = [name for name in waiting_for if not name.startswith("api")] or waiting_for
+        for name in [name for name in polled if _is_ready(ports[name])]:
             log.info("service ready", extra={"child": name})
             waiting_for.remove(name)
         if not waiting_for:

@@ -48,8 +48,8 @@ def rows(
         from tistream_cli.points.times import ts_text
 
     first = {"ts": ts_text(at, _now_ms())} if cursor is None else {"cursor": cursor}
-    asked = {"key": key, "from_key": from_key, "to_key": to_key, "columns": columns}
-    always = {name: value for name, value in asked.items() if value is not None}
+    params = {"key": key, "from_key": from_key, "to_key": to_key, "columns": columns}
+    always = {name: value for name, value in params.items() if value is not None}
     lines = pages(ApiClient(url), Named.parse(cluster, tenant, table).path("rows"), first, always, limit)
     (show_json if as_json else show_rows)(lines)
 

@@ -76,8 +76,8 @@ def versions(client: ApiClient, named: Named, params: Mapping[str, str], limit: 
     found: list[Line] = []
     params = dict(params)
     while len(found) < limit:
-        asked = {**params, "limit": str(min(limit - len(found), PAGE))}
-        answer = client.call("GET", f"{named.path('history')}?{urlencode(asked)}")
+        query = {**params, "limit": str(min(limit - len(found), PAGE))}
+        answer = client.call("GET", f"{named.path('history')}?{urlencode(query)}")
         found += answer["versions"]
         if answer["next_to"] is None:
             break

@@ -28,7 +28,7 @@ _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
 _FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
-_ASKED = ("cluster", "tenant", "database", "table", "events")
+_REQUEST_FIELDS = ("cluster", "tenant", "database", "table", "events")
 
 
 class ToFiles:
@@ -39,8 +39,8 @@ class ToFiles:
 
     def __init__(self, directory: Path, request: PullRequest) -> None:
         self._directory = directory
-        self._asked = {name: getattr(request, name) for name in _ASKED}
-        self._asked["events"] = request.events or "all"
+        self._request = {name: getattr(request, name) for name in _REQUEST_FIELDS}
+        self._request["events"] = request.events or "all"
         stored = self._read(request)
         self.cursor: str | None = stored.get("cursor")
         self._page: int = stored.get("page", 0)
@@ -91,9 +91,9 @@ class ToFiles:
         if request.start_ts is not None or request.cursor is not None:
             raise CliError(f"{where}, from which this pull continues: omit --start-ts and --cursor, or use an "
                            "empty directory")  # fmt: skip
-        before = stored.get("asked", self._asked)  # earlier versions did not store it
-        if before != self._asked:
-            raise CliError(f"{where} of {_words(before)}, not {_words(self._asked)}: use an empty "
+        before = stored.get("asked", self._request)  # earlier versions did not store it
+        if before != self._request:
+            raise CliError(f"{where} of {_words(before)}, not {_words(self._request)}: use an empty "
                            "directory")  # fmt: skip
         return stored
 
@@ -108,7 +108,7 @@ class ToFiles:
                 path.unlink()
 
     def _write(self, stored: dict[str, Any]) -> None:
-        body = orjson.dumps({**stored, "page": self._page, "asked": self._asked}, option=orjson.OPT_APPEND_NEWLINE)
+        body = orjson.dumps({**stored, "page": self._page, "asked": self._request}, option=orjson.OPT_APPEND_NEWLINE)
         put_whole(self._directory / _END, body)
 
 
@@ -118,8 +118,8 @@ def _place(metadata: dict[bytes, bytes]) -> str:
     return directory_of(metadata[b"tistream.database"].decode(), metadata[b"tistream.table"].decode())
 
 
-def _words(asked: dict[str, str | None]) -> str:
-    return " ".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+def _words(request: dict[str, str | None]) -> str:
+    return " ".join(f"{name}={value}" for name, value in request.items() if value is not None)
 
 
 def _cut() -> CliError:

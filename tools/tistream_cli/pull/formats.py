@@ -138,9 +138,9 @@ def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
     progress = PullProgress(cursor=request.cursor)
     start_ts = request.start_ts
     while True:
-        asked = {**page_parameters(request, progress, start_ts or "0"), "format": str(pages.form)}
+        params = {**page_parameters(request, progress, start_ts or "0"), "format": str(pages.form)}
         try:
-            body = b"".join(client.chunks(path, asked))
+            body = b"".join(client.chunks(path, params))
         except Gone as error:
             earliest_ts = error.extra.get("earliest_ts")
             if start_ts is not None or progress.cursor is not None or earliest_ts is None:

@@ -51,9 +51,9 @@ class Past:
     def rows(self, name: Name, cursor: str | None, limit: int) -> Chunk:
         """Read a page of rows as batches of the visible columns, at least one. Iterating over the batches raises
         TiStreamError, NoAnswer."""
-        asked = {"cursor": cursor} if cursor is not None else {"ts": str(self.ts)}
+        params = {"cursor": cursor} if cursor is not None else {"ts": str(self.ts)}
         path = tenant_path(self.cluster, self.tenant, "databases", name[0], "tables", name[1], "rows")
-        page = _Page(self.client.chunks(path, {**asked, "limit": str(limit), "format": "arrow"}))
+        page = _Page(self.client.chunks(path, {**params, "limit": str(limit), "format": "arrow"}))
         return Chunk(page.batches(), page.end)
 
     def _get(self, *names: str) -> dict[str, Any]:

@@ -75,8 +75,8 @@ def restore(
             from tistream_cli.client import ApiClient
             from tistream_cli.restore.on_platform import PlatformOptions, run_on_platform
 
-        asked = PlatformOptions(names, at, into, rename or (), if_exists.value, dialect.value)
-        run_on_platform(ApiClient(url), cluster, tenant, asked)
+        run = PlatformOptions(names, at, into, rename or (), if_exists.value, dialect.value)
+        run_on_platform(ApiClient(url), cluster, tenant, run)
         return
     with importing():
         from tistream.schema.tidb.create_table import Dialect

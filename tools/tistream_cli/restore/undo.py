@@ -38,17 +38,20 @@ class UndoOptions:
 def run_undo(client: ApiClient, cluster: str, tenant: str, options: UndoOptions) -> None:
     """Plan the undo and print the plan; if `into` is given, apply it. Raises CliError."""
     path = tenant_path(cluster, tenant, "undos")
-    asked: dict[str, object] = {"start_ts": list(options.transactions) or None, "tables": list(options.tables) or None}
+    selection: dict[str, object] = {
+        "start_ts": list(options.transactions) or None,
+        "tables": list(options.tables) or None,
+    }
     if options.where:
-        asked["where"] = _values(options.where)
+        selection["where"] = _values(options.where)
     if options.window is not None:
         now_ms = SystemClock().now_ms()
-        asked["window"] = {"from": ts_text(options.window[0], now_ms), "to": ts_text(options.window[1], now_ms)}
+        selection["window"] = {"from": ts_text(options.window[0], now_ms), "to": ts_text(options.window[1], now_ms)}
     if options.into is None:
-        _print(client.call("POST", path, {**asked, "mode": "plan"}), as_json=options.as_json)
+        _print(client.call("POST", path, {**selection, "mode": "plan"}), as_json=options.as_json)
         return
     with options.into.connect() as target:
-        body = {**asked, "mode": "sql", "dialect": _dialect(target), "into_database": options.into.database}
+        body = {**selection, "mode": "sql", "dialect": _dialect(target), "into_database": options.into.database}
         plan = client.call("POST", path, body)
         changed = apply(target, plan["statements"])
         _print({**plan, "applied": changed}, as_json=options.as_json)

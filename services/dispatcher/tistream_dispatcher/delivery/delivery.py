@@ -73,7 +73,7 @@ class Delivery:
                 links[url].sync_ms = links[url].send_ms = 0
         self._links = links
 
-    def ask_all(self) -> None:
+    def request_all(self) -> None:
         """Make the next `sync` request the positions from every sorter, so that a store can begin at the tasks' current
         positions."""
         for link in self._links.values():

@@ -191,7 +191,7 @@ class TenantFeed:
         for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
             self._leave(store_id)
         if share.stores - self._stores.keys():
-            self._delivery.ask_all()
+            self._delivery.request_all()
         if share.discovers and not before.discovers:
             self._pace.hurry()
         self._discovery.apply(share)

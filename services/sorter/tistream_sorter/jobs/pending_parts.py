@@ -89,7 +89,7 @@ def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: 
         CorruptObject: a source is missing or damaged, or a pointer leads to a row with another key or start_ts.
     """
     for fetch in fetches(pointer_column(rows), book, bytes_max):
-        yield _filled(rows.take(pa.array(fetch.asked)), _source_rows(objects, fetch), fetch.source.key)
+        yield _filled(rows.take(pa.array(fetch.requested)), _source_rows(objects, fetch), fetch.source.key)
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
@@ -98,13 +98,13 @@ def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFi
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))
-    asked, found = [], []
+    requested, found = [], []
     for fetch in fetches(pointer_column(chosen), book, bytes_max):
         table = _source_rows(objects, fetch)
-        _check_same(chosen.take(pa.array(fetch.asked)), table, fetch.source.key)
-        asked.append(fetch.asked)
+        _check_same(chosen.take(pa.array(fetch.requested)), table, fetch.source.key)
+        requested.append(fetch.requested)
         found.append(table)
-    values = pa.concat_tables(found).take(pa.array(np.argsort(np.concatenate(asked)))).combine_chunks()
+    values = pa.concat_tables(found).take(pa.array(np.argsort(np.concatenate(requested)))).combine_chunks()
     for name in ("value", "old_value"):
         at = rows.schema.get_field_index(name)
         replaced = pc.replace_with_mask(rows[name].combine_chunks(), pa.array(which), values[name].combine_chunks())
@@ -120,18 +120,18 @@ def _source_rows(objects: ObjectStore, fetch: Fetch) -> pa.Table:
     return table.cast(wide(table.schema)).take(pa.array(fetch.found))
 
 
-def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
-    _check_same(asked, found, key)
-    filled = asked.append_column("value", found["value"]).append_column("old_value", found["old_value"])
+def _filled(requested: pa.Table, found: pa.Table, key: str) -> pa.Table:
+    _check_same(requested, found, key)
+    filled = requested.append_column("value", found["value"]).append_column("old_value", found["old_value"])
     return filled.select(READY_WIDE.names).cast(READY_WIDE)
 
 
-def _check_same(asked: pa.Table, found: pa.Table, key: str) -> None:
-    """Check that each row of `found` has the key and start_ts of the same row of `asked`. Raises CorruptObject."""
-    same = pc.and_(pc.equal(asked["key"], found["key"]), pc.equal(asked["start_ts"], found["start_ts"]))
+def _check_same(requested: pa.Table, found: pa.Table, key: str) -> None:
+    """Check that each row of `found` has the key and start_ts of the same row of `requested`. Raises CorruptObject."""
+    same = pc.and_(pc.equal(requested["key"], found["key"]), pc.equal(requested["start_ts"], found["start_ts"]))
     if not pc.all(pc.fill_null(same, False)).as_py():
         at = pc.index(pc.fill_null(same, False), False).as_py()
-        raise CorruptObject(key, f"a pointer to key {shown_key(asked['key'][at].as_py())} leads to another row")
+        raise CorruptObject(key, f"a pointer to key {shown_key(requested['key'][at].as_py())} leads to another row")
 
 
 def _whole(objects: ObjectStore, part: PendingPart) -> io.BytesIO:

@@ -163,12 +163,12 @@ def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One read of neighbouring row groups of a source. asked: positions of the requested rows in the list of pointers.
-    found: for each of them, its position in the concatenated rows of the groups."""
+    """One read of neighbouring row groups of a source. requested: positions of the requested rows in the list of
+    pointers. found: for each of them, its position in the concatenated rows of the groups."""
 
     source: SourceFile
     groups: tuple[SourceGroup, ...]
-    asked: Int64s
+    requested: Int64s
     found: Int64s
 
 

@@ -147,9 +147,9 @@ class Turn:
         if (
             self.stopped is None
             and self._application is None
-            and (asked := self._asked(order, nonce, wall_ms)) is not None
+            and (ordered := self._ordered_step(order, nonce, wall_ms)) is not None
         ):
-            return asked
+            return ordered
         if self.stopped is not None or self.rests:
             return None
         idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
@@ -187,7 +187,7 @@ class Turn:
             return None
         return [file for _, file in applied[1]], applied
 
-    def _asked(
+    def _ordered_step(
         self, order: FittingOrder | None, nonce: str, wall_ms: int
     ) -> TickPlan | tuple[Manifest, TaskState] | None:
         """The step that must precede any file: the first manifest of a child task, or the step of the owner's order."""

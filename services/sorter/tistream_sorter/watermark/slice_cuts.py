@@ -116,36 +116,36 @@ class Places:
         """For each row (start_key, end_key, region_id), find a slice that it concerns. The second result says whether
         that slice has exactly the row's span and region, and no other row has it."""
         region = int64s(rows, "region_id")
-        asked = _Asked(whole(rows, "start_key"), whole(rows, "end_key"), region)
+        lookup = _Lookup(whole(rows, "start_key"), whole(rows, "end_key"), region)
         known = self._known.get(store_id)
-        if known is None or not known.asked.same(asked):
-            known = self._known[store_id] = self._found(asked)
+        if known is None or not known.lookup.same(lookup):
+            known = self._known[store_id] = self._found(lookup)
         return known.at, known.fits
 
-    def _found(self, asked: _Asked) -> _Known:
+    def _found(self, lookup: _Lookup) -> _Known:
         if self._by_region is None:
             order = np.argsort(self._regions, kind="stable")
             self._by_region = order, self._regions[order]
         places, ids = self._by_region
-        order = np.argsort(asked.region, kind="stable")
+        order = np.argsort(lookup.region, kind="stable")
         at = np.empty(len(order), np.int64)
-        at[order] = places[np.minimum(np.searchsorted(ids, asked.region[order]), len(ids) - 1)]
-        fits = self._regions[at] == asked.region
+        at[order] = places[np.minimum(np.searchsorted(ids, lookup.region[order]), len(ids) - 1)]
+        fits = self._regions[at] == lookup.region
         chosen = pa.array(at)
-        fits &= pc.equal(self._cuts.starts.take(chosen), asked.start).to_numpy(zero_copy_only=False)
-        fits &= pc.equal(self._cuts.ends.take(chosen), asked.end).to_numpy(zero_copy_only=False)
+        fits &= pc.equal(self._cuts.starts.take(chosen), lookup.start).to_numpy(zero_copy_only=False)
+        fits &= pc.equal(self._cuts.ends.take(chosen), lookup.end).to_numpy(zero_copy_only=False)
         met = np.sort(at)
         again = met[1:][met[1:] == met[:-1]]
-        return _Known(asked, at, fits & ~np.isin(at, again) if len(again) else fits)
+        return _Known(lookup, at, fits & ~np.isin(at, again) if len(again) else fits)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Lookup:
     start: pa.Array
     end: pa.Array
     region: Int64s
 
-    def same(self, other: _Asked) -> bool:
+    def same(self, other: _Lookup) -> bool:
         return (
             np.array_equal(self.region, other.region)
             and self.start.equals(other.start)
@@ -155,7 +155,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    asked: _Asked
+    lookup: _Lookup
     at: Int64s
     fits: Bools
 

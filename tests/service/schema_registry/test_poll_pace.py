@@ -17,27 +17,27 @@ from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
 from tistream.wire.sorter import ProgressPage
-from tistream_schema.asking import AskingPace
 from tistream_schema.keeping import LogKeepingRules
 from tistream_schema.metrics import SchemaMetrics
+from tistream_schema.poll_pace import PollPace
 from tistream_schema.registry import Options, Registry
 
 
 def test_between_two_ticks_a_sorter_is_asked_as_often_as_ever() -> None:
-    pace, now_ms = AskingPace(100, 500, 0), 0
+    pace, now_ms = PollPace(100, 500, 0), 0
     for tick_ms in range(1_000, 20_000, 1_000):
         while now_ms < tick_ms:
-            pause_ms = pace.asked(now_ms, moved=False)
+            pause_ms = pace.answered(now_ms, moved=False)
             assert pause_ms == 100
             now_ms += pause_ms
-        pace.asked(now_ms, moved=True)
+        pace.answered(now_ms, moved=True)
     pauses = []
     for _ in range(40):
-        pauses.append(pace.asked(now_ms, moved=False))
+        pauses.append(pace.answered(now_ms, moved=False))
         now_ms += pauses[-1]
     assert sum(pauses[:30]) == 3_000
     assert pauses[30:34] == [200, 400, 500, 500]
-    assert pace.asked(now_ms, moved=True) == 100
+    assert pace.answered(now_ms, moved=True) == 100
 
 
 def route(tenant_id: str, sorter: str) -> TenantRoute:

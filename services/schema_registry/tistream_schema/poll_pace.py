@@ -5,7 +5,7 @@ from __future__ import annotations
 MOVING_MS = 3_000  # ticks may be a second apart, so a sorter is polled often until no task has moved for this long
 
 
-class AskingPace:
+class PollPace:
     """The pauses between requests to one sorter: short while its tasks move, and growing up to `idle_ms` afterwards.
     Monotonic ms."""
 
@@ -14,7 +14,7 @@ class AskingPace:
         self._moved_ms = now_ms
         self._pause_ms = busy_ms
 
-    def asked(self, now_ms: int, *, moved: bool) -> int:
+    def answered(self, now_ms: int, *, moved: bool) -> int:
         """Record an answer, and whether any task had moved. Returns the milliseconds until the next request."""
         if moved:
             self._moved_ms = now_ms

@@ -11,7 +11,7 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.slices import SliceMap
 
 
@@ -23,5 +23,5 @@ def counted(files: Iterable[tuple[str, bytes]], snapshot_ts: int, span: KeySpan 
         opened = open_change_file(objects, key)
         rows = read_watermarks(objects, opened).to_pylist()
         table = pa.Table.from_pylist([{**row, "file": 0, "task_id": 1} for row in rows], schema=WATERMARKS)
-        deque(slices.applying(table, opened.store_id, opened.ts, 0, History()), 0)
+        deque(slices.applying(table, opened.store_id, opened.ts, 0, SliceHistory()), 0)
     return slices

@@ -20,7 +20,7 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.slices import SliceMap
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.config import Churn, ClusterConfig, TxnMix
@@ -193,7 +193,7 @@ class _Driver:
             self._objects.put(file.key, file.data)
             rows = read_watermarks(self._objects, open_change_file(self._objects, file.key)).to_pylist()
             table = pa.Table.from_pylist([{**row, "file": 0, "task_id": 1} for row in rows], schema=WATERMARKS)
-            deque(self._slices.applying(table, store_id, ts, 0, History()), 0)
+            deque(self._slices.applying(table, store_id, ts, 0, SliceHistory()), 0)
         self._read_files = len(self.run.files)
 
     def watermark(self) -> int:

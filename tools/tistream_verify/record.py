@@ -18,7 +18,7 @@ _ANY = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class PullScope:
     """The scope of a pull: PullTenant, PullDB or PullTable. Names are compared without case."""
 
     database: str | None = None
@@ -43,7 +43,7 @@ def line_hash(line: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
 
 
-class Record:
+class StreamRecord:
     """The events of a stream, appended in its order. Not thread-safe: callers need a lock."""
 
     def __init__(self, start_ts: int, events_max: int = 4_000_000) -> None:
@@ -111,7 +111,7 @@ class Record:
             return ts >= self._start_ts
         return ts >= self._commit_ts[0]
 
-    def hashes(self, scope: Scope, low_ts: int, high_ts: int) -> list[int]:
+    def hashes(self, scope: PullScope, low_ts: int, high_ts: int) -> list[int]:
         """Hashes of the events that a pull of `scope` over (low_ts, high_ts] must return, in order. Requires
         `whole_since(low_ts)`."""
         low, high = bisect_right(self._commit_ts, low_ts), bisect_right(self._commit_ts, high_ts)

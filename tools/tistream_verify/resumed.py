@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from tistream_verify.form import well_formed
-from tistream_verify.record import Record, line_hash
+from tistream_verify.record import StreamRecord, line_hash
 from tistream_verify.validators import Validators
 from tistream_verify.violation import Rule
 
@@ -20,7 +20,7 @@ from tistream_verify.violation import Rule
 class ResumedStream:
     """Processes the lines of every answer. `cursor` is the cursor of the next answer (None: it begins at start_ts)."""
 
-    def __init__(self, validators: Validators, record: Record) -> None:
+    def __init__(self, validators: Validators, record: StreamRecord) -> None:
         self.cursor: str | None = None
         self.answers = 0
         self.repeated = 0

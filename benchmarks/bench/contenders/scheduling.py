@@ -16,7 +16,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import Heartbeat, RouteTable, TaskReport, TaskRoute
 from tistream_meta.database.repository import Repository
@@ -47,8 +47,8 @@ class SimulatedSorter:
     sequence: int = 0
 
     @property
-    def mark(self) -> Mark:
-        return NOTHING_SEEN if self.routes is None else Mark(self.routes.owner_rev, self.routes.version)
+    def mark(self) -> RouteMark:
+        return NOTHING_SEEN if self.routes is None else RouteMark(self.routes.owner_rev, self.routes.version)
 
     def follow(self, told: RouteTable, now_ms: int) -> None:
         self.routes = table = merged(self.routes, told)
@@ -158,7 +158,7 @@ class ManyNodes:
             Holding(task_id=one.task_id, task_epoch=one.task_epoch, prepared=one.prepared, load=one.load)
             for one in beat.tasks
         ]
-        seen = Mark(beat.owner_rev, beat.route_version)
+        seen = RouteMark(beat.owner_rev, beat.route_version)
         return self.server.owned().heartbeat(sorter.name, sorter.start, seen, beat.sequence, holdings)[2]
 
     def _follow(self, sorter: SimulatedSorter, now_ms: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tistream.consume.feed_events import Event, Malformed
-from tistream.consume.kafka_topics import Record
+from tistream.consume.kafka_topics import TopicMessage
 from tistream.consume.reorder import OutOfOrder, Partition, ReadProgress, Reorder, Step
 from tistream.consume.source_url import Decode
 from tistream.errors import CorruptObject
@@ -40,7 +40,7 @@ class Topics(Protocol):
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Continue to read paused partitions."""
 
-    def poll(self, timeout_s: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[TopicMessage]:
         """The next messages; empty if none arrives within `timeout_s`."""
 
 
@@ -94,7 +94,7 @@ class FeedConsumer:
         self._look_for_growth()
         return bool(records)
 
-    def _events(self, record: Record) -> list[Event]:
+    def _events(self, record: TopicMessage) -> list[Event]:
         try:
             return self._decode(record.key, record.value)
         except Malformed as error:

@@ -24,7 +24,7 @@ class TopicCut(TiStreamError):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TopicMessage:
     """One message: its partition, offset, key and value."""
 
     partition: Partition
@@ -99,7 +99,7 @@ class KafkaTopics:
         """Continue to read paused partitions."""
         self._consumer.resume([TopicPartition(*one) for one in partitions])
 
-    def poll(self, timeout_s: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[TopicMessage]:
         """The next messages, at most POLL_MESSAGES; empty if none arrives within `timeout_s`.
 
         Raises TopicCut; Unavailable for an error that librdkafka does not retry by itself.
@@ -114,12 +114,12 @@ class KafkaTopics:
         self._consumer.close()
 
 
-def _record(message: Message) -> list[Record]:
+def _record(message: Message) -> list[TopicMessage]:
     error = message.error()
     if error is None:
         partition = (str(message.topic()), int(message.partition() or 0))
         key, value = message.key(), message.value()
-        return [Record(partition, int(message.offset() or 0), _bytes(key), _bytes(value))]
+        return [TopicMessage(partition, int(message.offset() or 0), _bytes(key), _bytes(value))]
     if error.code() in _GONE:
         raise TopicCut(
             f"topic {message.topic()}, partition {message.partition()} has no message at the offset from which reading "

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
 from tistream.format import unpacking, watermark_size
-from tistream.format.parquet_footer import Group, NeedMore, ParquetFooter, read_footer
+from tistream.format.parquet_footer import NeedMore, ParquetFooter, RowGroup, read_footer
 from tistream.format.sparse_file import SparseFile
 from tistream.model import keyspace
 from tistream.model.ids import TenantKey
@@ -175,7 +175,7 @@ def _check_keyspaces(key: str, groups: Sequence[ChangeRowGroup]) -> None:
             raise CorruptObject(key, reason)
 
 
-def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
+def _group(key: str, index: int, group: RowGroup, crc32: int) -> ChangeRowGroup:
     low, high = key_bounds(group)
     if low is not None and high is not None and low > high:
         raise CorruptObject(key, f"row group {index}: its lowest key is above its highest")
@@ -188,7 +188,7 @@ def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
     return ChangeRowGroup(index, *group.range, group.rows, crc32, low, high, group.unpacked)
 
 
-def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:
+def key_bounds(group: RowGroup) -> tuple[bytes | None, bytes | None]:
     """The bounds of a row group's keys from its statistics; (None, None) without statistics."""
     for chunk in group.chunks:
         if chunk.column == "key":

@@ -39,7 +39,7 @@ class NeedMore:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ColumnChunk:
     """One column of one row group: the byte range of its pages, and the stored bounds of its values, or None."""
 
     column: str  # the top-level column's name
@@ -52,11 +52,11 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """One row group. Its byte range is that of its pages."""
 
     rows: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ColumnChunk, ...]
 
     @property
     def range(self) -> ByteRange:
@@ -86,7 +86,7 @@ class ParquetFooter:
     start: int  # its offset in the object
     size: int
     said: dict[bytes, bytes]
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
     metadata: pq.FileMetaData = field(repr=False, compare=False)
 
 
@@ -159,14 +159,14 @@ def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int,
     return out
 
 
-def _group(raw: thrift.Struct, leaves: list[tuple[tuple[bytes, ...], int, bool]], end: int) -> Group:
+def _group(raw: thrift.Struct, leaves: list[tuple[tuple[bytes, ...], int, bool]], end: int) -> RowGroup:
     rows, columns = _int(raw, 3), _list(raw, 1, thrift.STRUCT)
     if rows < 0 or len(columns) != len(leaves):
         raise ValueError(f"a row group has {rows} rows and {len(columns)} columns, but the schema has {len(leaves)}")
-    return Group(rows, tuple(_chunk(raw, leaf, rows, end) for raw, leaf in zip(columns, leaves, strict=True)))
+    return RowGroup(rows, tuple(_chunk(raw, leaf, rows, end) for raw, leaf in zip(columns, leaves, strict=True)))
 
 
-def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: int, end: int) -> Chunk:
+def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: int, end: int) -> ColumnChunk:
     path, physical, flat = leaf
     if raw.keys() & {1, 8, 9}:
         raise ValueError("a column is encrypted or in another file")
@@ -186,7 +186,7 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
     low, high = _bounds(column)
-    return Chunk(path[0].decode(), start, length, low, high, unpacked, values)
+    return ColumnChunk(path[0].decode(), start, length, low, high, unpacked, values)
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:

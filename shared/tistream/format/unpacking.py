@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tistream.format import thrift_compact as thrift
-from tistream.format.parquet_footer import Chunk, Group, ParquetFooter
+from tistream.format.parquet_footer import ColumnChunk, ParquetFooter, RowGroup
 from tistream.format.sparse_file import SparseFile
 
 ADDED_BYTES_MAX = 1 << 30  # bytes above the stated sizes, over all row groups that one reader of changes holds at once
@@ -42,13 +42,13 @@ class Stated(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class ColumnPages:
     """How the columns of some row groups must be read. `with_dictionary`: columns that can be read as dictionaries.
     `unknown`: (row group, chunk, bytes of its largest page) of the chunks whose unpacked size must be measured first.
     Such a chunk has incremental pages, or a dictionary together with pages that cannot be read as a dictionary."""
 
     with_dictionary: frozenset[str]
-    unknown: tuple[tuple[int, Chunk, int], ...]
+    unknown: tuple[tuple[int, ColumnChunk, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,11 @@ class _Look:
     page_max: int
 
 
-def checked_pages(footer: ParquetFooter, source: SparseFile, indexes: Sequence[int], columns: Collection[str]) -> Pages:
+def checked_pages(
+    footer: ParquetFooter, source: SparseFile, indexes: Sequence[int], columns: Collection[str]
+) -> ColumnPages:
     """Check the page headers of the named columns. Raises ValueError if pages unpack to more than the footer states."""
-    found: dict[str, list[tuple[int, Chunk, _Look]]] = defaultdict(list)
+    found: dict[str, list[tuple[int, ColumnChunk, _Look]]] = defaultdict(list)
     for index in indexes:
         group = footer.groups[index]
         for chunk in group.chunks:
@@ -77,10 +79,10 @@ def checked_pages(footer: ParquetFooter, source: SparseFile, indexes: Sequence[i
             for index, chunk, look in looks
             if look.incremental or (delta and look.dictionary)
         ]
-    return Pages(frozenset(with_dictionary), tuple(unknown))
+    return ColumnPages(frozenset(with_dictionary), tuple(unknown))
 
 
-def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
+def _looked_through(chunk: ColumnChunk, source: SparseFile, pages_max: int) -> _Look:
     data = source.view(chunk.start, chunk.length)
     at = unpacked = values = page_max = 0
     dictionary = delta = incremental = False
@@ -123,7 +125,7 @@ def _encodings(header: thrift.Struct) -> list[int]:
 
 
 def look_through(
-    file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
+    file: pq.ParquetFile, pages: ColumnPages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
 ) -> None:
     """Measure the chunks of unknown size: read them in pieces, and drop the pieces. Raises ValueError if they add more
     than `added_max` bytes to the expected size, or have more than `bytes_max`. A piece has as many values as fit
@@ -141,7 +143,7 @@ def look_through(
                 )
 
 
-def written_out(table: pa.Table, groups: Sequence[Group], added_max: int, bytes_max: int | None = None) -> pa.Table:
+def written_out(table: pa.Table, groups: Sequence[RowGroup], added_max: int, bytes_max: int | None = None) -> pa.Table:
     """Decode the dictionary columns of a table to plain columns. Raises ValueError if that adds more than `added_max`
     bytes to the expected size of `groups`, or if the table then has more than `bytes_max`."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]

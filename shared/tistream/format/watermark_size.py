@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tistream.format.parquet_footer import Group
+from tistream.format.parquet_footer import RowGroup
 
 # Enough for 2.5 rows of each of 200,000 regions with keys of 19 bytes; a store leads tens of thousands of regions. More
 # would not fit into a request of 64 MiB to a sorter, and would block the whole tenant.
@@ -34,7 +34,7 @@ _WIDTHS = {
 _ROUTED = 12  # bytes per row of the two columns that a batch adds
 
 
-def stated_bytes(groups: Iterable[Group]) -> int:
+def stated_bytes(groups: Iterable[RowGroup]) -> int:
     """Estimated bytes of these row groups in memory. For each column, it is the larger of its values' width and its
     stated unpacked size."""
     size = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tistream.errors import CorruptObject
-from tistream.format.parquet_footer import Chunk, Group
+from tistream.format.parquet_footer import ColumnChunk, RowGroup
 from tistream.format.run import SCHEMA, RunRef
 from tistream.pool.footers import FooterCache
 from tistream.pool.parquet_objects import OpenedObject, open_object, read_groups
@@ -66,7 +66,7 @@ def read_run(objects: ObjectStore, run: RunRef, columns: Collection[str] | None 
     return read_run_groups(objects, run, opened, range(len(opened.footer.groups)), columns)
 
 
-def _bounds(run: RunRef, group: Group) -> GroupBounds:
+def _bounds(run: RunRef, group: RowGroup) -> GroupBounds:
     chunks = {chunk.column: chunk for chunk in group.chunks}
     key = chunks["key"]
     first = run.first[1] if key.low is None or key.high is None else key.low
@@ -74,7 +74,7 @@ def _bounds(run: RunRef, group: Group) -> GroupBounds:
     return GroupBounds(group.rows, group.unpacked, first, last, *_int_bounds(run, chunks["commit_ts"]))
 
 
-def _int_bounds(run: RunRef, chunk: Chunk) -> tuple[int, int]:
+def _int_bounds(run: RunRef, chunk: ColumnChunk) -> tuple[int, int]:
     if chunk.low is None or chunk.high is None:
         raise CorruptObject(run.key, "has a row group without the bounds of commit_ts")
     return struct.unpack("<q", chunk.low)[0], struct.unpack("<q", chunk.high)[0]

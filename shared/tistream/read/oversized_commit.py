@@ -18,7 +18,7 @@ from tistream.model.ts import Window
 from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import NOTHING, Events
-from tistream.read.plan import GroupRef, PlanPiece, Run
+from tistream.read.plan import CrowdedRun, GroupRef, PlanPiece
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Barrier, Moving, Rendered, Shapes, render
@@ -91,7 +91,7 @@ class OversizedCommit:
             raise Unavailable(str(error)) from error
         yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
 
-    def _runs(self, number: int, rows: GroupRows) -> Iterator[Run]:
+    def _runs(self, number: int, rows: GroupRows) -> Iterator[CrowdedRun]:
         table = rows.read(self._source).select(["table_id", "start_ts", "key"])
         ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
         begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
@@ -101,7 +101,7 @@ class OversizedCommit:
             logical_id = self._source.logical_id(physical_id, self._commit_ts)
             for low, high in pairwise([*plan.strips(begin, end, self._budget), end]):
                 first, last = keys[low].as_py(), keys[high - 1].as_py()
-                yield Run(number, low, start_ts, logical_id, physical_id, high - low, first, last)
+                yield CrowdedRun(number, low, start_ts, logical_id, physical_id, high - low, first, last)
 
     def _held(self, pieces: list[PlanPiece]) -> Iterator[PlanPiece]:
         """Pieces that fit into the budget, without those that lie before the start. The keys of a piece are read only
@@ -158,7 +158,7 @@ class OversizedCommit:
         return self._source.shapes(self._scope, ids, self._window)
 
 
-def _joined(runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
+def _joined(runs: Iterable[CrowdedRun]) -> Iterator[tuple[int, int]]:
     """Row ranges of one row group, as (begin, end). Adjacent runs are joined, because a run may be a single row."""
     begin = end = 0
     for run in runs:

@@ -134,7 +134,7 @@ def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> i
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CrowdedRun:
     """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
 
     place: int  # index of the row group among those that hold rows of the commit_ts
@@ -158,7 +158,7 @@ class PlanPiece:
     `op` None means deletes and puts. The keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[CrowdedRun, ...]
     op: int | None = None
     key_low: bytes = b""
     key_high: bytes | None = None
@@ -187,7 +187,7 @@ class PlanPiece:
         return self.op < at.op or (self.op == at.op and self.key_high is not None and self.key_high <= at.key)
 
 
-def _meets(run: Run, low: bytes, high: bytes | None) -> bool:
+def _meets(run: CrowdedRun, low: bytes, high: bytes | None) -> bool:
     return run.last_key >= low and (high is None or run.first_key < high)
 
 
@@ -196,14 +196,14 @@ def strips(begin: int, end: int, budget: int) -> range:
     return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 
-def pieces(runs: Iterable[Run], budget: int) -> list[PlanPiece]:
+def pieces(runs: Iterable[CrowdedRun], budget: int) -> list[PlanPiece]:
     """Cut a crowded commit_ts into pieces. Transactions and tables that fit the budget together make one piece.
 
     A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is read: see `key_cuts`.
     """
     ordered = sorted(runs, key=lambda run: (run.start_ts, run.table_id, run.first_key))
     out: list[PlanPiece] = []
-    together: list[Run] = []
+    together: list[CrowdedRun] = []
     for _, grouped in itertools.groupby(ordered, key=lambda run: run.transaction):
         same = list(grouped)
         rows = sum(run.rows for run in same)
@@ -220,7 +220,7 @@ def pieces(runs: Iterable[Run], budget: int) -> list[PlanPiece]:
     return out
 
 
-def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[PlanPiece]:
+def _by_key(runs: Sequence[CrowdedRun], op: int, budget: int) -> Iterable[PlanPiece]:
     """Pieces of one transaction and table in key order, cut where a run begins.
 
     Row groups of one segment follow each other in key order. Segments of one shard, or of several ticks, overlap: a run
@@ -229,7 +229,7 @@ def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[PlanPiece]:
     their keys.
     """
     key_low = b""
-    held: list[Run] = []
+    held: list[CrowdedRun] = []
     fresh = reached = 0  # rows of the runs that begin in the piece, and of those that continue into it
     for run in runs:
         least = budget // 4 if reached <= budget // 2 else WIDE * budget

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tistream.schema.records import Base, DatabaseChange, JobChange, Record, TableChange, VersionChange
+from tistream.schema.records import BaseState, DatabaseChange, JobChange, Record, TableChange, VersionChange
 
 
-def restated(records: Iterable[Record], base_ts: int, base: Base) -> tuple[Record, ...]:
+def restated(records: Iterable[Record], base_ts: int, base: BaseState) -> tuple[Record, ...]:
     """Records that restate, at base_ts, the state after `records`. `records` must be all records of the log up to
     base_ts, in order.
 
@@ -37,7 +37,7 @@ def restated(records: Iterable[Record], base_ts: int, base: Base) -> tuple[Recor
                     tables[change.database_id, change.table_id] = record
             case VersionChange():
                 version = max(version, change.version)
-            case JobChange() | Base():
+            case JobChange() | BaseState():
                 pass
     changes = [base, VersionChange(version), *(found.change for found in (*databases.values(), *tables.values()))]
     return tuple(Record(base_ts, 0, change) for change in changes)

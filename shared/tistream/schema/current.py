@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tistream.schema.id_set import IdSet
-from tistream.schema.records import Base, DatabaseChange, JobChange, Record, TableChange, VersionChange
+from tistream.schema.records import BaseState, DatabaseChange, JobChange, Record, TableChange, VersionChange
 from tistream.schema.tidb.table import STATE_PUBLIC
 from tistream.schema.visible import Database, Name, StoredTable, TableVersion, named_ids
 
@@ -20,7 +20,7 @@ class Touched:
     databases: set[int] = field(default_factory=set)
     versions: list[int] = field(default_factory=list)
     jobs: list[JobChange] = field(default_factory=list)
-    base: Base | None = None
+    base: BaseState | None = None
 
 
 class CurrentSchema:
@@ -50,7 +50,7 @@ class CurrentSchema:
                     touched.versions.append(change.version)
                 case JobChange():
                     touched.jobs.append(change)
-                case Base():
+                case BaseState():
                     self._ever_named.update(change.named)
                     touched.base = change
         for database_id in touched.databases:

@@ -21,7 +21,7 @@ from tistream.schema.current import CurrentSchema
 from tistream.schema.ddl_event import DdlEvent, JobTracker, VisibleChange
 from tistream.schema.imports import Import, Imports
 from tistream.schema.names import NameIndex
-from tistream.schema.records import Base, Record
+from tistream.schema.records import BaseState, Record
 from tistream.schema.timeline import Timeline
 from tistream.schema.visible import Database, TableVersion, fold
 
@@ -95,11 +95,11 @@ class History:
         """The earliest ts that the reading methods accept."""
         return max(self.snapshot_ts, self._forgotten_ts)
 
-    def base(self, ts: int) -> Base:
+    def base(self, ts: int) -> BaseState:
         """The state that a history which begins at `ts` needs in addition to the newest records up to `ts`. Raises
         Gone."""
         self._refuse_below(ts)
-        return Base(self._current.named(), self._jobs.marks(ts), self._imports.ended(ts))
+        return BaseState(self._current.named(), self._jobs.marks(ts), self._imports.ended(ts))
 
     def forget(self, before_ts: int) -> None:
         """Drop the history below `before_ts`: reads below it raise Gone from now on. Every record at or below it must

@@ -97,7 +97,7 @@ class JobMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseState:
     """The state that a base's restated records do not contain: every id that any TableInfo has named, ascending, the
     state of the running jobs, and the imports that have ended (Imports.ended)."""
 
@@ -106,7 +106,7 @@ class Base:
     imports: tuple[tuple[int, int, int], ...] = ()
 
 
-Change = DatabaseChange | TableChange | VersionChange | JobChange | Base
+Change = DatabaseChange | TableChange | VersionChange | JobChange | BaseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def to_json(record: Record) -> dict[str, Any]:
         case JobChange():
             job = change.job and {name: getattr(change.job, name) for name in Job.__slots__}
             return out | {"kind": "job", "job_id": change.job_id, "job": job}
-        case Base():
+        case BaseState():
             jobs = [[mark.job_id, mark.settled, mark.before_history] for mark in change.jobs]
             out |= {"kind": "base", "named": _gaps(change.named), "jobs": jobs}
             return out | {"imports": [list(one) for one in change.imports]} if change.imports else out
@@ -162,7 +162,7 @@ def from_json(data: dict[str, Any]) -> Record:
         case "base":
             marks = (JobMark(job_id, settled, before) for job_id, settled, before in data["jobs"])
             imports = tuple((one, from_ts, to_ts) for one, from_ts, to_ts in data.get("imports", ()))
-            change = Base(tuple(accumulate(data["named"])), tuple(marks), imports)
+            change = BaseState(tuple(accumulate(data["named"])), tuple(marks), imports)
         case kind:
             raise ValueError(f"a schema record has the unknown kind {kind!r}")
     return Record(data["commit_ts"], data["start_ts"], change)

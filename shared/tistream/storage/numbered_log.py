@@ -107,7 +107,7 @@ class Retries:
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[Entry]):
+class EntryRun(Generic[Entry]):
     """Consecutive entries. `restarted`: the first entry is the one at which readers begin (the floor, or 1), and
     replaces everything that the reader knew."""
 
@@ -137,7 +137,7 @@ class NumberedObjects(Generic[Entry]):
         """Read entry `number`, which may be below the floor. Raises NotFoundYet, Unavailable, CorruptObject."""
         return self.payload.decode(number, self.objects.get(self.payload.key(number)))
 
-    def follow(self, last: int) -> Run[Entry]:
+    def follow(self, last: int) -> EntryRun[Entry]:
         """Read every entry after `last` (0: from the beginning). If nothing is new, this costs two small requests.
 
         Raises:
@@ -155,7 +155,7 @@ class NumberedObjects(Generic[Entry]):
                     raise  # otherwise the entry is below the floor, and does not belong to the log any more
             else:
                 if self.floor() <= first:
-                    return Run(restarted, entries)
+                    return EntryRun(restarted, entries)
             last, restarted = 0, True
         raise Unavailable(f"{self.payload.what}: its floor moves faster than it can be read")
 

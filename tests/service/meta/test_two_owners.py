@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.clients.route_mark import Mark
+from tistream.wire.clients.route_mark import RouteMark
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings
@@ -67,7 +67,7 @@ def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path, knows: 
     _, version = new.owned().register(
         "sorter-3", "sorter", "http://127.0.0.1:3", Start("c", new.owned().new_start("sorter-3"))
     )
-    table = new.routes().wait(Mark(2, version - 1), 0)
+    table = new.routes().wait(RouteMark(2, version - 1), 0)
     assert table is not None
     assert table.services["sorter"] == ["http://127.0.0.1:1", "http://127.0.0.1:3"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from support.effort import cases
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.task_phases import Phase, PhaseEvent, Placement
 from tistream_meta.decide.task_policy import schedule
@@ -41,7 +41,7 @@ class Row:
 class Node:
     """What a sorter knows: the newest table, the epochs that it has claimed, and what it has prepared."""
 
-    seen: Mark = NOTHING_SEEN
+    seen: RouteMark = NOTHING_SEEN
     wanted: tuple[int, ...] = ()  # epoch by task; 0: not its own
     coming: frozenset[int] = frozenset()
     claimed: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class World:
     believes: tuple[int, ...]
     lost: frozenset[str]
     log: tuple[int, ...]  # epoch of the last claim in each task's manifests
-    tables: frozenset[tuple[Mark, tuple[Row, ...]]]  # published, and delivered whenever
+    tables: frozenset[tuple[RouteMark, tuple[Row, ...]]]  # published, and delivered whenever
     told: frozenset[tuple[str, int, int, bool]]  # (node, task, epoch, prepared): heard by the newest owner
     sealed: frozenset[int]  # tasks whose last manifest is a seal
     told_seals: frozenset[int]  # those of which the newest owner has heard
@@ -112,7 +112,7 @@ def ordered(world: World, task: int) -> World:
         return world
     rows = (*world.rows[:task], replace(row, ordered=True), *world.rows[task + 1 :])
     version = world.version + 1
-    table = (Mark(world.owner_rev, version), rows)
+    table = (RouteMark(world.owner_rev, version), rows)
     return replace(world, rows=rows, version=version, tables=world.tables | {table})
 
 
@@ -145,11 +145,11 @@ def decided(world: World) -> World:
                 rows[command.task_id], sorter=after.sorter_node, epoch=after.task_epoch, following=after.next_node
             )
     version = world.version + 1
-    table = (Mark(world.owner_rev, version), tuple(rows))
+    table = (RouteMark(world.owner_rev, version), tuple(rows))
     return replace(world, rows=tuple(rows), version=version, tables=world.tables | {table})
 
 
-def delivered(world: World, number: int, table: tuple[Mark, tuple[Row, ...]]) -> World:
+def delivered(world: World, number: int, table: tuple[RouteMark, tuple[Row, ...]]) -> World:
     """A sorter takes a table, unless it has seen a newer one."""
     mark, rows = table
     node = world.nodes[number]
@@ -277,8 +277,8 @@ def test_the_search_finds_a_double_write_where_claims_do_not_fence(monkeypatch: 
         return replace(with_node(world, number, replace(world.nodes[number], claimed=mine)), log=(epoch,))
 
     world = replace(first(1), rows=(Row("a", 1),))
-    world = with_node(world, 0, Node(Mark(1, 1), (1,), frozenset(), (0,)))
-    world = with_node(world, 1, Node(Mark(1, 1), (1,), frozenset(), (0,)))
+    world = with_node(world, 0, Node(RouteMark(1, 1), (1,), frozenset(), (0,)))
+    world = with_node(world, 1, Node(RouteMark(1, 1), (1,), frozenset(), (0,)))
     world = unfenced(unfenced(world, 0, 0), 1, 0)
     with pytest.raises(AssertionError, match="can both commit"):
         check_safety(world)
@@ -287,4 +287,4 @@ def test_the_search_finds_a_double_write_where_claims_do_not_fence(monkeypatch: 
 def test_the_search_finds_a_lost_task_where_nobody_hands_it_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_scheduling_model.schedule", lambda *_: [])
     with pytest.raises(AssertionError, match="absent"):
-        check_liveness(replace(first(1), tables=frozenset({(Mark(1, 1), (Row(),))})))
+        check_liveness(replace(first(1), tables=frozenset({(RouteMark(1, 1), (Row(),))})))

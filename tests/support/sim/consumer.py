@@ -12,7 +12,7 @@ import orjson
 from support.sim.platform import SimPlatform
 from tistream.model.ids import TenantKey
 from tistream_verify.ddl_effect import names_of
-from tistream_verify.record import Scope
+from tistream_verify.record import PullScope
 from tistream_verify.validators import Validators
 
 Event = dict[str, Any]
@@ -35,7 +35,7 @@ class Consumer:
     snapshot_ts: int
     rng: random.Random
     name: str
-    scope: Scope = field(default_factory=Scope)
+    scope: PullScope = field(default_factory=PullScope)
     events: list[Event] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     resolved_ts: int = 0

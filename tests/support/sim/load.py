@@ -15,7 +15,7 @@ from tistream_upstream.config import Churn, ClusterConfig, TxnMix
 from tistream_upstream.effects import Announce, AskCoverage, Effect, Push, Told
 from tistream_upstream.platform_api import PlatformApi
 from tistream_verify.fingerprint import TruthLine
-from tistream_verify.record import Scope
+from tistream_verify.record import PullScope
 
 STEP_US = 50_000
 
@@ -104,14 +104,14 @@ class Upstream:
     def snapshot_ts(self) -> int:
         return self.cluster.snapshot_ts
 
-    def some_scope(self, rng: random.Random) -> Scope:
+    def some_scope(self, rng: random.Random) -> PullScope:
         """A database, or a table, that is there at the snapshot; it may be renamed or dropped later."""
         catalog = self.cluster.catalog
         tables = catalog.usable()
         if not tables or rng.random() < 0.3:
-            return Scope(rng.choice(list(catalog.databases.values())).name)
+            return PullScope(rng.choice(list(catalog.databases.values())).name)
         table = rng.choice(tables)
-        return Scope(catalog.databases[table.database_id].name, table.name)
+        return PullScope(catalog.databases[table.database_id].name, table.name)
 
     def run(self, until_ms: int, calm_ms: int) -> int:
         """Fiber: push until then, end every transaction, push on for `calm_ms` without any, then the last files.

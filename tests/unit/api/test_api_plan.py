@@ -13,9 +13,9 @@ from tistream.read.cursor import Place, Position
 from tistream.read.plan import (
     OP_DELETE,
     OP_PUT,
+    CrowdedRun,
     GroupRef,
     PlanPiece,
-    Run,
     coarse_cut,
     exact_cut,
     groups_in,
@@ -78,13 +78,13 @@ def test_long_rows_lower_the_budget() -> None:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> list[tuple[Run, list[bytes]]]:
+def crowds(draw: st.DrawFn) -> list[tuple[CrowdedRun, list[bytes]]]:
     out = []
     for number in range(draw(st.integers(1, 8))):
         keys = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=12)))
         raw = [bytes([key]) for key in keys]
         start_ts, table_id = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-        out.append((Run(number, 0, start_ts, table_id, table_id, len(raw), raw[0], raw[-1]), raw))
+        out.append((CrowdedRun(number, 0, start_ts, table_id, table_id, len(raw), raw[0], raw[-1]), raw))
     return out
 
 
@@ -97,7 +97,7 @@ def keys_in(piece: PlanPiece, keys_of: dict[int, list[bytes]]) -> pl.Series:
 
 @given(crowds(), st.integers(1, 15), st.data())
 def test_pieces_hold_every_row_once_and_in_order(
-    crowd: list[tuple[Run, list[bytes]]], budget: int, data: st.DataObject
+    crowd: list[tuple[CrowdedRun, list[bytes]]], budget: int, data: st.DataObject
 ) -> None:
     keys_of = {id(run): keys for run, keys in crowd}
     found = []

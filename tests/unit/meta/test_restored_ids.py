@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.wire.clients.route_mark import Mark
+from tistream.wire.clients.route_mark import RouteMark
 from tistream_meta.database.repository import FORGOTTEN_IDS, Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import NodeState
@@ -29,9 +29,9 @@ def test_ids_are_given_out_far_above_those_that_may_have_been_forgotten(tmp_path
     repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
     repository.prepare()
     repository.take_ownership(60_000, "http://meta")
-    repository.take_ownership(60_000, "http://meta", Mark(1, repository.plan().version))
+    repository.take_ownership(60_000, "http://meta", RouteMark(1, repository.plan().version))
     assert repository.new_task_ids(1) == 1, "nothing was forgotten"
-    repository.take_ownership(60_000, "http://meta", Mark(5, repository.plan().version + 1))
+    repository.take_ownership(60_000, "http://meta", RouteMark(5, repository.plan().version + 1))
     assert repository.new_task_ids(1) == 2 + FORGOTTEN_IDS
 
 

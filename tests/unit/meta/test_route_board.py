@@ -9,7 +9,7 @@ import pytest
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import RouteTable
 from tistream_meta.decide.liveness import NodeState
@@ -51,10 +51,10 @@ def test_a_node_hears_of_what_is_said_of_a_tenant_whose_tasks_stay_as_they_are(m
     said = replace(owner.book.tenants[task.tenant], **{member: value})
     owner.touched.add(owner.book.take(Change(owner.book.version + 1, tenants=(said,))))
     routes.publish(owner.table())
-    told = routes.wait(Mark(known.owner_rev, known.version), 0, NODES[0])
+    told = routes.wait(RouteMark(known.owner_rev, known.version), 0, NODES[0])
     assert told is not None
     assert [getattr(tenant, member) for tenant in told.tenants] == [value]
-    other = routes.wait(Mark(known.owner_rev, known.version), 0, NODES[1])
+    other = routes.wait(RouteMark(known.owner_rev, known.version), 0, NODES[1])
     assert other is not None
     assert other.tenants == [], "it has no task of it"
 
@@ -136,14 +136,14 @@ def test_what_is_told_in_parts_adds_up_to_the_whole(seed: int) -> None:
         routes.publish(owner.table())
         for node in [one for one in readers if rng.random() < 0.4]:
             known = readers[node]
-            mark = NOTHING_SEEN if known is None else Mark(known.owner_rev, known.version)
+            mark = NOTHING_SEEN if known is None else RouteMark(known.owner_rev, known.version)
             told = routes.wait(mark, 0, node)
             assert told is not None
             readers[node] = merged(known, told)
     whole = owner.anew()
     for node, known in readers.items():
         assert known is not None
-        told = routes.wait(Mark(known.owner_rev, known.version), 0, node)
+        told = routes.wait(RouteMark(known.owner_rev, known.version), 0, node)
         assert told is not None
         now = merged(known, told)
         if node is None:
@@ -159,10 +159,10 @@ def test_a_reader_is_told_only_what_has_changed_and_a_node_only_of_its_own() -> 
     given = Task(21, task.tenant, task.span, "sorter-2", 1)
     owner.touched.add(owner.book.take(Change(2, tasks=(given,))))
     routes.publish(owner.table())
-    everything = routes.wait(Mark(3, 1), 0)
+    everything = routes.wait(RouteMark(3, 1), 0)
     assert everything is not None
     assert (everything.since, [tenant.tenant_id for tenant in everything.tenants]) == (1, ["t2"])
-    mine, others = (routes.wait(Mark(3, 1), 0, node) for node in ("sorter-2", "sorter-1"))
+    mine, others = (routes.wait(RouteMark(3, 1), 0, node) for node in ("sorter-2", "sorter-1"))
     assert mine is not None
     assert others is not None
     assert [[task.task_id for task in tenant.tasks] for tenant in mine.tenants] == [[21]]
@@ -172,7 +172,7 @@ def test_a_reader_is_told_only_what_has_changed_and_a_node_only_of_its_own() -> 
 def test_who_followed_another_owner_is_told_everything() -> None:
     owner, routes = Owner(1), board()
     routes.publish(owner.table())
-    told = routes.wait(Mark(2, 1), 0)
+    told = routes.wait(RouteMark(2, 1), 0)
     assert told is not None
     assert (told.since, len(told.tenants)) == (None, len(TENANTS))
 
@@ -182,7 +182,7 @@ def test_a_tenant_that_a_restored_database_does_not_know_is_told_to_nobody() -> 
     routes.publish(owner.table())
     fewer = owner.table().model_copy(update={"owner_rev": 9, "version": 2})
     routes.publish(fewer.model_copy(update={"tenants": fewer.tenants[1:]}))
-    told = routes.wait(Mark(3, 1), 0, "sorter-1")
+    told = routes.wait(RouteMark(3, 1), 0, "sorter-1")
     assert told is not None
     assert TENANTS[0].tenant_id not in {tenant.tenant_id for tenant in told.tenants}
 
@@ -191,7 +191,7 @@ def test_who_waits_hears_of_a_new_owner_though_it_changed_nothing() -> None:
     owner, routes = Owner(1), board()
     table_now = owner.table()
     routes.publish(table_now)
-    known = Mark(table_now.owner_rev, table_now.version)
+    known = RouteMark(table_now.owner_rev, table_now.version)
     routes.publish(table_now.model_copy(update={"owner_rev": known.owner_rev + 1}))
     told = routes.wait(known, 60_000)
     assert told is not None

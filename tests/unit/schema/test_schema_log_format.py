@@ -11,7 +11,7 @@ from tistream.errors import CorruptObject
 from tistream.model.ids import TenantKey
 from tistream.schema import log_format
 from tistream.schema.log_format import BaseHead, LogObject
-from tistream.schema.records import Base, JobMark, Record, VersionChange
+from tistream.schema.records import BaseState, JobMark, Record, VersionChange
 from tistream_cli.commands.describe import describe
 
 RECORDS = (
@@ -61,7 +61,7 @@ def test_an_unknown_version_is_refused() -> None:
 
 
 RESTATED = (
-    Record(22, 0, Base((3, 100, 2**62), (JobMark(7, settled=True, before_history=False),))),
+    Record(22, 0, BaseState((3, 100, 2**62), (JobMark(7, settled=True, before_history=False),))),
     Record(22, 0, VersionChange(57)),
 )
 BASE = LogObject(

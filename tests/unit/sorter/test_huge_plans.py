@@ -18,7 +18,7 @@ from tistream_sorter.task.promotion import promoted
 from tistream_sorter.upkeep.shards import ROW_BYTES, CutRules, cut
 from tistream_sorter.upkeep.sweep import AGAIN_MS, BYTES_MAX, EVERY_MS, Sweeps
 from tistream_sorter.watermark.slice_cuts import Cuts
-from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.watermark_rows import Watermark
 
 
@@ -97,9 +97,9 @@ def test_a_segment_written_early_is_named_when_the_window_reaches_it_and_not_bef
     assert (segment.key, segment.size, segment.rows, segment.row_groups) == ("sealed", 100, 1_000, groups)
 
 
-def history(*rows: tuple[bytes, bytes, int]) -> History:
+def history(*rows: tuple[bytes, bytes, int]) -> SliceHistory:
     """Rows that connected, of (start, end, resolved_ts)."""
-    out = History()
+    out = SliceHistory()
     for start, end, ts in rows:
         cuts = Cuts(pa.array([b"", *([start] if start else []), *([end] if end else [])], pa.binary()), b"")
         row = Watermark(start, end, 1, 1, 1, 9, None, ts, (), 1, 1)

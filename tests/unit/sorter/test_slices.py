@@ -20,7 +20,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import WATERMARKS
 from tistream_sorter.watermark.slice_heirs import inherited_slices
-from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.slices import SliceMap
 
 SNAPSHOT = 10
@@ -57,7 +57,7 @@ class Arrivals:
 
     def __init__(self, span: KeySpan = WHOLE) -> None:
         self.slices = SliceMap(span, SNAPSHOT)
-        self.history = History()
+        self.history = SliceHistory()
         self.seq = 0
 
     def file(self, *rows: dict[str, Any], store: int = 1) -> int:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from support.lawful_events import SNAPSHOT_TS, Event, LawfulEvents
-from tistream_verify.record import Record, Scope, difference, line_hash
+from tistream_verify.record import PullScope, StreamRecord, difference, line_hash
 from tistream_verify.resumed import ResumedStream
 from tistream_verify.validators import Validators
 from tistream_verify.violation import Rule
 
 
-def _stream(with_truth: bool = False) -> tuple[ResumedStream, Validators, Record]:
-    validators, record = Validators(SNAPSHOT_TS, with_truth=with_truth), Record(SNAPSHOT_TS)
+def _stream(with_truth: bool = False) -> tuple[ResumedStream, Validators, StreamRecord]:
+    validators, record = Validators(SNAPSHOT_TS, with_truth=with_truth), StreamRecord(SNAPSHOT_TS)
     return ResumedStream(validators, record), validators, record
 
 
@@ -73,7 +73,7 @@ def test_what_a_resumed_answer_alters_or_leaves_out_is_found() -> None:
 
 def test_scopes_are_filters_by_the_names_of_the_time() -> None:
     lawful = LawfulEvents(4)
-    record = Record(SNAPSHOT_TS)
+    record = StreamRecord(SNAPSHOT_TS)
     told = [event for event in lawful.events if event["type"] != "resolved"]
     for event in told:
         record.append(event, orjson.dumps(event))
@@ -86,14 +86,14 @@ def test_scopes_are_filters_by_the_names_of_the_time() -> None:
             if low < int(event["commit_ts"]) <= high
             and table in {event["table"], *(name["table"] for name in event.get("involved", []))}
         ]
-        assert record.hashes(Scope("SHOP", table.upper()), low, high) == expected
-    assert record.hashes(Scope("other"), low, high) == []
-    assert len(record.hashes(Scope(), 0, 2**62)) == len(told)
+        assert record.hashes(PullScope("SHOP", table.upper()), low, high) == expected
+    assert record.hashes(PullScope("other"), low, high) == []
+    assert len(record.hashes(PullScope(), 0, 2**62)) == len(told)
 
 
 def test_the_oldest_events_are_let_go_and_positions_stay() -> None:
     lawful = LawfulEvents(4)
-    record, whole = Record(SNAPSHOT_TS, events_max=100), Record(SNAPSHOT_TS)
+    record, whole = StreamRecord(SNAPSHOT_TS, events_max=100), StreamRecord(SNAPSHOT_TS)
     for event in lawful.events:
         if event["type"] != "resolved":
             record.append(event, orjson.dumps(event))
@@ -104,7 +104,7 @@ def test_the_oldest_events_are_let_go_and_positions_stay() -> None:
     assert not record.whole_since(SNAPSHOT_TS)
     ts = record.commit_ts(record.first)
     assert record.whole_since(ts)
-    assert record.hashes(Scope(), ts, 2**62) == whole.hashes(Scope(), ts, 2**62)
+    assert record.hashes(PullScope(), ts, 2**62) == whole.hashes(PullScope(), ts, 2**62)
     assert record.after(ts) == whole.after(ts)
 
 

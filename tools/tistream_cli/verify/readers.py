@@ -17,7 +17,7 @@ from tistream.errors import RetryableError, TiStreamError
 from tistream.model.ts import physical_ms
 from tistream_cli.client import ApiClient, NoAnswer, changes_path
 from tistream_verify.lag import Delays
-from tistream_verify.record import Record, Scope, difference, line_hash
+from tistream_verify.record import PullScope, StreamRecord, difference, line_hash
 from tistream_verify.resumed import ResumedStream
 from tistream_verify.validators import Validators
 from tistream_verify.violation import Findings, Rule
@@ -38,14 +38,14 @@ class Watched:
     tenant: str
     start_ts: int
     validators: Validators
-    record: Record
+    record: StreamRecord
     stop: threading.Event
     lock: threading.Lock = field(default_factory=threading.Lock)
     delays: Delays = field(default_factory=Delays)
     truth_ts: int = 0
     truth_lines: int = 0
 
-    def path(self, scope: Scope) -> str:
+    def path(self, scope: PullScope) -> str:
         """The path of the pull's URL."""
         return changes_path(self.cluster, self.tenant, scope.database, scope.table)
 
@@ -100,7 +100,7 @@ class StreamReader:
         query = {"start_ts": str(self._watched.start_ts)} if cursor is None else {"cursor": cursor}
         cut_ms = self._clock.monotonic_ms() + int(self._rng.expovariate(1 / self._cut_seconds) * 1000)
         self.stream.begin()
-        lines = self.attempts.lines(self._client, self._watched.path(Scope()), {**query, "follow": "true"})
+        lines = self.attempts.lines(self._client, self._watched.path(PullScope()), {**query, "follow": "true"})
         for line in lines:
             now_ms = self._clock.now_ms()
             with self._watched.lock:
@@ -139,7 +139,7 @@ class PageReader(ABC):
     def run(self) -> None:
         """Read until `stop` is set."""
 
-    def page(self, scope: Scope, query: Mapping[str, str]) -> Page | None:
+    def page(self, scope: PullScope, query: Mapping[str, str]) -> Page | None:
         """Read one answer. None if there was no answer, or if it was not complete."""
         failed, known = self.attempts.refused, self.found.counts.total()
         lines = list(self.attempts.lines(self._client, self._watched.path(scope), query))
@@ -186,7 +186,7 @@ class TenantPager(PageReader):
         """Read and compare one page that begins at the record's `position`. Returns the next cursor and its position,
         or None if there was no page."""
         wait_ms = str(self._rng.choice((0, 500, 2_000)))
-        page = self.page(Scope(), {**query, "limit": self.limit(), "wait_ms": wait_ms})
+        page = self.page(PullScope(), {**query, "limit": self.limit(), "wait_ms": wait_ms})
         if page is None:
             return None
         end = position + len(page.hashes)
@@ -223,7 +223,7 @@ class ScopeReader(PageReader):
                 self._read(*stretch)
             self._watched.stop.wait(0.5)
 
-    def _choose(self) -> tuple[Scope, int, int] | None:
+    def _choose(self) -> tuple[PullScope, int, int] | None:
         record = self._watched.record
         done = record.after(record.resolved_ts)
         low = self._rng.randint(max(record.first, done - 10 * _WINDOW_EVENTS), max(record.first, done))
@@ -232,12 +232,14 @@ class ScopeReader(PageReader):
         if not names:
             return None
         database, table = self._rng.choice(names)
-        scope = self._rng.choice((Scope(database, table), Scope(database, table), Scope(database), Scope()))
+        scope = self._rng.choice(
+            (PullScope(database, table), PullScope(database, table), PullScope(database), PullScope())
+        )
         low_ts = self._watched.start_ts if low == record.first else record.commit_ts(low - 1)
         high_ts = record.commit_ts(high - 1)
         return (scope, low_ts, high_ts) if record.whole_since(low_ts) and low_ts < high_ts else None
 
-    def _read(self, scope: Scope, low_ts: int, high_ts: int) -> None:
+    def _read(self, scope: PullScope, low_ts: int, high_ts: int) -> None:
         query, got = {"start_ts": str(low_ts), "end_ts": str(high_ts)}, list[int]()
         limit = str(max(int(self.limit()), 100))
         while not self._watched.stop.is_set():

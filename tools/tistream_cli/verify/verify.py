@@ -25,7 +25,7 @@ from tistream_cli.errors import CliError, NoVerdict
 from tistream_cli.verify.readers import PageReader, ScopeReader, StreamReader, TenantPager, Watched
 from tistream_cli.verify.truth import TruthFile, TruthReader
 from tistream_verify.lag import LONGEST_MS, Delays, LagSample
-from tistream_verify.record import Record
+from tistream_verify.record import StreamRecord
 from tistream_verify.validators import Validators
 
 _SILENCE_SECONDS = 5.0  # read timeout; an endless stream sends a line at least once a second
@@ -140,7 +140,9 @@ class Verification:
         validators = Validators(
             start_ts, source="stream", from_beginning=from_beginning, with_truth=options.truth is not None
         )
-        watched = Watched(options.cluster, options.tenant, start_ts, validators, Record(start_ts), threading.Event())
+        watched = Watched(
+            options.cluster, options.tenant, start_ts, validators, StreamRecord(start_ts), threading.Event()
+        )
         stream = StreamReader(self._client(), watched, self._clock, self._child_rng(), options.cut_s)
         pagers: list[PageReader] = [TenantPager(self._client(), watched, self._child_rng())]
         pagers += [ScopeReader(self._client(), watched, self._child_rng()) for _ in range(options.scopes)]

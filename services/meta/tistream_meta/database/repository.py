@@ -24,7 +24,7 @@ from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
@@ -95,7 +95,7 @@ class Repository:
     # -- owner ---------------------------------------------------------------------------------------------------
 
     def take_ownership(
-        self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN, *, first: bool = True, restored: bool = False
+        self, lease_ms: int, url: str, above: RouteMark = NOTHING_SEEN, *, first: bool = True, restored: bool = False
     ) -> Owner:
         """Become the owner under a new owner_rev, if the lease has expired or is this process's own. At its `first`
         election it may also take the lease of an earlier process of its name. Returns the owner, whichever process it

@@ -11,7 +11,7 @@ from tistream.clock import Clock
 from tistream.concurrency import Lock
 from tistream.errors import Fenced, Unavailable
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream.wire.meta import RouteTable
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.model import Owner
@@ -65,7 +65,7 @@ class Ownership:
         """A client of the owner, if another process is the owner and is known; else None."""
         return None if self._other is None else self._other[1]
 
-    def saw(self, mark: Mark, newest: Mark) -> None:
+    def saw(self, mark: RouteMark, newest: RouteMark) -> None:
         """Record that a node has followed the routes `mark`; `newest` are the newest routes of the database. The lock
         must be held.
         """
@@ -79,7 +79,7 @@ class Ownership:
         """Record that this process has followed another owner's routes, so that its own routes get higher versions.
         Returns those routes."""
         with self._lock:
-            self._seen = self._seen.joined(Mark(table.owner_rev, table.version))
+            self._seen = self._seen.joined(RouteMark(table.owner_rev, table.version))
         return table
 
     def hold(self, heard: Callable[[], Iterable[str]]) -> bool:

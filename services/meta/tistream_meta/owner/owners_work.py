@@ -16,7 +16,7 @@ from tistream.errors import AlreadyDiffers, InvalidRequest, Superseded, Unavaila
 from tistream.model.ids import TenantKey
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream.wire.meta import Announcement
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide import ranges
@@ -192,7 +192,7 @@ class OwnersWork:
         self,
         node_id: str,
         start: Start,
-        seen: Mark = NOTHING_SEEN,
+        seen: RouteMark = NOTHING_SEEN,
         sequence: int = 0,
         holdings: Sequence[Holding] = (),
         stores: Sequence[ReportedStore] = (),
@@ -209,7 +209,7 @@ class OwnersWork:
         """
         with self._locked():
             book = self._known()
-            self._ownership.saw(seen, Mark(self._ownership.rev, book.version))
+            self._ownership.saw(seen, RouteMark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
             match standing(node, start):
                 case Standing.UNKNOWN:
@@ -352,8 +352,8 @@ class OwnersWork:
 
     def _publish(self) -> None:
         book, current = self._known(), self._routes.current()
-        mark = Mark(self._ownership.rev, book.version)
-        if current is not None and mark == Mark(current.owner_rev, current.version):
+        mark = RouteMark(self._ownership.rev, book.version)
+        if current is not None and mark == RouteMark(current.owner_rev, current.version):
             return
         table = self._maker.make(book, self._touched, mark.owner_rev, self.heard.states, self._options.own_url)
         self._routes.publish(table)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
-from tistream.wire.clients.route_mark import Mark
+from tistream.wire.clients.route_mark import RouteMark
 from tistream.wire.meta import RouteTable, TenantRoute
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
@@ -72,7 +72,7 @@ class RouteBoard:
         with self._changed:
             return self._table
 
-    def wait(self, known: Mark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
+    def wait(self, known: RouteMark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
         """The changes since the table `known`; waits up to `wait_ms` while nothing has changed. With `node_id`, only
         tasks whose sorter or next sorter that node is. None before the first table.
         """
@@ -83,14 +83,14 @@ class RouteBoard:
                 remaining_s -= _POLL_S
             return self._answer(known, node_id)
 
-    def _nothing_new(self, known: Mark) -> bool:
+    def _nothing_new(self, known: RouteMark) -> bool:
         newest = self._table
         if newest is None:
             return True
         # A reader of an older version sends no owner_rev, and compares versions only.
         return newest.version == known.version and known.owner_rev in (newest.owner_rev, _NO_REV)
 
-    def _answer(self, known: Mark, node_id: str | None) -> RouteTable | None:
+    def _answer(self, known: RouteMark, node_id: str | None) -> RouteTable | None:
         table = self._table
         if table is None:
             return None
@@ -119,8 +119,8 @@ class RouteBoard:
         return sorted(found)
 
 
-def _mark(table: RouteTable) -> Mark:
-    return Mark(table.owner_rev, table.version)
+def _mark(table: RouteTable) -> RouteMark:
+    return RouteMark(table.owner_rev, table.version)
 
 
 def _nodes(route: TenantRoute) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tistream.model.retention import parse_retention_ms
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import MAX_TS
-from tistream.wire.clients.route_mark import Mark
+from tistream.wire.clients.route_mark import RouteMark
 from tistream.wire.meta import (
     Accepted,
     Announcement,
@@ -221,7 +221,7 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
 @router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
     """Accept the heartbeat of a process. 404: the process has to register; 409 `superseded`: it has to end."""
-    seen = Mark(body.owner_rev, body.route_version)
+    seen = RouteMark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
     holdings = [_holding(task) for task in body.tasks]
@@ -266,7 +266,7 @@ def routes(
     """
     if fresh and (owner := _elsewhere(request)) is not None:
         _server(request).routes().publish(owner.routes(fresh=True))
-    table = _server(request).routes().wait(Mark(known_rev, known_version), wait_ms, node_id)
+    table = _server(request).routes().wait(RouteMark(known_rev, known_version), wait_ms, node_id)
     if table is None:
         raise Unavailable("this meta server has no routes yet: it has not reached the owner; try again")
     return table

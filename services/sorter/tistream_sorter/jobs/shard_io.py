@@ -40,7 +40,7 @@ from tistream_sorter.jobs.pointers import PointedFiles, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
-from tistream_sorter.jobs.shard_output import ShardOutput, Target
+from tistream_sorter.jobs.shard_output import OutputTarget, ShardOutput
 from tistream_sorter.jobs.stages import Stages
 from tistream_sorter.match.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA, with_expiry
 from tistream_sorter.match.kernel import IDENTITY, Matched, match
@@ -138,7 +138,7 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
         return ShardResult(shard.task_id, shard.number, failed=str(error))
 
 
-def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: Stages) -> ShardResult:
+def process_shard(objects: ObjectStore, shard: Shard, target: OutputTarget, stages: Stages) -> ShardResult:
     """Read, match, sort and write one shard, and record the stages. The written objects count only once a manifest
     names them."""
     began = time.perf_counter_ns()
@@ -316,7 +316,9 @@ def _limit(shard: Shard, missing: pl.DataFrame) -> str:
     return f"{rules.served_ts}, a resolved_ts that readers have received, that the pool does not hold"
 
 
-def _write(objects: ObjectStore, target: Target, shard: Shard, matched: Matched, book: PointedFiles) -> ShardOutput:
+def _write(
+    objects: ObjectStore, target: OutputTarget, shard: Shard, matched: Matched, book: PointedFiles
+) -> ShardOutput:
     """Write the output. Values behind pointers are read in chunks, to bound the memory."""
     output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)

@@ -32,7 +32,7 @@ PAGE_BYTES_SAFE = 1 << 30
 ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_index": "DELTA_BINARY_PACKED"}
 
 
-class Target(Protocol):
+class OutputTarget(Protocol):
     """The store to which objects are written."""
 
     def put(self, key: str, body: Body) -> None: ...
@@ -44,7 +44,7 @@ class ShardOutput:
     `pending`. The objects count only once a manifest names them. Values are read from `objects`."""
 
     objects: ObjectStore
-    target: Target
+    target: OutputTarget
     shard: Shard
     segments: list[SegmentRef] = field(default_factory=list)
     pending: list[PendingPart] = field(default_factory=list)

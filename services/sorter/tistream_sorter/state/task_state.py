@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream_sorter.state.positions import Positions
-from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.slices import SliceMap
 
 
@@ -68,7 +68,7 @@ class TaskState:
     live_segments: tuple[SegmentRef, ...]
     counters: dict[str, int]
     written_ms: int
-    history: History = field(default_factory=History)
+    history: SliceHistory = field(default_factory=SliceHistory)
     scans: tuple[pa.Table, ...] = ()
     next_seq: int = 0
     unwritten: int = 0  # files processed since the last manifest
@@ -166,8 +166,8 @@ def begun(state: TaskState) -> TaskState:
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)
 
 
-def begun_history(slices: SliceMap) -> History:
+def begun_history(slices: SliceMap) -> SliceHistory:
     """A new history that begins with the present state of the slices."""
-    history = History()
+    history = SliceHistory()
     slices.begin(history)
     return history

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tistream.format.manifest import UNMATCHED, PendingPart
-from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slice_history import SliceHistory
 
 EVERY_MS = 10_000
 BYTES_MAX = 8 << 20  # bytes of parts scanned in one tick; at least one part is scanned
@@ -21,7 +21,7 @@ class Sweeps:
 
     seen_ms: dict[str, int] = field(default_factory=dict)
 
-    def due(self, parts: Sequence[PendingPart], history: History, rows_small: int, now_ms: int) -> frozenset[str]:
+    def due(self, parts: Sequence[PendingPart], history: SliceHistory, rows_small: int, now_ms: int) -> frozenset[str]:
         """Keys of the parts to scan in this tick: those that were not scanned for the longest time, and in whose span
         this tick's history may prove a lock dead. `now_ms`: monotonic."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
@@ -44,7 +44,7 @@ class Sweeps:
         self.seen_ms.update({key: now_ms for key in keys if key in self.seen_ms})
 
 
-def _may_end(part: PendingPart, history: History) -> bool:
+def _may_end(part: PendingPart, history: SliceHistory) -> bool:
     """Whether a watermark row connected in the part's span with a resolved_ts above the lowest start_ts of its locks:
     every lock's floor is at or above its start_ts."""
     resolved_ts = history.table([part.span])["row_resolved_ts"].to_numpy()

@@ -70,7 +70,7 @@ def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np
     return wanted[at]
 
 
-class History:
+class SliceHistory:
     """Every change of every slice since the last manifest, in order. match/liveness.py uses it to decide which
     prewrites are dead."""
 
@@ -79,10 +79,10 @@ class History:
         self._noted: list[tuple[int, ...]] = []  # single changes that are not in `_changes` yet
         self._noted_in: tuple[int, Cuts] | None = None  # the seq of their file, and its cuts
 
-    def copy(self) -> History:
+    def copy(self) -> SliceHistory:
         """An independent history."""
         self._flush()
-        other = History()
+        other = SliceHistory()
         other._changes = list(self._changes)
         return other
 

@@ -33,7 +33,7 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream_sorter.watermark.slice_arrays import NO_REGION, SliceArrays
 from tistream_sorter.watermark.slice_cuts import Places, int64s, whole
-from tistream_sorter.watermark.slice_history import NO_SCAN, NOT_CONNECTED, Changes, History
+from tistream_sorter.watermark.slice_history import NO_SCAN, NOT_CONNECTED, Changes, SliceHistory
 from tistream_sorter.watermark.slice_work import (
     CHANGES_MAX,
     FEW_SLICES,
@@ -123,12 +123,12 @@ class SliceMap(SliceArrays):
 
     # -- applying rows ----------------------------------------------------------------------------------------------
 
-    def begin(self, history: History) -> None:
+    def begin(self, history: SliceHistory) -> None:
         """Record the states before the first change."""
         self._own -= {"_version", "_index", "_resolved"}
         history.begin(self._cuts, self._version, self._index, self._resolved)
 
-    def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> Steps:
+    def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: SliceHistory) -> Steps:
         """Apply one file's rows (wire.file_batch.WATERMARKS) in order, and record every change under `seq`. Yields the
         number of steps since the last yield. Raises TooMuch."""
         self._changes = 0
@@ -161,7 +161,7 @@ class SliceMap(SliceArrays):
         if slow or self._waiting is not before:
             self._coalesce()
 
-    def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
+    def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: SliceHistory) -> pa.Table:
         """Apply the rows that cover exactly one slice of their region, version and span. Returns the other rows."""
         if self._places is None:
             self._own.discard("_region")
@@ -186,7 +186,7 @@ class SliceMap(SliceArrays):
         history.note_many(Changes(seq, self._cuts, one, *known, version, last, resolved, none))
         return rows.slice(0, 0) if every else rows.filter(pa.array(~fits))
 
-    def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> tuple[pa.Table, pa.Table]:
+    def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: SliceHistory) -> tuple[pa.Table, pa.Table]:
         """Apply the rows that are the only ones on one slice, if they connect without `after` or are of an older epoch.
         Returns (the rows to apply one by one, the rows that wait). The order does not matter, because no two of these
         rows overlap."""
@@ -226,7 +226,7 @@ class SliceMap(SliceArrays):
         return rows.filter(pa.array(~chosen & ~waits)), rows.filter(pa.array(waits))
 
     def _apply_row(
-        self, row: Watermark, slices: range, seq: int, history: History
+        self, row: Watermark, slices: range, seq: int, history: SliceHistory
     ) -> Generator[int, None, list[Watermark]]:
         """Apply one row to every slice that it covers. Returns the parts of the row that wait."""
         waits = np.ones(len(slices), bool)
@@ -267,7 +267,7 @@ class SliceMap(SliceArrays):
             return True
         return row.base_ts is not None and row.base_ts <= resolved
 
-    def _connect(self, at: int, row: Watermark, seq: int, history: History) -> None:
+    def _connect(self, at: int, row: Watermark, seq: int, history: SliceHistory) -> None:
         before = self._values(at)
         same_region = row.region_id == before[0]
         self._set("_region", at, row.region_id)
@@ -278,14 +278,14 @@ class SliceMap(SliceArrays):
         self._touched[at] |= self._values(at) != before
         self._note(seq, at, row, history, connected=True)
 
-    def _raise(self, at: int, row: Watermark, seq: int, history: History) -> None:
+    def _raise(self, at: int, row: Watermark, seq: int, history: SliceHistory) -> None:
         if row.resolved_ts <= self._resolved[at]:
             return
         self._set("_resolved", at, row.resolved_ts)
         self._touched[at] = True
         self._note(seq, at, row, history, connected=False)
 
-    def _note(self, seq: int, at: int, row: Watermark, history: History, *, connected: bool) -> None:
+    def _note(self, seq: int, at: int, row: Watermark, history: SliceHistory, *, connected: bool) -> None:
         self._changes += 1
         if self._changes > CHANGES_MAX:
             raise TooMuch(
@@ -294,7 +294,7 @@ class SliceMap(SliceArrays):
         _, version, index, resolved, _ = self._values(at)
         history.note(seq, self._cuts, at, (version, index, resolved), row, connected=connected)
 
-    def _retry(self, seq: int, history: History) -> Steps:
+    def _retry(self, seq: int, history: SliceHistory) -> Steps:
         """Retry waiting rows until none of them changes a slice."""
         while self._touched.any() and len(self._waiting):
             yield self._waiting_steps()

@@ -25,7 +25,7 @@ from tistream.wire.bulk.restores import (
 from tistream.wire.bulk.secrets import SealedSecrets
 from tistream.wire.bulk.sources import SourceRows
 from tistream.wire.clients.client import HttpClient, parse
-from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
 from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import (
     Accepted,
@@ -114,11 +114,11 @@ class MetaClient:
         answer = self._of_any(
             lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms)
         )
-        mark = Mark(answer.owner_rev, answer.version)
+        mark = RouteMark(answer.owner_rev, answer.version)
         with self._lock:
             if mark < self.seen or mark.version < self.seen.version:
                 newest = self._table
-                if fresh and newest is not None and Mark(newest.owner_rev, newest.version) == self.seen:
+                if fresh and newest is not None and RouteMark(newest.owner_rev, newest.version) == self.seen:
                     return newest  # another thread has stored a newer table since the owner answered
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {self.seen}")
@@ -183,7 +183,7 @@ class MetaClient:
         self,
         node_id: str,
         start: StartOf,
-        seen: Mark | None = None,
+        seen: RouteMark | None = None,
         sequence: int = 0,
         tasks: Sequence[TaskReport] = (),
         stores: Sequence[StoreReport] = (),
@@ -204,7 +204,7 @@ class MetaClient:
         answer = self._of_any(
             lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer, deadline_s=BEAT_DEADLINE_S)
         )
-        self._reported = Mark(answer.owner_rev, answer.route_version)
+        self._reported = RouteMark(answer.owner_rev, answer.route_version)
         return answer
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Mark:
+class RouteMark:
     """The age of a table: the owner's election number, then the version. Ordered by age."""
 
     owner_rev: int
     version: int
 
-    def joined(self, other: Mark) -> Mark:
+    def joined(self, other: RouteMark) -> RouteMark:
         """The higher owner_rev and the higher version of both."""
-        return Mark(max(self.owner_rev, other.owner_rev), max(self.version, other.version))
+        return RouteMark(max(self.owner_rev, other.owner_rev), max(self.version, other.version))
 
 
-NOTHING_SEEN = Mark(0, -1)
+NOTHING_SEEN = RouteMark(0, -1)

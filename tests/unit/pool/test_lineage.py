@@ -52,8 +52,8 @@ class Pool:
         self.parent.seal(left, right)
         return left, right
 
-    def covers(self, *tasks: Routed, told: int | None = None) -> list[Cover]:
-        return [cover for task in tasks for cover in self.lineage.covers(task, told)]
+    def covers(self, *tasks: Routed, reported: int | None = None) -> list[Cover]:
+        return [cover for task in tasks for cover in self.lineage.covers(task, reported)]
 
 
 OLD = (Routed(1, WHOLE),)

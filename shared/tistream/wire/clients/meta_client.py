@@ -111,10 +111,8 @@ class MetaClient:
             wait_ms = 0  # there is a newer table than this process has, so do not wait at a server without it
         if self._node_id is not None:
             params["node_id"] = self._node_id
-        answer = self._of_any(
-            lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms)
-        )
-        mark = RouteMark(answer.owner_rev, answer.version)
+        found = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
+        mark = RouteMark(found.owner_rev, found.version)
         with self._lock:
             if mark < self.seen or mark.version < self.seen.version:
                 newest = self._table
@@ -127,7 +125,7 @@ class MetaClient:
                 self._at = (self._at + 1) % len(self._base_urls)
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {expected}, which a heartbeat's answer reported")
-            self._table = table = merged(self._table, answer)
+            self._table = table = merged(self._table, found)
             self.seen = mark
             return table
 

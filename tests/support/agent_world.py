@@ -33,8 +33,9 @@ class Process:
 class AgentWorld:
     """The newest process is the holder; older ones may still run. Object storage is away until `away_until_ms`."""
 
-    def __init__(self, seed: int, buffer_bytes: int = 256 << 20) -> None:
+    def __init__(self, seed: int, buffer_bytes: int = 256 << 20, range_bounds: tuple[bytes, ...] | None = None) -> None:
         self.buffer_bytes, self.away_until_ms = buffer_bytes, 0
+        self.range_bounds = range_bounds
         self.rng = random.Random(seed)
         self.cluster = ModelCluster(random.Random(seed + 1))
         self.objects: dict[str, tuple[bytes, str]] = {}  # key -> bytes, nonce; in order
@@ -56,6 +57,7 @@ class AgentWorld:
             cut_ms=200,
             idle_cut_ms=600,
             buffer_bytes=self.buffer_bytes,
+            range_bounds=self.range_bounds,
         )
         if self.objects:
             position = self.position(config)

@@ -13,9 +13,11 @@ from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
+from tistream_agent.core.keys import KeyMap, encoded_bound, raw_bound
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.planner import SCANS
 from tistream_agent.core.received.counts import Counts
+from tistream_agent.core.received.range_logs import bounds_among
 from tistream_agent.driver import TerritoryDriver
 from tistream_agent.holding import claim_pause
 from tistream_agent.holding.order import Order
@@ -157,6 +159,7 @@ class TerritoryRun:
             idle_cut_ms=settings.idle_cut_ms,
             buffer_bytes=self.buffer_bytes,
             raw_hold_ms=settings.raw_hold_ms,
+            range_bounds=self._range_bounds(owned.keys),
         )
         machine = TerritoryAgent(config, self._position(config))
         inbox = Inbox()
@@ -186,6 +189,14 @@ class TerritoryRun:
         finally:
             calls.shutdown(wait=False, cancel_futures=True)
             files.shutdown(wait=False, cancel_futures=True)
+
+    def _range_bounds(self, keys: KeyMap) -> tuple[bytes, ...] | None:
+        """Where the range logs of this claim begin; None: each region has a log of its own."""
+        wanted, span = self._settings.range_logs, keys.on_wire(self.order.span)
+        if not wanted or span is None:
+            return None
+        regions = self._pd.regions(encoded_bound(span.start), encoded_bound(span.end))
+        return bounds_among([raw_bound(region.encoded_start) for region in regions], wanted)
 
     def _position(self, config: steps.AgentConfig) -> chain.Position:
         found = last_position(self._objects, config.tenant, config.store_id, config.span)

@@ -82,6 +82,14 @@ class AgentSettings(ServiceSettings):
         description="of RawKV: time by which each resolved ts of TiKV is lowered, for a TiKV whose next leader writes "
         "below what the leader before resolved (state `upstream`); changes arrive later by as much",
     )
+    range_logs: int = Field(
+        default=0,
+        ge=0,
+        le=1_024,
+        description="number of key ranges of a territory whose regions share a log, with one watermark row a file; 0: "
+        "each region has a log of its own. 64 or more suit a territory of more than 20,000 regions: one slow region "
+        "holds its whole range",
+    )
     buffer_bytes: int = Field(
         default=256 << 20,
         ge=8 << 20,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.agent_judge import counted
+from support.agent_model import KEYS
 from support.agent_truth import check
 from support.agent_world import AgentWorld
 from support.effort import seeds
@@ -12,7 +13,15 @@ from support.effort import seeds
 
 @pytest.mark.parametrize("seed", seeds(5, 300))
 def test_no_row_is_lost_in_a_random_history(seed: int) -> None:
-    world = AgentWorld(seed)
+    _lives_through(AgentWorld(seed))
+
+
+@pytest.mark.parametrize("seed", seeds(2, 300))
+def test_no_row_is_lost_if_regions_share_logs(seed: int) -> None:
+    _lives_through(AgentWorld(seed, range_bounds=() if seed % 2 else (KEYS[7], KEYS[15])))
+
+
+def _lives_through(world: AgentWorld) -> None:
     world.run(8_000)
     world.settle()
     assert [stop for stop in world.agent_stops if stop.code != "fenced"] == []

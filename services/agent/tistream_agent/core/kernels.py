@@ -34,9 +34,14 @@ TIKV_STORE, START_SHOWN, END_SHOWN = range(14, 17)  # the last two: lengths of t
 # held more when it reported a resolved_ts last. HOLD, ABOVE: the promise stays at HOLD until TiKV reports more than
 # ABOVE; 0: no hold. NEXT_HOLD, NEXT_ABOVE: of the locks that came since.
 FILED, HIGHEST, HOLD, ABOVE, NEXT_HOLD, NEXT_ABOVE = range(17, 23)
-SUB_COLUMNS = 23
+RANGE = 23  # one more than the number of its range log; 0: it has a log of its own
+SUB_COLUMNS = 24
 TS_END = (1 << 63) - 1
 FREE, SCANNING, LIVE, ENDED = range(4)  # STATE
+
+# Rows of the table of range logs.
+LOG_STARTED, LOG_INDEX = range(2)
+LOG_COLUMNS = 2
 
 # Rows of the table of registrations that were sent.
 SENT_AS, PAIR_REGION, PAIR_STREAM, NUMBER = range(4)
@@ -116,6 +121,7 @@ def apply(
     lowest_request: int,
     subs: Any,
     bounds: Any,
+    logs: Any,
     drops_empty: bool,
     ts_max: int,
     ts_now: int,
@@ -130,6 +136,7 @@ def apply(
         items: REQUEST is the registration's number (`numbers_of`).
         slot_of: the slot of request `lowest_request + i`, or -1.
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
+        logs: the range logs.
         drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
         ts_max: PD cannot have given a higher timestamp yet.
         ts_now: PD had given no higher one when the items arrived.
@@ -176,7 +183,11 @@ def apply(
                 _release(subs, slot, ts)
         else:
             live = subs[STATE, slot] == LIVE
-            index = subs[INDEX, slot] + 1 if live else i64(0)
+            log = subs[RANGE, slot] - 1
+            counting = live if log < 0 else logs[LOG_STARTED, log] > 0
+            index = i64(0)
+            if counting:
+                index = i64(1) + (subs[INDEX, slot] if log < 0 else logs[LOG_INDEX, log])
             kept = False
             initialized = False
             for row in range(items[ROW_FIRST, item], items[ROW_BEYOND, item]):
@@ -209,8 +220,11 @@ def apply(
                 row_slot[row] = slot
                 row_index[row] = index
                 kept = True
-            if kept and live:
-                subs[INDEX, slot] = index
+            if kept and counting:
+                if log < 0:
+                    subs[INDEX, slot] = index
+                else:
+                    logs[LOG_INDEX, log] = index
             if initialized and not live:
                 subs[STATE, slot] = LIVE
                 subs[HIGHEST, slot] = ts_now

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-import pyarrow as pa
+import numpy as np
 
 from tistream.model.ts import from_physical_ms
 from tistream_agent.core import steps
@@ -17,7 +17,9 @@ from tistream_agent.core.chain import Position, Promise
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.planner import Planner
 from tistream_agent.core.received.counts import UNUSABLE
+from tistream_agent.core.received.open_rows import OpenRows
 from tistream_agent.core.received.pd_clock import PdClock
+from tistream_agent.core.received.range_logs import RangeLogs, ranges_of
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
 from tistream_agent.core.subscription import PromiseBroken, StreamLies, Subscriptions
@@ -37,8 +39,6 @@ from tistream_agent.core.wire import ErrorKind
 _FATAL = {ErrorKind.COMPATIBILITY: "compatibility", ErrorKind.CLUSTER_ID_MISMATCH: "cluster_id_mismatch"}
 _LIES_MAX = 3  # streams of a store that ended because of what it sent, within _LIES_MS
 _LIES_MS = 600_000
-_ENTRIES_BYTES = 12 << 10  # memory of a table besides its data
-_FOLD, _FOLDED_BYTES = 64, 1 << 20  # small tables in a row become one
 
 
 class Phase(Enum):
@@ -73,30 +73,36 @@ class TerritoryAgent:
         self.prev_ts = position.prev_ts
         self.reading = True
         wire = [(config.keys.on_wire(p.span), p.ts) for p in position.promises]
-        pieces = [Piece(span, ts, WaitsForRegion(0), 0) for span, ts in wire if span is not None]
         span = config.keys.on_wire(config.span)
         assert span is not None, f"{config.span} has no key of {config.keys.scope}"
-        self.territory = Territory(span, pieces)
+        parts = ranges_of(span, config.range_bounds or ())
+        found = [
+            (part, ts) for its, ts in wire if its is not None for one in parts if (part := one.clip(its)) is not None
+        ]
+        found.sort(key=lambda one: one[0].start)
+        self.territory = Territory(span, [Piece(part, ts, WaitsForRegion(0), 0) for part, ts in found])
         raw = config.kv_api == steps.KV_RAW
         lowered = from_physical_ms(config.raw_hold_ms if raw else 0)
         self.subscriptions = Subscriptions(config.keys, drops_empty=not raw, lowered=lowered)
+        if config.range_bounds is not None:
+            base = [min(piece.base_ts for piece in self.territory.overlapping(part)) for part in parts]
+            shown = [config.keys.in_platform(part) for part in parts]
+            self.subscriptions.ranges = RangeLogs(shown, [part.start for part in parts], np.array(base, np.int64))
         self.planner = Planner(self.territory, self.subscriptions, config.kv_api)
         self.hold_ts = position.lowest_ts - 1  # what the durable files need
         self._hold_asked_ms: int | None = None
         self._hold_under_way = False
-        self._open: list[pa.Table] = []
-        self._open_bytes = 0
+        self._open = OpenRows()
         self._under_way: Draft | None = None
         self._cut_ms = 0
         self._lies: dict[int, list[int]] = {}  # by store, when
         self._pd_clock = PdClock()
         self._last_id = max(promise.ts for promise in position.promises)  # the highest timestamp that is known
-        self._small = 0  # tables at the end of _open that are small
 
     @property
     def buffer_bytes(self) -> int:
         """The memory of rows that are in no durable file."""
-        return self._open_bytes + (0 if self._under_way is None else self._under_way.size)
+        return self._open.size + (0 if self._under_way is None else self._under_way.size)
 
     def step(self, event: steps.Event, now_ms: int) -> list[Command]:
         """Take an event, and return what to do, in order. After `Stop` nothing is returned any more (A6)."""
@@ -232,7 +238,7 @@ class TerritoryAgent:
         except PromiseBroken as error:
             return self._stop("upstream", str(error))
         if outcome.changes.num_rows:
-            self._keep(outcome.changes)
+            self._open.keep(outcome.changes)
         out: list[Command] = []
         for request_id in outcome.initialized:
             self.planner.initialized(request_id)
@@ -244,20 +250,6 @@ class TerritoryAgent:
                 out.append(steps.Deregister(event.stream, ended.opened.on_wire, ended.opened.region_id))
             self.planner.ended(ended, now_ms)
         return out
-
-    def _keep(self, changes: pa.Table) -> None:
-        """Keep rows for the next file. Small tables are made one now and then: each takes memory of its own."""
-        size = int(changes.nbytes) + _ENTRIES_BYTES
-        self._open.append(changes)
-        self._open_bytes += size
-        self._small = self._small + 1 if size < _FOLDED_BYTES // _FOLD else 0
-        if self._small >= _FOLD:
-            small = self._open[-_FOLD:]
-            folded = pa.concat_tables(small).combine_chunks()
-            self._open[-_FOLD:] = [folded]
-            self._open_bytes += int(folded.nbytes) - sum(int(table.nbytes) for table in small)
-            self._open_bytes -= (_FOLD - 1) * _ENTRIES_BYTES
-            self._small = 0
 
     def _distrust(self, stream: int, reason: str, now_ms: int) -> list[Command]:
         """End a stream whose messages cannot be used; the third one of a store in ten minutes stops the territory."""
@@ -295,13 +287,14 @@ class TerritoryAgent:
         if self._under_way is not None:
             return False
         age = now_ms - self._cut_ms
-        if self._open:
-            return age >= self.config.cut_ms or self._open_bytes >= self.config.file_bytes
+        if self._open.tables:
+            return age >= self.config.cut_ms or self._open.size >= self.config.file_bytes
         return age >= self.config.idle_cut_ms and self.subscriptions.owes()
 
     def _cut(self, now_ms: int) -> list[Command]:
         """Cut a file: all rows that have arrived, and a watermark row of each subscription whose scan has ended."""
-        carried = [Promise(self.config.keys.in_platform(piece.span), piece.base_ts) for piece in self._behind()]
+        watermarks = self.subscriptions.cut([(one.span.start, one.reached_ts) for one in self.territory.loose()])
+        carried, lowest = self._promised()
         draft = Draft(
             tenant=self.config.tenant,
             store_id=self.config.store_id,
@@ -309,16 +302,25 @@ class TerritoryAgent:
             prev_ts=self.prev_ts,
             nonce=self.config.nonce,
             epoch=self.config.epoch,
-            promises=(Promise(self.config.span, self._slowest()[1]),),
+            promises=(Promise(self.config.span, lowest),),
             carried=tuple(sorted(carried, key=lambda promise: promise.span.start)),
-            changes=tuple(self._open),
-            watermarks=self.subscriptions.cut(),
-            size=self._open_bytes,
+            changes=tuple(self._open.tables),
+            watermarks=watermarks,
+            size=self._open.size,
         )
-        self._open, self._open_bytes, self._small = [], 0, 0
+        self._open = OpenRows()
         self._under_way, self._cut_ms = draft, now_ms
         self.prev_ts, self.next_ts = self.next_ts, self.next_ts + 1
         return [steps.PutFile(draft)]
+
+    def _promised(self) -> tuple[list[Promise], int]:
+        """(what a file that is cut now carries besides its watermark rows, the lowest of all that it promises)."""
+        ranges = self.subscriptions.ranges
+        if ranges is not None:
+            late = np.flatnonzero(~ranges.started).tolist()
+            return [Promise(ranges.spans[one], int(ranges.value[one])) for one in late], int(ranges.value.min())
+        kept = [Promise(self.config.keys.in_platform(piece.span), piece.base_ts) for piece in self._behind()]
+        return kept, self._slowest()[1]
 
     def _behind(self) -> list[Piece]:
         """The pieces without a live subscription: a file carries their promises."""

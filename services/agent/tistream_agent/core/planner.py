@@ -158,12 +158,17 @@ class Planner:
         for piece in [*self.territory.overlapping(span), None]:
             state = None if piece is None else piece.state
             free = isinstance(state, ToRegister) and not state.call
-            if run and not (free and isinstance(state, ToRegister) and state.region == _region(run[-1])):
+            same = free and isinstance(state, ToRegister) and run and state.region == _region(run[-1])
+            if run and not (same and piece is not None and self._in_one_log(run[-1], piece)):
                 if len(run) > 1:
                     self.territory.join(run)
                 run = []
             if free and piece is not None:
                 run.append(piece)
+
+    def _in_one_log(self, left: Piece, right: Piece) -> bool:
+        ranges = self.subscriptions.ranges
+        return ranges is None or ranges.of(left.span.start) == ranges.of(right.span.start)
 
     def scan_failed(self, scan: int, now_ms: int) -> None:
         """PD did not answer: the pieces wait, and are asked for again."""
@@ -222,6 +227,7 @@ class Planner:
             Opened(
                 *(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.told_ts),
                 sent_as=batch.sent_as(store, region.region_id, request_id),
+                hold_ts=piece.hold_ts,
             )
         )
         subscribed = Subscribed(region, request_id, state.failures)
@@ -256,7 +262,9 @@ class Planner:
         state = self._after(piece.state.region, ended.error, failures, now_ms)
         base_ts = max(piece.base_ts, ended.reached_ts)
         told_ts = max(piece.told_ts, ended.told_ts)
-        self.territory.put(replace(piece, base_ts=base_ts, state=state, since_ms=now_ms, told_ts=told_ts))
+        self.territory.put(
+            replace(piece, base_ts=base_ts, state=state, since_ms=now_ms, told_ts=told_ts, hold_ts=ended.hold_ts)
+        )
 
     def _after(
         self, region: Region, error: RegionError | None, failures: int, now_ms: int

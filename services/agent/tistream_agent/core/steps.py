@@ -31,6 +31,8 @@ class AgentConfig:
         buffer_bytes: the memory for rows that are in no durable file; beyond it streams are not read.
         file_bytes: a file is cut when its rows take as much.
         raw_hold_ms: by how much each resolved_ts is lowered, with KV_RAW.
+        range_bounds: None: each subscription has a log of its own. Else the first keys (on the wire) of all range logs
+            but the first.
         stalled_ms: how long a PUT may take before all streams are closed, so that TiKV keeps nothing for the agent.
     """
 
@@ -48,6 +50,7 @@ class AgentConfig:
     hold_refresh_ms: int = 60_000
     stalled_ms: int = 60_000
     raw_hold_ms: int = 0
+    range_bounds: tuple[bytes, ...] | None = None
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ stream, or when the agent gives it up; later events of its request_id are droppe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,14 +20,16 @@ from tistream_agent.core import kernels as k
 from tistream_agent.core import wire
 from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkColumns
 from tistream_agent.core.keys import KeyMap
-from tistream_agent.core.received.columns import binary
+from tistream_agent.core.received.columns import binary, change_columns
 from tistream_agent.core.received.counts import Counts
 from tistream_agent.core.received.late_locks import reached_of
+from tistream_agent.core.received.range_logs import RangeLogs
 from tistream_agent.core.received.requests import SentRequests
 from tistream_agent.core.region_error import RegionError
 from tistream_agent.core.scanner import Scanned
 
 _NO_SLOT = -1
+_NO_LOGS = np.zeros((k.LOG_COLUMNS, 1), np.int64)
 _MIN_SLOTS = 64
 TS_MAX = (1 << 63) - 1
 
@@ -47,7 +50,8 @@ class PromiseBroken(TiStreamError):
 class Opened:
     """A registration. `span` is on the wire (with a keyspace's prefix); `tikv_store_id` is for status. `told_ts`: the
     resolved_ts of earlier subscriptions of all of its keys (0: none), so no later commit may be at or below it.
-    `request_id` is its own; `sent_as`: the request_id on the wire, which it may share (0: its own)."""
+    `request_id` is its own; `sent_as`: the request_id on the wire, which it may share (0: its own). `hold_ts`: what
+    late locks of its predecessor hold, in a range log."""
 
     request_id: int
     stream: int
@@ -58,6 +62,7 @@ class Opened:
     span: KeySpan
     told_ts: int = 0
     sent_as: int = 0
+    hold_ts: int = 0
 
     @property
     def on_wire(self) -> int:
@@ -68,12 +73,13 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A subscription that ended. `reached_ts`: from where its successor must be registered. `told_ts`: the highest
-    resolved_ts that it received; 0: none."""
+    resolved_ts that it received; 0: none. `hold_ts`: as in Opened."""
 
     opened: Opened
     reached_ts: int
     told_ts: int
     initialized: bool
+    hold_ts: int
     error: RegionError | None
 
 
@@ -98,6 +104,7 @@ class Subscriptions:
     keys: KeyMap = field(default_factory=KeyMap)
     drops_empty: bool = True
     lowered: int = 0
+    ranges: RangeLogs | None = None
     counts: Counts = field(default_factory=Counts)
     _sent: SentRequests = field(default_factory=SentRequests)
     _table: Int64s = field(default_factory=lambda: np.zeros((k.SUB_COLUMNS, _MIN_SLOTS), np.int64))
@@ -124,6 +131,11 @@ class Subscriptions:
         column[k.REQUEST_ID], column[k.STREAM], column[k.REGION_ID] = opened.request_id, opened.stream, opened.region_id
         column[k.LOG_ID], column[k.BASE], column[k.RESOLVED_TS] = opened.log_id, opened.base_ts, opened.base_ts
         column[k.STATE], column[k.PROMISED], column[k.FILED] = k.SCANNING, opened.told_ts, opened.base_ts
+        if self.ranges is not None:
+            number = self.ranges.of(opened.span.start)
+            column[k.RANGE], column[k.LOG_ID] = number + 1, self.ranges.log_of(number, opened.log_id)
+            column[k.FILED] = self.ranges.value[number]
+            column[k.HOLD], column[k.ABOVE] = opened.hold_ts, TS_MAX
         column[k.START_AT], column[k.END_AT], column[k.BOUND_END] = self._keep_bounds(opened.span)
         # The platform's bounds are the ends of those on the wire, or empty.
         shown = self.keys.in_platform(opened.span)
@@ -178,15 +190,16 @@ class Subscriptions:
         row_slot, row_index = np.empty(rows.shape[1], np.int64), np.zeros(rows.shape[1], np.int64)
         ends, counters = np.zeros(items.shape[1], np.int64), np.zeros(k.COUNTERS, np.int64)
         table, slots = self._table, self._slots_of(items)
-        before = table[:, slots]  # a copy, because a batch that is refused changes nothing
+        logs = _NO_LOGS if self.ranges is None else self.ranges.state
+        before, logs_before = table[:, slots], logs.copy()  # a copy, because a batch that is refused changes nothing
         verdict, item = k.apply(
             *(scanned.data, items, rows, stream, self._slot_of, self._lowest, table),
-            *(self._bounds, self.drops_empty, ts_max, ts_now),
+            *(self._bounds, logs, self.drops_empty, ts_max, ts_now),
             *(row_slot, row_index, ends, counters),
         )
         if verdict != k.FINE:
             refused = self._refused(verdict, scanned, int(item), int(sent_as[item]))
-            table[:, slots] = before
+            table[:, slots], logs[:] = before, logs_before
             raise refused
         self._count(counters)
         was_live = set(slots[before[k.STATE] == k.LIVE].tolist())
@@ -247,30 +260,9 @@ class Subscriptions:
             return CHANGE_SCHEMA.empty_table()
         rows = scanned.rows[:, kept]
         slots = row_slot[kept]
-        kind, op = rows[k.TYPE], rows[k.OP]
-        self.counts.kept(kind, row_index[kept])
-        values = (kind == wire.PREWRITE) | (kind == wire.COMMITTED)
-        has_value = values & (op == wire.OP_PUT)
-        has_old = values & (rows[k.OLD_LEN] > 0)
-        log_id = pa.array(self._table[k.LOG_ID, slots])
-        prefix = len(self.keys.prefix)
-        columns = {
-            "type": pa.array(kind.astype(np.int32)),
-            "op_type": pa.array(op.astype(np.int32)),
-            "region_id": log_id,
-            "region_version": log_id,
-            "log_index": pa.array(row_index[kept]),
-            "key": binary(scanned.data, rows[k.KEY_AT] + prefix, rows[k.KEY_LEN] - prefix, None),
-            "value": binary(scanned.data, rows[k.VALUE_AT], rows[k.VALUE_LEN], has_value),
-            "old_value": binary(scanned.data, rows[k.OLD_AT], rows[k.OLD_LEN], has_old),
-            "start_ts": pa.array(rows[k.START_TS]),
-            "commit_ts": pa.array(rows[k.COMMIT_TS], mask=rows[k.COMMIT_TS] == 0),
-            "txn_source": pa.array(rows[k.SOURCE], mask=rows[k.SOURCE] == 0),
-            "generation": pa.array(rows[k.GENERATION], mask=rows[k.GENERATION] == 0),
-            "tikv_region_id": pa.array(self._table[k.REGION_ID, slots]),
-            "expire_ts": pa.array(rows[k.EXPIRE], mask=rows[k.EXPIRE] == 0),
-        }
-        return pa.Table.from_arrays(list(columns.values()), schema=CHANGE_SCHEMA)
+        self.counts.kept(rows[k.TYPE], row_index[kept])
+        columns = change_columns(scanned.data, rows, row_index[kept], self._table[:, slots], len(self.keys.prefix))
+        return pa.Table.from_arrays(columns, schema=CHANGE_SCHEMA)
 
     # -- cutting ------------------------------------------------------------------------------------------------------
 
@@ -292,17 +284,22 @@ class Subscriptions:
         at = np.argmin(reached)
         return int(self._table[k.REQUEST_ID, live[at]]), int(reached[at])
 
-    def cut(self) -> WatermarkColumns:
-        """The watermark rows of one file, in the order of the log ids. Ended subscriptions are forgotten."""
+    def cut(self, loose: Sequence[tuple[bytes, int]] = ()) -> WatermarkColumns:
+        """The watermark rows of one file, in the order of the log ids. Ended subscriptions are forgotten. `loose`: for
+        range logs, (first key, what was reached) of each piece without a subscription."""
         table = self._table
-        owed = table[k.STATE] == k.LIVE
-        for request_id in self._last_rows:
-            owed[self._slot(request_id)] = True
-        slots = np.flatnonzero(owed)
-        slots = slots[np.argsort(table[k.LOG_ID, slots])]
-        out = self._watermarks(slots)
-        table[k.FILED, slots] = out.resolved_ts
-        table[k.CUT_INDEX, slots] = table[k.INDEX, slots] + 1
+        if self.ranges is not None:
+            self.ranges.advance(table, loose)
+            out = WatermarkColumns(**self.ranges.rows())
+        else:
+            owed = table[k.STATE] == k.LIVE
+            for request_id in self._last_rows:
+                owed[self._slot(request_id)] = True
+            slots = np.flatnonzero(owed)
+            slots = slots[np.argsort(table[k.LOG_ID, slots])]
+            out = self._watermarks(slots)
+            table[k.FILED, slots] = out.resolved_ts
+            table[k.CUT_INDEX, slots] = table[k.INDEX, slots] + 1
         for slot in np.flatnonzero(table[k.STATE] == k.ENDED).tolist():
             self._forget(slot)
         self._last_rows.clear()
@@ -330,12 +327,13 @@ class Subscriptions:
 
     def _ended(self, slot: int, initialized: bool, error: RegionError | None) -> Ended:
         opened = self._opened[slot]
-        if initialized:
+        if initialized and self.ranges is None:
             self._last_rows.add(opened.request_id)
+        hold, later = int(self._table[k.HOLD, slot]), int(self._table[k.NEXT_HOLD, slot])
         # Its successor's scan repeats the locks that live, so they hold nothing any more.
         self._table[k.HOLD, slot] = self._table[k.NEXT_HOLD, slot] = 0
         reached = int(self._table[k.RESOLVED_TS, slot]) if initialized else opened.base_ts
-        return Ended(opened, reached, int(self._table[k.TOLD, slot]), initialized, error)
+        return Ended(opened, reached, int(self._table[k.TOLD, slot]), initialized, min(hold, later) or hold, error)
 
     def _slot(self, request_id: int) -> int:
         place = request_id - self._lowest

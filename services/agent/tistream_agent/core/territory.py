@@ -60,6 +60,7 @@ class Piece:
     """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`.
 
     `told_ts`: the highest resolved_ts that this process received for all of them; 0: none.
+    `hold_ts`: what late locks hold until its next scan ends, in a range log; 0: none.
     """
 
     span: KeySpan
@@ -67,6 +68,12 @@ class Piece:
     state: State
     since_ms: int
     told_ts: int = 0
+    hold_ts: int = 0
+
+    @property
+    def reached_ts(self) -> int:
+        """What a range log may promise of the piece while no subscription has it."""
+        return min(self.base_ts, self.hold_ts or self.base_ts)
 
 
 class Territory:
@@ -135,7 +142,9 @@ class Territory:
         assert_tiled(KeySpan(first.span.start, last.span.end), [piece.span for piece in pieces])
         base_ts = min(piece.base_ts for piece in pieces)
         told_ts = min(piece.told_ts for piece in pieces)
-        out = replace(first, span=KeySpan(first.span.start, last.span.end), base_ts=base_ts, told_ts=told_ts)
+        hold_ts = min((piece.hold_ts for piece in pieces if piece.hold_ts), default=0)
+        span = KeySpan(first.span.start, last.span.end)
+        out = replace(first, span=span, base_ts=base_ts, told_ts=told_ts, hold_ts=hold_ts)
         for piece in pieces:
             assert isinstance(piece.state, ToRegister)
             assert not piece.state.call

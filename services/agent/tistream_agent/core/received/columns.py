@@ -7,6 +7,33 @@ import pyarrow as pa
 
 from tistream.arrays import Bytes, Int64s
 from tistream_agent.core import kernels as k
+from tistream_agent.core import wire
+
+
+def change_columns(data: Bytes, rows: Int64s, index: Int64s, of: Int64s, prefix: int) -> list[pa.Array]:
+    """The columns of `cutter.CHANGE_SCHEMA`, in its order. `index`: log indexes. `of`: the subscription of each row.
+    `prefix`: the bytes of a keyspace, which the platform's keys lack."""
+    kind, op = rows[k.TYPE], rows[k.OP]
+    values = (kind == wire.PREWRITE) | (kind == wire.COMMITTED)
+    has_value = values & (op == wire.OP_PUT)
+    has_old = values & (rows[k.OLD_LEN] > 0)
+    log_id = pa.array(of[k.LOG_ID])
+    return [
+        pa.array(kind.astype(np.int32)),
+        pa.array(op.astype(np.int32)),
+        log_id,
+        log_id,
+        pa.array(index),
+        binary(data, rows[k.KEY_AT] + prefix, rows[k.KEY_LEN] - prefix, None),
+        binary(data, rows[k.VALUE_AT], rows[k.VALUE_LEN], has_value),
+        binary(data, rows[k.OLD_AT], rows[k.OLD_LEN], has_old),
+        pa.array(rows[k.START_TS]),
+        pa.array(rows[k.COMMIT_TS], mask=rows[k.COMMIT_TS] == 0),
+        pa.array(rows[k.SOURCE], mask=rows[k.SOURCE] == 0),
+        pa.array(rows[k.GENERATION], mask=rows[k.GENERATION] == 0),
+        pa.array(of[k.REGION_ID]),
+        pa.array(rows[k.EXPIRE], mask=rows[k.EXPIRE] == 0),
+    ]
 
 
 def binary(data: Bytes, at: Int64s, size: Int64s, valid: np.ndarray[tuple[int], np.dtype[np.bool_]] | None) -> pa.Array:

@@ -1,0 +1,115 @@
+"""Range logs: all regions of a range of keys share a log, with one watermark row in each file. Pure.
+
+With a log for each region 100,000 regions are 100,000 rows a file. The watermark of a range log is the lowest of what
+its pieces have reached, which tile the range (core.territory asserts it). A piece whose subscription ended is scanned
+again within the log, without a base row. A lock may be late for its region but not for the range, so what late locks
+hold (`late_locks`) counts for the range (upstream-doors 5, R6). One slow region holds its whole range.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Bools, Int64s
+from tistream.model.span import KeySpan
+from tistream.model.ts import MAX_TS
+from tistream_agent.core import kernels as k
+from tistream_agent.core.received.late_locks import reached_of
+
+
+@dataclass(slots=True)
+class RangeLogs:
+    """The logs of a territory's ranges.
+
+    Attributes:
+        spans: of the ranges, as the platform knows them; `starts`: their first keys on the wire.
+        value: what the files promise of each range, or will with the next one; its base_ts before its first row.
+        state: for `kernels.apply`. A log is started once all its pieces were scanned: its base row is due then.
+    """
+
+    spans: Sequence[KeySpan]
+    starts: Sequence[bytes]
+    value: Int64s
+    log_id: Int64s = field(init=False)
+    base: Int64s = field(init=False)
+    cut_index: Int64s = field(init=False)  # the next first_index; 0 before the base row
+    state: Int64s = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.spans)
+        self.base = self.value.copy()
+        self.log_id, self.cut_index = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.state = np.zeros((k.LOG_COLUMNS, count), np.int64)
+
+    def of(self, start: bytes) -> int:
+        """The range with this key on the wire."""
+        return bisect_right(self.starts, start) - 1
+
+    def log_of(self, number: int, log_id: int) -> int:
+        """The log id of a range: that of its first registration, which is `log_id` if there was none."""
+        if not self.log_id[number]:
+            self.log_id[number] = log_id
+        return int(self.log_id[number])
+
+    @property
+    def started(self) -> Bools:
+        """Which logs have a base row."""
+        return np.asarray(self.state[k.LOG_STARTED] > 0)
+
+    def advance(self, table: Int64s, loose: Sequence[tuple[bytes, int]]) -> None:
+        """Set what the next file promises. `table`: of the subscriptions. `loose`: (first key, what was reached) of
+        each piece without one."""
+        there = np.flatnonzero((table[k.STATE] == k.SCANNING) | (table[k.STATE] == k.LIVE))
+        of = table[k.RANGE, there] - 1
+        lowest = np.full(len(self.spans), MAX_TS, np.int64)
+        waits = np.zeros(len(self.spans), bool)
+        np.minimum.at(lowest, of, reached_of(table, there))
+        waits[of[table[k.STATE, there] == k.SCANNING]] = True
+        for start, reached in loose:
+            number = self.of(start)
+            lowest[number] = min(int(lowest[number]), reached)
+            waits[number] = True
+        self.state[k.LOG_STARTED, ~waits & (lowest < MAX_TS)] = 1
+        moved = self.started
+        assert bool((lowest[moved] >= self.value[moved]).all()), "the promise of a range went back"
+        self.value[moved] = lowest[moved]
+        table[k.FILED, there] = self.value[of]
+
+    def rows(self) -> dict[str, Any]:
+        """The columns of the watermark rows that the file has (cutter.WatermarkColumns), which later rows follow."""
+        numbers = np.flatnonzero(self.started)
+        numbers = numbers[np.argsort(self.log_id[numbers])]
+        spans = [self.spans[number] for number in numbers.tolist()]
+        first = self.cut_index[numbers]
+        self.cut_index[numbers] = self.state[k.LOG_INDEX, numbers] + 1
+        none = np.zeros(len(numbers), np.int64)
+        return {
+            "log_id": self.log_id[numbers],
+            "start": pa.array([span.start for span in spans], pa.binary()),
+            "end": pa.array([span.end for span in spans], pa.binary()),
+            "first_index": np.maximum(first, 1),
+            "log_index": self.state[k.LOG_INDEX, numbers],
+            "base_ts": pa.array(self.base[numbers], mask=first > 0),
+            "resolved_ts": self.value[numbers],
+            "tikv_region_id": none,
+            "tikv_store_id": none,
+        }
+
+
+def bounds_among(starts: Sequence[bytes], count: int) -> tuple[bytes, ...]:
+    """The bounds of `count` ranges with about as many regions each. `starts`: first keys of the regions."""
+    known = sorted(set(starts))
+    return tuple(sorted({known[len(known) * number // count] for number in range(1, count)} if known else ()))
+
+
+def ranges_of(span: KeySpan, bounds: Sequence[bytes]) -> list[KeySpan]:
+    """The ranges into which bounds cut a span. Bounds outside of it are ignored."""
+    inside = sorted(bound for bound in set(bounds) if bound in span and bound != span.start)
+    starts = [span.start, *inside]
+    return [KeySpan(start, end) for start, end in zip(starts, [*inside, span.end], strict=True)]

@@ -21,11 +21,23 @@ REFUSED = {
     r"\bnone of (?:its|their|our) (?:business|concern)\b": "not responsible for it",
     r"\blet in\b|\blets? (?:\w+ )?in\b": "accepts, authenticates",
 }
+# Refused in packages whose docstrings were all read and rewritten (REREAD), in addition to the list above.
+REFUSED_IN_REREAD = {
+    r"\braises as\b": "raises the errors of",
+    r"\b(?:goes|go|going|went) on\b": "continues",
+    r"\bof no use\b|\blikewise\b|\bas it does\b": "cannot be used, in the same way, like",
+    r"\bhand(?:s|ed)? on\b|\bway out\b": "route, return, what to do",
+    r"\bwhat there is\b|\bwhat (?:came|comes) of\b": "name the thing, the result",
+    r"\b(?:is|are) to be\b": "must be, will be",
+    r"\bmeanwhile\b|\bhow far\b": "in the meantime, during the read; progress, up to which ts",
+}
+REREAD = ("shared", "tools", "services/dispatcher", "services/schema_registry", "services/sorter")
 COLUMNS = 120
 LONELY = re.compile(
     r"^(?:Likewise|Of (?:these|those|that|it)|And that too|It is|By hour|The same|These have been)[^.]{0,24}\.?$"
 )
 _IDIOMS = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in REFUSED.items()]
+_REREAD_IDIOMS = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in REFUSED_IN_REREAD.items()]
 _CODE = re.compile(r"`[^`]*`|\{[^}]*\}|\b\w*_\w*\b")
 
 
@@ -44,9 +56,10 @@ class Finding:
 
 def in_text(path: str, text: str, first: int = 1) -> Iterator[Finding]:
     """Idioms of some lines of prose. What is code (in backquotes, or with an underscore) is left out."""
+    idioms = _IDIOMS + (_REREAD_IDIOMS if path.startswith(tuple(f"{folder}/" for folder in REREAD)) else [])
     for number, line in enumerate(text.splitlines(), first):
         prose = _CODE.sub(" ", line)
-        for idiom, instead in _IDIOMS:
+        for idiom, instead in idioms:
             for found in idiom.finditer(prose):
                 yield Finding(path, number, found[0], instead)
 

@@ -29,7 +29,7 @@ from tistream.read.source_contract import Batch, GroupIndex, ScanSource, Worked
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
 CHUNK_GROWTH = 4
-STRIDE_CHUNKS = 4  # how far ahead row groups are looked up, in units of index_rows
+STRIDE_CHUNKS = 4  # row groups are looked up ahead for this many chunks, in units of index_rows
 LOOK_CHUNKS = 4  # how many bytes may be decoded to find the end of the next chunk, in units of decoded_bytes
 REPLANS = 3
 IMAGES = 2  # a row has two images, the new and the old one

@@ -31,7 +31,7 @@ def update_feed(client: ApiClient, feed: FeedOf, change: FeedChange) -> None:
     body |= {"end_ts": None} if change.no_target else {}
     body |= {} if change.target_ts is None else {"end_ts": str(change.target_ts)}
     if not body:
-        raise CliError("nothing is to be changed: give --sink-uri, --config, --target-ts or --no-target-ts")
+        raise CliError("the command would change nothing: give --sink-uri, --config, --target-ts or --no-target-ts")
     one = client.call("PUT", feed.path(), body)
     sys.stdout.write(
         f"changefeed {one['changefeed_id']} has revision {one['revision']} and is {one['state']}; "

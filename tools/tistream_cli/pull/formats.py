@@ -43,7 +43,7 @@ class ToStream:
     form: PullFormat = PullFormat.ARROW
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Parse a page and write it unchanged. Returns and raises as Pages.write does."""
+        """Parse a page and write it unchanged. Returns and raises the same as Pages.write."""
         source, events, end = io.BytesIO(body), 0, {}
         try:
             while source.tell() < len(body):

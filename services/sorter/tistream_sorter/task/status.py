@@ -99,7 +99,7 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
         task_id = state.identity.task_id
         others = [] if state.merge is None else [one for one in state.merge.parents if one != task_id]
         whom = f"tasks {others}" if others else "others"
-        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with {whom}"))
+        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it will be merged with {whom}"))
     lowest = slices.lowest()
     if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
         region = None if lowest.region_id == NO_REGION else str(lowest.region_id)

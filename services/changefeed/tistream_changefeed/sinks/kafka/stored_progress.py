@@ -36,6 +36,7 @@ class StoredProgress:
         self._target, self._order, self._clock, self._clients = target, order, clock, clients
         self._keys = {progress.record_key(order.tenant, order.feed_id, shard): shard for shard in shards}
         self._next = 0  # everything before this offset was read
+        self._newest: dict[int, bytes] = {}  # records that are not decoded yet: of many in a topic the last one counts
         self._found: dict[int, Progress] = {}
 
     def read(self, end: int, *, wait: bool = True) -> Mapping[int, Progress]:
@@ -46,8 +47,16 @@ class StoredProgress:
         waited for, because a record of a shard may lie behind them. Without `wait` the answer is what can be read now,
         which may be an earlier record.
         """
-        if self._next >= end:
-            return self._found
+        if self._next < end:
+            self._read_on(end, wait)
+        for key, shard in self._keys.items():
+            if shard in self._newest:
+                where = f"{self._target.progress_topic} {key.decode()}"
+                self._found[shard] = progress.decode(self._order.tenant, self._newest[shard], where)
+                del self._newest[shard]
+        return self._found
+
+    def _read_on(self, end: int, wait: bool) -> None:
         topic = self._target.progress_topic
         consumer = self._clients.consumer(committed_reader(self._target, self._order), logger=log)
         deadline_ms = self._clock.monotonic_ms() + 2 * TRANSACTION_MS
@@ -68,7 +77,6 @@ class StoredProgress:
             raise failure_of(error.args[0].name(), error.args[0].str(), topic) from error
         finally:
             consumer.close()
-        return self._found
 
     def _take(self, message: Any, topic: str) -> bool:
         """Take a record, or the end of what is committed. Returns whether it is that end."""
@@ -77,7 +85,6 @@ class StoredProgress:
             raise failure_of(error.name(), error.str(), topic)
         shard = None if error is not None else self._keys.get(message.key())
         if shard is not None:
-            where = f"{topic} {message.key().decode()}"
-            self._found[shard] = progress.decode(self._order.tenant, message.value(), where)
+            self._newest[shard] = message.value()
         self._next = max(self._next, 0 if offset is None else offset if error is not None else offset + 1)
         return error is not None

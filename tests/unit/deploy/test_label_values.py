@@ -33,6 +33,8 @@ TOLD_APART = {"pod", "instance", "le", "invariant", "call", "cluster", "tenant",
 
 def loop_names(source: str) -> set[str]:
     """The names of all `Loop(…)` that the source makes. Each has to be a literal: ValueError."""
+    if "Loop(" not in source:
+        return set()
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     made = [call for call in calls if re.fullmatch(r"(\w+\.)*Loop", ast.unparse(call.func))]
     named = [[*call.args[:1], *(each.value for each in call.keywords if each.arg == "name")] for call in made]
@@ -41,6 +43,8 @@ def loop_names(source: str) -> set[str]:
 
 def names_gone_through(source: str, variable: str) -> set[str]:
     """The literals of all `for variable in (…)`."""
+    if f"for {variable} in" not in source:
+        return set()
     loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For)]
     named = [loop.iter for loop in loops if isinstance(loop.target, ast.Name) and loop.target.id == variable]
     return {name for found in named if isinstance(found, ast.Tuple) for name in ast.literal_eval(found)}

@@ -59,7 +59,15 @@ class Server:
     def __init__(self, app: FastAPI, port: int = 0, send_buffer: int | None = None) -> None:
         """`send_buffer`: bytes of an answer that the kernel takes while its client reads nothing."""
         self.app = app
-        config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=0)
+        # A connection that its client keeps is not closed by the server meanwhile, however long a test stands still.
+        config = uvicorn.Config(
+            app,
+            host="127.0.0.1",
+            port=port,
+            log_config=None,
+            timeout_graceful_shutdown=0,
+            timeout_keep_alive=int(PATIENCE_S),
+        )
         self._server = uvicorn.Server(config)
         listener = config.bind_socket()
         if send_buffer is not None:
@@ -121,8 +129,15 @@ class SorterProcess:
             lambda: f"{nonces.getrandbits(64):016x}",
             SorterMetrics(CollectorRegistry()),
         )
-        bodies = [self._membership.beat, self._assign, *([self._tick, self._convert_bases] if tick else [])]
-        self._loops = [Loop(body.__name__, body, interval_ms=20, backoff_max_ms=100).start() for body in bodies]
+        bodies = {
+            self._membership.beat: 20,
+            self._assign: 20,
+            **({self._tick: 20, self._convert_bases: 200} if tick else {}),
+        }
+        self._loops = [
+            Loop(body.__name__, body, interval_ms=every_ms, backoff_max_ms=100).start()
+            for body, every_ms in bodies.items()
+        ]
 
     def _assign(self) -> None:
         registered = self._membership.registered

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import LEVELS, Answer, Call, calls, document, send
 from support.access_world import Guarded, guarded
+from support.effort import FULL
 from support.waiting import eventually
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
 
@@ -138,6 +139,13 @@ def narrow(world: Guarded) -> dict[str, str]:
     return {name: f"Bearer {token}" for name, token in made.items()}
 
 
+def hostile_names(parameter: str, name: str) -> tuple[str, ...]:
+    """All of them in the soak. Else a third, another one in each call that has the parameter, so that each parameter
+    meets all."""
+    having = [call.name for call in CALLS.values() if parameter in call.parameters]
+    return HOSTILE if FULL or len(having) < 3 else HOSTILE[having.index(name) % 3 :: 3]
+
+
 def told_nothing_of(world: Guarded, answer: Answer) -> None:
     raw = answer.raw
     for name in (world.other.tenant, world.other.token_id, "wide", '"type":"row"', "store-", "task-"):
@@ -225,7 +233,7 @@ def test_the_right_token_opens_it(world: Guarded, narrow: dict[str, str], name: 
 def test_hostile_names_reach_no_object_and_break_nothing(world: Guarded, narrow: dict[str, str], name: str) -> None:
     call = CALLS[name]
     for parameter in call.parameters:
-        for hostile in HOSTILE:
+        for hostile in hostile_names(parameter, name):
             for why in (f"{call.actions[0]} platform", "mine"):
                 path = call.path(world.other, **{parameter: hostile})
                 answer = send(world.url, call.method, path, narrow[why], call.content(world.other))

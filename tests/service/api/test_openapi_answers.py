@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from openapi_spec_validator import validate
 from support import plain_http
 from support.access_calls import Call, calls, document
 from support.access_world import Guarded, guarded
+from support.effort import FULL
 from support.waiting import PATIENCE_S
 from tistream.wire.tokens import EVERYTHING
 
@@ -21,6 +23,8 @@ DOCUMENT = document()
 CALLS = {call.name: call for call in calls(DOCUMENT)}
 # Last: what these do would change the answers of the others.
 ENDS = ("PauseTenant", "DeleteTenant", "KeepTenant", "RevokeToken")
+# How many pages of one line are asked for, and of which rows the members are compared.
+PAGES, EACH_ROW = (200, 1) if FULL else (80, 7)
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +140,18 @@ def test_lines_of_pulls_are_described(world: Guarded, client: httpx.Client, more
     base = call.path(world.mine).partition("?")[0]
     schema = answers_of(call)["200"]["content"]["application/x-ndjson"]["schema"]
     validator = Draft202012Validator({**closed(schema), "components": COMPONENTS})
-    at, seen = f"start_ts={client.get(base + '?start_ts=0').json()['earliest_ts']}", set()
-    for _ in range(200):
+    at, seen = f"start_ts={client.get(base + '?start_ts=0').json()['earliest_ts']}", Counter[str]()
+    for _ in range(PAGES):
         answer = client.get(f"{base}?{at}&{more}")
         assert answer.status_code == 200, answer.text
         lines = [json.loads(line) for line in answer.text.splitlines()]
         for line in lines:
+            seen[line["type"]] += 1
+            if line["type"] == "row" and seen["row"] % EACH_ROW:
+                continue
             errors = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(line)]
             assert errors == [], line
-            seen.add(line["type"])
         at = f"cursor={lines[-1]['cursor']}"
         if len(lines) == 1:
             break
-    assert seen == ({"row", "ddl", "resolved"} if more != "limit=1" else {"row", "ddl", "resolved", "continue"})
+    assert seen.keys() == ({"row", "ddl", "resolved"} if more != "limit=1" else {"row", "ddl", "resolved", "continue"})

@@ -87,6 +87,20 @@ def test_a_feed_whose_progress_was_deleted_does_not_begin_anew_by_itself() -> No
     assert (report.phase, report.checkpoint_ts, report.rows) == ("running", checkpoint_ts, 0), "no row is repeated"
 
 
+def test_of_the_progress_records_the_newest_must_be_one_that_the_feed_knows() -> None:
+    feed = Feed()
+    feed.begun()
+    [log] = feed.kafka.topics["changes-progress"]
+    records = [at for at, record in enumerate(log) if not record.marker]
+    log[records[0]] = replace(log[records[0]], value=b"{}")
+    assert feed.held().report().phase == "running", "a newer one is behind it"
+    newest = max(at for at, record in enumerate(log) if not record.marker)
+    log[newest] = replace(log[newest], value=b"{}")
+    report = feed.held().report()
+    assert report.phase == "failed"
+    assert "the progress record is not one of this feed's" in (report.error or "")
+
+
 def test_a_feed_whose_topic_has_got_partitions_goes_on_with_those_that_it_wrote() -> None:
     feed = Feed()
     checkpoint_ts = feed.begun()

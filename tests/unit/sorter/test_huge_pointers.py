@@ -54,7 +54,7 @@ def test_every_row_asked_for_is_read_once_and_found_at_its_place(files, rng, byt
         read += [(fetch.source.key, group.index) for group in fetch.groups]
         assert len(fetch.groups) == 1 or sum(group.length for group in fetch.groups) <= bytes_max
         rows = [(fetch.source.key, group.index, row) for group in fetch.groups for row in range(group.rows)]
-        for at, found in zip(fetch.asked.tolist(), fetch.found.tolist(), strict=True):
+        for at, found in zip(fetch.requested.tolist(), fetch.found.tolist(), strict=True):
             assert at not in seen
             seen[at] = rows[found]
     expected = zip(sources_of(asked).tolist(), groups_of(asked).tolist(), rows_of(asked).tolist(), strict=True)

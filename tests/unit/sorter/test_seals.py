@@ -262,7 +262,7 @@ def test_nothing_above_stop_at_is_flushed_or_told_while_files_go_on_being_taken(
     assert committed(world) == [(A, 207)]
     assert [part.kind for part in last(world, 2).pending] == [READY]
     late_ms = world.clock.now_ms() + 60_000
-    assert "to be merged" in world.task(2).status(late_ms, world.clock.monotonic_ms()).holds[0].reason
+    assert "will be merged with" in world.task(2).status(late_ms, world.clock.monotonic_ms()).holds[0].reason
 
 
 def test_a_stop_at_binds_who_holds_the_task_next() -> None:

@@ -55,9 +55,9 @@ class Changes:
         """The changes as a table of HISTORY. With `spans`, only changes of slices that overlap one of the spans."""
         chosen = slice(None) if spans is None else _touched(self.cuts, self.at, spans)
         at = self.at[chosen]
-        chosen = pa.array(at)
+        slices = pa.array(at)
         columns = [pa.array(np.full(len(at), self.seq, np.int32))]
-        columns += [self.cuts.starts.take(chosen), self.cuts.ends.take(chosen)]
+        columns += [self.cuts.starts.take(slices), self.cuts.ends.take(slices)]
         columns += [pa.array(getattr(self, name)[chosen]) for name in HISTORY.names[3:]]
         return pa.Table.from_arrays(columns, schema=HISTORY)
 

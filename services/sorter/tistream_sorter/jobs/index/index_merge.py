@@ -62,7 +62,7 @@ def merge_guarded(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
         done = IndexResult(unit.task_id, unit.number, failed=str(error))
     except TiStreamError as error:
         done = IndexResult(unit.task_id, unit.number, failed=str(error), damaged=tuple(sorted(unit.inputs)))
-    return replace(done, traffic={kind: done for kind, done in counted.traffic().items() if done.requests})
+    return replace(done, traffic={kind: count for kind, count in counted.traffic().items() if count.requests})
 
 
 def _merged(objects: ObjectStore, unit: IndexUnit) -> IndexResult:

@@ -66,7 +66,7 @@ def check(one: PointWorld, database: str, table: str, low: int, high: int, event
 def test_a_diff_is_the_difference_of_the_rows(tasks: int, seed: int, indexed: bool) -> None:
     one = point_world("everything", tasks, indexed=indexed)
     checked = 0
-    for low, high in pairs("everything", 200 if FULL else 12, seed):
+    for low, high in pairs("everything", 200 if FULL else 6, seed):
         if low < one.base_ts:
             continue
         for database, table in names("everything"):

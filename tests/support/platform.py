@@ -55,14 +55,18 @@ class Process:
     command: str
 
     @property
-    def port(self) -> int:
-        """The port on which the service listens; 0 once it has ended."""
+    def node(self) -> str:
+        """What tells the processes of one service apart: the name that `tistream up` has given it, else the port on
+        which it listens; empty once it has ended."""
+        words = self.command.split()
+        if len(words) > 3 and words[1] == "-m":
+            return words[3]
         try:
             environ = Path(f"/proc/{self.pid}/environ").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
-            return 0
+            return ""
         found = re.search(rb"__PORT=(\d+)\0", environ)
-        return int(found[1]) if found else 0
+        return found[1].decode() if found else ""
 
     @property
     def role(self) -> str:
@@ -76,11 +80,11 @@ class Process:
 
 
 def mains(of_role: Sequence[Process]) -> list[Process]:
-    """Of each process of a service the eldest: what it has forked bears its name too. By port."""
-    eldest: dict[int, Process] = {}
+    """Of each process of a service the eldest: what it has forked bears its name too. By node."""
+    eldest: dict[str, Process] = {}
     for process in sorted(of_role, key=lambda process: process.pid):
-        if process.port:
-            eldest.setdefault(process.port, process)
+        if process.node:
+            eldest.setdefault(process.node, process)
     return [process for _, process in sorted(eldest.items())]
 
 
@@ -246,9 +250,8 @@ class Platform:
 
     def named(self, name: str, living: Sequence[Process]) -> list[Process]:
         """The main process of a node (`meta-1`, `meta-2`), if it lives."""
-        port = self.ports()[name.removesuffix("-1")]
         of_role = [process for process in living if process.role == name.split("-", maxsplit=1)[0]]
-        return [process for process in mains(of_role) if process.port == port]
+        return [process for process in mains(of_role) if process.node == name.removesuffix("-1")]
 
     def wait_gone(self, timeout: float) -> list[Process]:
         """Wait until nothing lives; what still does."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,6 +56,25 @@ def _python(name: str, code: str, **env: str) -> ChildSpec:
     return ChildSpec(name, (sys.executable, "-c", code), env)
 
 
+MakeSpec = Callable[[str], ChildSpec]
+
+
+@pytest.fixture(params=["executed", "forked"])
+def of_code(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSpec:
+    """Makes the spec of a child `child` that runs a program: by a new interpreter, or in a fork."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), *sys.path]))
+
+    def spec(code: str) -> ChildSpec:
+        if request.param == "executed":
+            return _python("child", code, OWN="x")
+        (modules / "program.py").write_text(code)
+        return ChildSpec("child", (sys.executable, "-m", "program", "child"), {"OWN": "x"}, imports=("json",))
+
+    return spec
+
+
 def _poll_until_ended(supervisor: Supervisor) -> ExitedChild:
     found: list[ExitedChild] = []
     eventually(lambda: found.extend(supervisor.poll()) or found)
@@ -69,8 +89,8 @@ class Ticking(ManualClock):
         return super().monotonic_ms()
 
 
-def test_stop_takes_the_whole_family(tmp_path: Path) -> None:
-    supervisor = Supervisor([_python("child", _FAMILY)], tmp_path, SystemClock())
+def test_stop_takes_the_whole_family(tmp_path: Path, of_code: MakeSpec) -> None:
+    supervisor = Supervisor([of_code(_FAMILY)], tmp_path, SystemClock())
     supervisor.start()
     family = _family(tmp_path / "child.log")
     assert set(session_members(family[0])) == set(family)
@@ -129,8 +149,8 @@ def test_what_is_last_is_stopped_when_the_others_have_ended_or_had_their_time(
     assert said.read_text() == told
 
 
-def test_child_that_dies_is_started_again_and_its_own_children_end_with_it(tmp_path: Path) -> None:
-    supervisor = Supervisor([_python("child", _FAMILY)], tmp_path, SystemClock())
+def test_child_that_dies_is_started_again_and_its_own_children_end_with_it(tmp_path: Path, of_code: MakeSpec) -> None:
+    supervisor = Supervisor([of_code(_FAMILY)], tmp_path, SystemClock())
     supervisor.start()
     first = _family(tmp_path / "child.log")
     os.kill(first[0], signal.SIGKILL)
@@ -143,8 +163,8 @@ def test_child_that_dies_is_started_again_and_its_own_children_end_with_it(tmp_p
     supervisor.stop(GRACE_MS)
 
 
-def test_status_and_output_of_a_child_that_fails(tmp_path: Path) -> None:
-    spec = _python("child", "import sys; print('to stdout'); sys.exit('to stderr')")
+def test_status_and_output_of_a_child_that_fails(tmp_path: Path, of_code: MakeSpec) -> None:
+    spec = of_code("import sys; print('to stdout', flush=True); sys.exit('to stderr')")
     supervisor = Supervisor([spec], tmp_path, SystemClock())
     supervisor.start()
     assert _poll_until_ended(supervisor).status == 1
@@ -153,43 +173,104 @@ def test_status_and_output_of_a_child_that_fails(tmp_path: Path) -> None:
     supervisor.stop(GRACE_MS)
 
 
-def test_child_knows_its_parent_and_its_own_settings(tmp_path: Path) -> None:
+def test_child_knows_its_parent_and_its_own_settings(tmp_path: Path, of_code: MakeSpec) -> None:
     code = f"import os; print(os.environ['{PARENT_VARIABLE}'], os.environ['OWN'], os.getsid(0) == os.getpid())"
-    supervisor = Supervisor([_python("child", code, OWN="x")], tmp_path, SystemClock())
+    supervisor = Supervisor([of_code(code)], tmp_path, SystemClock())
     supervisor.start()
     eventually(lambda: (tmp_path / "child.log").exists() and (tmp_path / "child.log").read_text())
     assert (tmp_path / "child.log").read_text() == f"{os.getpid()} x True\n"
     supervisor.stop(GRACE_MS)
 
 
-_ORPHAN = '''
+_ORPHAN = """
 import sys, time
 from pathlib import Path
 from tistream_cli.platform.supervisor import ChildSpec, Supervisor
 from tistream.clock import SystemClock
-child = """
+folder, *argv = sys.argv[1:]
+imports = ("json",) if argv[1] == "-m" else ()
+supervisor = Supervisor([ChildSpec("child", tuple(argv), {}, imports=imports)], Path(folder), SystemClock())
+supervisor.start()
+print(supervisor._children[0].process.pid, flush=True)
+time.sleep(600)
+"""
+
+_ORPHANED = """
 import time
 from tistream.service.lifetime import die_with_parent
 die_with_parent()
 print('up', flush=True)
 time.sleep(600)
 """
-supervisor = Supervisor([ChildSpec("child", (sys.executable, "-c", child), {})], Path(sys.argv[1]), SystemClock())
-supervisor.start()
-print(supervisor._children[0].process.pid, flush=True)
-time.sleep(600)
-'''
 
 
-def test_children_die_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", _ORPHAN, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+def test_children_die_with_a_supervisor_that_was_killed(tmp_path: Path, of_code: MakeSpec) -> None:
+    command = [sys.executable, "-c", _ORPHAN, str(tmp_path), *of_code(_ORPHANED).argv]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     eventually(lambda: (tmp_path / "child.log").exists() and (tmp_path / "child.log").read_text())
+    children = [int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+    assert child in children
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    eventually(lambda: not _alive(child))
+    eventually(lambda: not any(map(_alive, children)))  # the fork server too
+
+
+_SHOWS = """
+import os, sys, time
+os.write(int(sys.argv[1]), b"through the descriptor")
+print(open("/proc/self/cmdline").read().rstrip(chr(0)), os.getppid(), "json" in sys.modules, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_fork_shows_its_own_command_and_has_the_descriptors_that_it_is_to_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shows.py").write_text(_SHOWS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    reader, writer = os.pipe()
+    argv = (sys.executable, "-m", "shows", str(writer))
+    supervisor = Supervisor([ChildSpec("child", argv, {}, (writer,), imports=("json",))], tmp_path, SystemClock())
+    supervisor.start()
+    os.close(writer)
+    with os.fdopen(reader) as read:
+        assert read.read(22) == "through the descriptor"
+    log = tmp_path / "child.log"
+    eventually(lambda: log.exists() and log.read_text().endswith("\n"))
+    assert log.read_text() == f"{' '.join(argv)} {os.getpid()} True\n"
+    supervisor.stop(GRACE_MS)
+
+
+def test_children_are_started_though_the_fork_server_has_died_or_cannot_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counted.py").write_text("import sys; print('json' in sys.modules, flush=True)")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    argv, log = (sys.executable, "-m", "counted", "child"), tmp_path / "child.log"
+
+    def started(imports: str, before: Callable[[Supervisor], None] = lambda _: None) -> str:
+        log.unlink(missing_ok=True)
+        supervisor = Supervisor([ChildSpec("child", argv, {}, imports=(imports,))], tmp_path, SystemClock())
+        supervisor.start()
+        before(supervisor)
+        eventually(lambda: log.exists() and log.read_text().endswith("\n"))
+        supervisor.stop(GRACE_MS)
+        return log.read_text()
+
+    def again(supervisor: Supervisor) -> None:
+        _poll_until_ended(supervisor)
+        assert supervisor._forks is not None
+        os.kill(supervisor._forks.pid, signal.SIGKILL)
+        eventually(lambda: log.exists() and log.read_text().endswith("\n"))
+        log.unlink()
+        eventually(lambda: supervisor.poll() or log.exists())
+
+    assert started("json") == "True\n"
+    assert started("json", again) == "True\n"
+    assert started("there_is_no_such_module") == "False\n"  # not forked
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import logging.handlers
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import IO
 
 from tistream.clock import Clock
 from tistream.service.lifetime import PARENT_VARIABLE
+from tistream_cli.platform.forking import ForkedProcess, ForkFailed, ForkServer
 from tistream_cli.platform.restarts import Restarts
 
 log = logging.getLogger(__name__)
@@ -33,13 +35,16 @@ _PARTS = 5  # the last 1/_PARTS of the grace period is for children that are `la
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """A child process to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. A child
-    that is `last` is stopped after the others have ended, because they send it reports when they end."""
+    that is `last` is stopped after the others have ended, because they send it reports when they end. A child with
+    `imports` is forked by a process that has imported these modules, where that is possible; its `argv` is then
+    `python -m MODULE`."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
     last: bool = False
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,13 @@ class ExitedChild:
     restart_in_ms: int
 
 
+Process = subprocess.Popen[bytes] | ForkedProcess
+
+
 @dataclass(slots=True)
 class _Child:
     spec: ChildSpec
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     started_ms: int = 0
     restart_at_ms: int = 0
     restarts: Restarts = field(default_factory=Restarts)
@@ -67,6 +75,7 @@ class Supervisor:
         self._children = [_Child(spec) for spec in specs]
         self._logs = logs
         self._clock = clock
+        self._forks: ForkServer | None = None
 
     def start(self) -> None:
         """Start every child."""
@@ -105,10 +114,9 @@ class Supervisor:
         for process in [*first, *last]:
             sweep_session(process.pid, leader_too=True)
             process.wait()
+        self._end_forks()
 
-    def _terminate(
-        self, processes: Sequence[subprocess.Popen[bytes]], deadline_ms: int, hurry: Callable[[], bool]
-    ) -> None:
+    def _terminate(self, processes: Sequence[Process], deadline_ms: int, hurry: Callable[[], bool]) -> None:
         """Send SIGTERM, and wait until the processes have ended, the deadline has passed, or `hurry` returns True."""
         for process in processes:
             process.terminate()
@@ -118,26 +126,49 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> None:
         spec = child.spec
-        child.process = subprocess.Popen(
-            spec.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **spec.env, PARENT_VARIABLE: str(os.getpid())},
-            start_new_session=True,
-            pass_fds=spec.pass_fds,
-        )
+        env = {**os.environ, **spec.env, PARENT_VARIABLE: str(os.getpid())}
+        reader, writer = os.pipe()
+        try:
+            child.process = self._forked(spec, env, writer) or subprocess.Popen(
+                spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+                pass_fds=spec.pass_fds,
+            )
+        finally:
+            os.close(writer)
         child.started_ms = self._clock.monotonic_ms()
         log.info("started", extra={"child": spec.name, "pid": child.process.pid, "restarts": child.restarts.count})
-        assert child.process.stdout is not None
         pump = threading.Thread(
-            target=_pump, args=(child.process.stdout, self._logs / f"{spec.name}.log"), name=f"log-{spec.name}"
+            target=_pump, args=(os.fdopen(reader, "rb"), self._logs / f"{spec.name}.log"), name=f"log-{spec.name}"
         )
         pump.daemon = True
         pump.start()
 
+    def _forked(self, spec: ChildSpec, env: Mapping[str, str], output: int) -> ForkedProcess | None:
+        """The child as a fork, if it can be one. A fork server that has died is started again, once."""
+        if not spec.imports or sys.platform != "linux":
+            return None
+        for _ in range(2):
+            if self._forks is None:
+                self._forks = ForkServer()
+            try:
+                return self._forks.fork(spec.argv, spec.imports, env=env, output=output, pass_fds=spec.pass_fds)
+            except ForkFailed as error:
+                log.warning("fork failed", extra={"child": spec.name, "error": str(error)})
+                self._end_forks()
+        return None
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    def _end_forks(self) -> None:
+        forks, self._forks = self._forks, None
+        if forks is not None:
+            forks.close()
+
+
+def _has_ended(process: Process) -> bool:
     """Whether a process has ended. It is not reaped: while the leader is a zombie, its session id cannot be reused."""
     if process.returncode is not None:
         return True

@@ -30,10 +30,10 @@ from tistream_cli.platform.supervisor import ChildSpec, ExitedChild, Supervisor
 log = logging.getLogger(__name__)
 
 # In the order of the start. Each service waits for the services that it needs, so the order only saves time. The
-# sorter's Spark needs longest.
+# sorter's JVM needs longest.
 SERVICES = {
-    "meta": "tistream_meta",
     "sorter": "tistream_sorter",
+    "meta": "tistream_meta",
     "schema": "tistream_schema",
     "dispatcher": "tistream_dispatcher",
     "ingest": "tistream_ingest",
@@ -272,7 +272,16 @@ def _specs(
         if service in ("sorter", "ingest"):
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
-        argv = (sys.executable, "-m", SERVICES[service])
-        # The other services report their usage to it when they end.
-        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))
+        argv = (sys.executable, "-m", SERVICES[service], name)  # the name is for those who read `ps`
+        # The others report their usage to meta at their end.
+        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta", imports=_imports(service)))
     return specs
+
+
+def _imports(service: str) -> tuple[str, ...]:
+    """What is imported before the service is forked: all that it needs; of the sorter what it needs to start its JVM,
+    during which it imports the rest itself."""
+    module = SERVICES[service]
+    if service == "sorter":
+        return ("tistream.service.http.begin", f"{module}.settings", f"{module}.spark.session")
+    return (f"{module}.app",)

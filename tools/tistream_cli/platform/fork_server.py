@@ -1,0 +1,105 @@
+"""The process that imports Python packages once, and forks the services of `tistream up` (Linux).
+
+The services import nearly the same packages, one to two seconds of processor time for each process. A fork of a process
+that has imported them shares that memory, and starts in milliseconds. This process runs one thread, because a fork
+copies no other, and it imports modules without calling them.
+
+Requests are JSON objects, one a message of the socket: `imports` are imported, then a fork does what `argv` would do,
+`python -m MODULE ARGUMENT…`; `ps` shows it. `env` is the whole environment. The message carries descriptors: the first
+is the output of the new process, the others get the numbers in `fds`. The answer is `{"pid": …}`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import socket
+import sys
+import time
+from typing import Any
+
+from setproctitle import getproctitle, setproctitle
+
+MESSAGE_BYTES_MAX = 1 << 20
+FDS_MAX = 16
+_FIRST_FREE_FD = 1_000  # received descriptors move above it, so that none has a number that another one wants
+_PARENT_POLL_SECONDS = 0.001
+
+
+def main(control_fd: int) -> None:
+    """Answer requests until the other end of the socket is closed, which is also how this process ends with its parent.
+    In a forked process: run the module, and return when it has returned."""
+    getproctitle()  # it finds the place of the title by the environment, which forks replace
+    with socket.socket(fileno=control_fd) as control:
+        forked = _serve(control)
+    if forked is not None:
+        _run(*forked)
+
+
+def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """The request and descriptors of this process, if it was forked here; None at the end of the requests."""
+    while True:
+        message, fds, _flags, _address = socket.recv_fds(control, MESSAGE_BYTES_MAX, FDS_MAX)
+        if not message:
+            return None
+        request = json.loads(message)
+        for module in request["imports"]:
+            importlib.import_module(module)
+        pid = _fork()
+        if pid == 0:
+            return request, fds
+        for fd in fds:
+            os.close(fd)
+        control.sendall(json.dumps({"pid": pid}).encode())
+
+
+def _fork() -> int:
+    """Fork a process that is no child of this one: 0 there, its id here.
+
+    A process between the two forks and ends. The orphan becomes a child of the supervisor, the nearest subreaper
+    (prctl(2)), which can wait for it as for any child.
+    """
+    gc.freeze()  # garbage collection in the forks then copies no page of what was imported
+    reader, writer = os.pipe()
+    between = os.fork()
+    if between == 0:
+        between = os.getpid()
+        pid = os.fork()
+        if pid:
+            os.write(writer, str(pid).encode())
+            os._exit(0)
+        os.close(reader)
+        os.close(writer)
+        while os.getppid() == between:
+            time.sleep(_PARENT_POLL_SECONDS)
+        return 0
+    os.close(writer)
+    os.waitpid(between, 0)
+    with os.fdopen(reader) as written:
+        return int(written.read())
+
+
+def _run(request: dict[str, Any], fds: list[int]) -> None:
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(request["env"])
+    setproctitle(" ".join(request["argv"]))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    output, *passed = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD) for fd in fds)
+    for fd in (*fds, nothing):
+        if fd == nothing:
+            os.dup2(nothing, 0)
+        os.close(fd)
+    for number in (1, 2):
+        os.dup2(output, number)
+    for fd, number in zip(passed, request["fds"], strict=True):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.close(output)
+    _python, _m, module, *arguments = request["argv"]
+    sys.argv = [module, *arguments]  # run_module sets the first to the module's path
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

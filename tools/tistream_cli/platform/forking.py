@@ -1,0 +1,108 @@
+"""The supervisor's side of the fork server: starts it, asks it for processes, and signals and reaps them (Linux)."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from tistream.service import allocators
+from tistream_cli.platform.fork_server import MESSAGE_BYTES_MAX
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PROGRAM = "from tistream_cli.platform.fork_server import main; main({})"
+
+
+class ForkFailed(Exception):
+    """The fork server has ended. What it failed to import is on its stderr, which is the supervisor's."""
+
+
+@dataclass(slots=True)
+class ForkedProcess:
+    """A child process that subprocess did not start; its members mean what those of subprocess.Popen mean."""
+
+    pid: int
+    returncode: int | None = None
+
+    def terminate(self) -> None:
+        """Send SIGTERM, unless the process was reaped."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Wait until the process ends, and reap it. The exit status, or a negative signal number."""
+        if self.returncode is None:
+            _pid, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+class ForkServer:
+    """A running fork server. One thread uses it, that of the supervisor."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # An allocator reads its settings when a process starts. A forked service has those of the fork server.
+        environ = {**allocators.ENVIRON, **os.environ, "SPT_NOENV": "1"}  # setproctitle keeps /proc/PID/environ
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM.format(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                env=environ,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._process.pid
+
+    def fork(
+        self,
+        argv: Sequence[str],
+        imports: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        output: int,
+        pass_fds: Sequence[int],
+    ) -> ForkedProcess:
+        """Run `python -m MODULE`, as `argv` says, in a new session and with the environment `env`, after the server has
+        imported `imports`. Its stdout and stderr are the descriptor `output`; it has `pass_fds` under the same numbers.
+        Raises ForkFailed."""
+        request = {"argv": list(argv), "imports": list(imports), "env": dict(env), "fds": list(pass_fds)}
+        try:
+            with _subreaper():
+                socket.send_fds(self._control, [json.dumps(request).encode()], [output, *pass_fds])
+                answer = self._control.recv(MESSAGE_BYTES_MAX)
+        except OSError as error:
+            raise ForkFailed(str(error)) from error
+        if not answer:
+            raise ForkFailed("no answer")
+        return ForkedProcess(json.loads(answer)["pid"])
+
+    def close(self) -> None:
+        """End the server. What it has forked goes on."""
+        self._control.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+@contextmanager
+def _subreaper() -> Iterator[None]:
+    """Orphans of this process's descendants become its children while the block runs (prctl(2)). Afterwards they do
+    not, so that what a service leaves behind is reaped by init as ever."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for wanted in (1, 0):
+        if libc.prctl(_PR_SET_CHILD_SUBREAPER, wanted, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+        if wanted:
+            yield

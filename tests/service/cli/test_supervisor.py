@@ -16,8 +16,8 @@ from support.ahead_clock import AheadClock
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.service.lifetime import PARENT_VARIABLE
-from tistream_cli.platform.restarts import Restarts
-from tistream_cli.platform.supervisor import ChildSpec, ExitedChild, Supervisor, session_members
+from tistream_cli.processes.restarts import Restarts
+from tistream_cli.processes.supervisor import ChildSpec, ExitedChild, Supervisor, session_members
 
 GRACE_MS = int(PATIENCE_S * 1000)
 
@@ -185,7 +185,7 @@ def test_child_knows_its_parent_and_its_own_settings(tmp_path: Path, of_code: Ma
 _ORPHAN = """
 import sys, time
 from pathlib import Path
-from tistream_cli.platform.supervisor import ChildSpec, Supervisor
+from tistream_cli.processes.supervisor import ChildSpec, Supervisor
 from tistream.clock import SystemClock
 folder, *argv = sys.argv[1:]
 imports = ("json",) if argv[1] == "-m" else ()

@@ -25,7 +25,7 @@ from tistream_cli.errors import CliError
 from tistream_cli.new_token import new_token
 from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_key, make_secrets_keys, open_data_dir
 from tistream_cli.platform.ports import free_ports, listen
-from tistream_cli.platform.supervisor import ChildSpec, ExitedChild, Supervisor
+from tistream_cli.processes.supervisor import ChildSpec, ExitedChild, Supervisor
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from typing import IO
 
 from tistream.clock import Clock
 from tistream.service.lifetime import PARENT_VARIABLE
-from tistream_cli.platform.forking import ForkedProcess, ForkFailed, ForkServer
-from tistream_cli.platform.restarts import Restarts
+from tistream_cli.processes.forking import ForkedProcess, ForkFailed, ForkServer
+from tistream_cli.processes.restarts import Restarts
 
 log = logging.getLogger(__name__)
 

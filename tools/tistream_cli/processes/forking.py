@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tistream.service import allocators
-from tistream_cli.platform.fork_server import MESSAGE_BYTES_MAX
+from tistream_cli.processes.fork_server import MESSAGE_BYTES_MAX
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_PROGRAM = "from tistream_cli.platform.fork_server import main; main({})"
+_PROGRAM = "from tistream_cli.processes.fork_server import main; main({})"
 
 
 class ForkFailed(Exception):

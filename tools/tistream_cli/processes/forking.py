@@ -90,7 +90,7 @@ class ForkServer:
         return ForkedProcess(json.loads(answer)["pid"])
 
     def close(self) -> None:
-        """End the server. What it has forked goes on."""
+        """End the server. The processes that it has forked continue."""
         self._control.close()
         self._process.terminate()
         self._process.wait()

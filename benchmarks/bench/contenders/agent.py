@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -127,7 +127,7 @@ class Entries(Agent):
     def __init__(self, entries: int, value_bytes: int) -> None:
         super().__init__(1)
         self.start()
-        self._messages = list(_changes(self.first(), entries, value_bytes))
+        self._messages = list(changes(self.first(), entries, value_bytes))
 
     def __call__(self) -> int:
         before = self.bytes
@@ -142,27 +142,42 @@ class PlainEntries:
 
     def __init__(self, entries: int, value_bytes: int) -> None:
         request = steps.Register(1, 1, 1, 1, 1, cluster.BASE_TS, b"", b"", steps.KV_TIDB)
-        self._messages = list(_changes(request, entries, value_bytes))
+        self._messages = list(changes(request, entries, value_bytes))
 
     def __call__(self) -> int:
-        columns: dict[str, list[object]] = {name: [] for name in _ROW_COLUMNS}
-        for message in self._messages:
-            for event in cdcpb.ChangeDataEvent.FromString(message).events:
-                for row in event.entries.entries:
-                    for name in _ROW_COLUMNS:
-                        columns[name].append(getattr(row, name))
+        table = rows_of(self._messages)
         out = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), out, compression="zstd", compression_level=1, use_dictionary=False)
+        pq.write_table(table, out, compression="zstd", compression_level=1, use_dictionary=False)
         return int(out.tell())
 
 
-def _changes(request: steps.Register, entries: int, value_bytes: int) -> Iterator[bytes]:
-    """Messages of 64 events with two rows each, as a TiKV under load sends them; half of the changes are updates."""
+def rows_of(messages: Iterable[bytes], most: int = 0) -> pa.Table:
+    """The rows of messages by protobuf's own objects; with `most`, until there are as many."""
+    columns: dict[str, list[object]] = {name: [] for name in _ROW_COLUMNS}
+    for message in messages:
+        for event in cdcpb.ChangeDataEvent.FromString(message).events:
+            for row in event.entries.entries:
+                for name in _ROW_COLUMNS:
+                    columns[name].append(getattr(row, name))
+        if most and len(columns["key"]) >= most:
+            break
+    return pa.table(columns)
+
+
+def changes(
+    request: steps.Register,
+    entries: int,
+    value_bytes: int,
+    from_ts: int = cluster.BASE_TS + (SECOND_MS << 18),
+    first: int = 0,
+) -> Iterator[bytes]:
+    """Messages of 64 events with two rows each, as a TiKV under load sends them; half of the changes are updates.
+    `first`: the number of the first key."""
     rng, message = random.Random(1), cdcpb.ChangeDataEvent()
     for number in range(entries // 2):
         event = message.events.add(region_id=request.region_id, request_id=request.request_id)
-        start_ts = cluster.BASE_TS + (SECOND_MS << 18) + 2 * number
-        key = b"t" + (1 << 63 | 5).to_bytes(8, "big") + b"_r" + (1 << 63 | number).to_bytes(8, "big")
+        start_ts = from_ts + 2 * number
+        key = b"t" + (1 << 63 | 5).to_bytes(8, "big") + b"_r" + (1 << 63 | first + number).to_bytes(8, "big")
         old = rng.randbytes(value_bytes) if number % 2 else b""
         event.entries.entries.add(
             type=cdcpb.Event.PREWRITE,

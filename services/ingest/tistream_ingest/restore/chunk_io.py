@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -121,7 +122,13 @@ def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
 
 
 def _versions(objects: ObjectStore, work: ReadWork) -> Iterator[pa.Table]:
-    return read_range(work.shards, StoreReader(objects), Window(0, work.ts), [work.wanted])
+    return read_range(work.shards, _reader(objects), Window(0, work.ts), [work.wanted])
+
+
+@lru_cache(maxsize=8)
+def _reader(objects: ObjectStore) -> StoreReader:
+    """One reader for each worker process: the chunks of a table are often in one object, whose footer it keeps."""
+    return StoreReader(objects)
 
 
 Work = CountWork | ChunkWork | BackWork

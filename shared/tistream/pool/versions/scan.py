@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -154,36 +154,29 @@ class _Merge:
             source.fill()
         while any(source.held or source.more for source in self._sources):
             bound = min((source.reached for source in self._sources if source.more), default=None)
-            popped = [piece for source in self._sources for piece in source.pop_below(bound)]
-            if popped:
-                table = self._merged(popped, deletes=deletes)
+            by_source = [found for source in self._sources if (found := source.pop_below(bound))]
+            if by_source:
+                popped = [piece for found in by_source for piece in found]
+                table = self._merged(popped, deletes=deletes, sources=len(by_source))
                 if len(table):
                     yield table
             for source in self._sources:
                 if source.more and source.reached == bound:
                     source.fill()
 
-    def _merged(self, popped: list[_Piece], *, deletes: bool) -> pa.Table:
+    def _merged(self, popped: list[_Piece], *, deletes: bool, sources: int) -> pa.Table:
         stamps = pa.concat_tables([piece.stamps for piece in popped])
-        order = merge.merged([piece.stamps for piece in popped], every=self._every)
+        if sources == 1:  # its pieces follow one another
+            order = merge.merged([stamps], every=self._every)
+        else:
+            order = merge.merged([piece.stamps for piece in popped], every=self._every)
         if not deletes:
             ops = stamps.column("op").to_numpy()
             order = order[ops[order] != OP_DELETE]
-        begins = np.cumsum([0, *(len(piece) for piece in popped)])
-        number = np.searchsorted(begins, order, side="right") - 1
-        found, back = [], []
-        for at in np.unique(number).tolist():
-            mine = np.flatnonzero(number == at)
-            found.append(popped[at].take(order[mine] - begins[at]))
-            back.append(mine)
-        if not found:
+        if not len(order):
             return SCHEMA.empty_table()
-        values = pa.concat_tables(found)
-        if len(found) > 1:
-            places = np.empty(len(order), np.int64)
-            places[np.concatenate(back)] = np.arange(len(order))
-            values = values.take(pa.array(places))
-        chosen = stamps if len(order) == len(stamps) and len(popped) == 1 else stamps.take(pa.array(order))
+        values = _in_order(popped, order) if sources > 1 else _one_after_another(popped, order)
+        chosen = stamps if sources == 1 and len(order) == len(stamps) else stamps.take(pa.array(order))
         columns = {name: table.column(name) for table in (chosen, values) for name in table.column_names}
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -222,3 +215,28 @@ class _Merge:
 
     def _whole(self, chunk: Stamps) -> pa.Table:
         return chunk.whole(self._reader).select(list(_VALUES))
+
+
+def _one_after_another(popped: Sequence[_Piece], order: Ints) -> pa.Table:
+    """The value columns of the rows at these indexes, which ascend, of the pieces end to end."""
+    begins = np.cumsum([0, *(len(piece) for piece in popped)])
+    edges = np.searchsorted(order, begins)
+    parts = zip(popped, begins, pairwise(edges), strict=False)
+    return pa.concat_tables([piece.take(order[low:high] - begin) for piece, begin, (low, high) in parts if low < high])
+
+
+def _in_order(popped: Sequence[_Piece], order: Ints) -> pa.Table:
+    """The value columns of the rows at these indexes, in any order, of the pieces end to end."""
+    begins = np.cumsum([0, *(len(piece) for piece in popped)])
+    number = np.searchsorted(begins, order, side="right") - 1
+    found, back = [], []
+    for at in np.unique(number).tolist():
+        mine = np.flatnonzero(number == at)
+        found.append(popped[at].take(order[mine] - begins[at]))
+        back.append(mine)
+    values = pa.concat_tables(found)
+    if len(found) == 1:
+        return values
+    places = np.empty(len(order), np.int64)
+    places[np.concatenate(back)] = np.arange(len(order))
+    return values.take(pa.array(places))

@@ -44,7 +44,7 @@ from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.restore import restoring
-from tistream_ingest.restore.allowed import Allowed, prefixes
+from tistream_ingest.restore.allowed import Allowed
 from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
 from tistream_ingest.restore.claims import Claims
 from tistream_ingest.restore.plan_collector import PlanCollector
@@ -155,7 +155,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     def cover(tenant: TenantKey) -> Cover:
         return cover_of(counted, tenant, [RouteTask.of(task) for task in driver.route(tenant).tasks])
 
-    allowed = Allowed(prefixes(settings.restore_urls), settings.restore_dsn_dir)
+    allowed = Allowed(settings.restore_prefixes, settings.restore_dsn_dir)
 
     def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> Restoring:
         tenant = TenantKey(work.cluster_id, work.tenant_id)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from tistream.errors import InvalidRequest
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.spark import locks as spark_locks
 from tistream.spark.settings import SparkSettings
+from tistream.storage.open import check_url
 
 
 class IngestSettings(ServiceSettings):
@@ -47,6 +49,22 @@ class IngestSettings(ServiceSettings):
     restores_ms: int = Field(default=2_000, ge=10, description="pause between looks for a restore to run")
     spark: SparkSettings = SparkSettings()
 
+    @field_validator("restore_urls")
+    @classmethod
+    def _are_urls(cls, text: str) -> str:
+        """A prefix that is no URL, such as one in a JSON list, would allow nothing, and say nothing."""
+        for one in _listed(text):
+            try:
+                check_url(one)
+            except InvalidRequest as error:
+                raise ValueError(f"{error}; separate prefixes by commas: s3://exports,/backup") from error
+        return text
+
+    @property
+    def restore_prefixes(self) -> tuple[str, ...]:
+        """The prefixes of `restore_urls`."""
+        return _listed(self.restore_urls)
+
     @model_validator(mode="after")
     def _spark_locked(self) -> Self:
         if self.tls.terminated_elsewhere:
@@ -54,3 +72,7 @@ class IngestSettings(ServiceSettings):
         if (reason := spark_locks.refusal(self.spark.master, self.spark.conf)) is not None:
             raise ValueError(f"{reason}; or TLS__TERMINATED_ELSEWHERE=true, if the network encrypts")
         return self
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(one for one in map(str.strip, text.split(",")) if one)

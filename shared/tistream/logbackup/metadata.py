@@ -75,7 +75,7 @@ def parse(key: str, data: bytes) -> Metadata:
         SourceRefused: it has a form that this version does not read; the text names the form.
     """
     found = messages.parse("Metadata", key, data)
-    if found.files:
+    if found.files or (found.file_groups and not found.meta_version):
         raise SourceRefused(
             f"{key} is metadata of version 1 (TiKV 6.1 or 6.2): upgrade TiKV, and start a new log backup"
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.wire.bulk.restores import MySqlPlace, ParquetPlace
-from tistream_ingest.restore.allowed import Allowed, below, prefixes
+from tistream_ingest.restore.allowed import Allowed, below
+from tistream_ingest.settings import IngestSettings
 
 PREFIX = "s3://exports/tistream?endpoint=http://127.0.0.1:9000"
 
@@ -58,8 +60,14 @@ def test_every_other_url_is_refused(url: str) -> None:
 
 
 def test_a_setting_names_prefixes_and_an_empty_one_allows_nothing() -> None:
+    def prefixes(text: str) -> tuple[str, ...]:
+        return IngestSettings(node_id="ingest-1", meta_url="http://meta", restore_urls=text).restore_prefixes
+
     assert prefixes(" s3://a/b, ,file:///c,") == ("s3://a/b", "file:///c")
     assert prefixes("") == ()
+    for wrong in ('["s3://a/b"]', "s3://a/b,exports", "s3://key:secret@a/b"):
+        with pytest.raises(ValidationError, match="separate prefixes by commas"):
+            prefixes(wrong)
     assert not below("/etc", "")
 
 

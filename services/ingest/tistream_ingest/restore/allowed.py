@@ -63,11 +63,6 @@ class Allowed:
             ) from None
 
 
-def prefixes(text: str) -> tuple[str, ...]:
-    """Parse the prefixes of URLs in a setting."""
-    return tuple(one for one in map(str.strip, text.split(",")) if one)
-
-
 def below(url: str, prefix: str) -> bool:
     """Whether a URL equals the prefix or lies below it in the same store: the query string, such as an endpoint, must
     be equal."""

@@ -122,7 +122,8 @@ def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
 
 
 def _versions(objects: ObjectStore, work: ReadWork) -> Iterator[pa.Table]:
-    return read_range(work.shards, _reader(objects), Window(0, work.ts), [work.wanted])
+    store: Any = objects  # to mypy no protocol is hashable
+    return read_range(work.shards, _reader(store), Window(0, work.ts), [work.wanted])
 
 
 @lru_cache(maxsize=8)

@@ -27,7 +27,7 @@ from tistream_ingest.plan.cuts import Limits, Survey
 from tistream_ingest.plan.rules import SourceRules, may_matter, uploaded_lately
 from tistream_ingest.plan.taking import NeedsOlder, ReleaseInput, take
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.stopped import SourceHeld, SourceStopped
+from tistream_ingest.source.stopped import HEALS, SourceHeld, SourceStopped
 
 WAIT_MS = 500  # between looks at the pool
 
@@ -319,7 +319,7 @@ class SourceRunner:
             gone = "compacted (v1/migrations/)" if self.bucket.has_migrations() else "deleted"
             raise SourceStopped(f"{failed.object} is gone: it was {gone}; backfill the tenant at a newer snapshot")
         if failed.kind == "damaged":
-            raise SourceHeld("damaged", failed.reason, failed.object)
+            raise SourceHeld("damaged", f"{failed.reason}; {HEALS}", failed.object)
         if failed.kind in ("broken", "refused"):
             raise SourceStopped(failed.reason)
         raise SourceHeld("push", failed.reason)

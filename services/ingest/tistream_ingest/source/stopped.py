@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tistream.errors import FatalError, RetryableError
 
+HEALS = "a sound copy in its place lets the source go on"
+
 
 class SourceStopped(FatalError):
     """The source has stopped for good: the text states why, and what to do. The tenant keeps the rows that it has."""

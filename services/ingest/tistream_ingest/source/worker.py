@@ -14,7 +14,7 @@ from tistream.wire.bulk.sources import FlushedStore, SourceInfo, SourceRow, Sour
 from tistream.wire.sorter import Hold
 from tistream_ingest.plan.standing import flush_interval_ms, hold_of_checkpoint
 from tistream_ingest.source.source import SourceRunner
-from tistream_ingest.source.stopped import SourceHeld, SourceStopped
+from tistream_ingest.source.stopped import HEALS, SourceHeld, SourceStopped
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class SourceWorker:
             raise
         except FatalError as error:  # a checkpoint, a metadata object or a record is damaged: it may be repaired
             named = getattr(error, "key", None)
-            self._note("waiting", Hold(stage="damaged", object=named, reason=str(error)))
+            self._note("waiting", Hold(stage="damaged", object=named, reason=f"{error}; {HEALS}"))
             raise
         if made:
             self._released()

@@ -138,6 +138,20 @@ def test_a_dry_run_changes_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]
     assert not list(world.objects.list_after(""))
 
 
+# Attack: a tenant is connected again after garbage collection has passed the end of its chain
+def test_a_dry_run_says_that_the_history_of_a_connected_tenant_is_gone(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    first = World(serve(EmulatedTikv()))
+    ts = first.connector.connect()
+    again = World(serve(EmulatedTikv(collected_ts=ts + 1)))
+    for info in first.objects.list_after(""):
+        again.objects.put(info.key, first.objects.get(info.key))
+    with pytest.raises(CannotConnect, match="Read the tables anew"):
+        again.connector.check()
+    assert [check.name for check in again.checks if not check.passed] == ["history"]
+
+
 @pytest.mark.parametrize(("version", "why"), [("6.1.7", "upgrade it to 6.5.0"), ("nightly", "not a number")])
 def test_a_tikv_that_is_too_old_is_named(serve: Callable[[EmulatedTikv], EmulatedTikv], version: str, why: str) -> None:
     with pytest.raises(CannotConnect, match=why):

@@ -21,7 +21,7 @@ from tistream_agent.core.steps import HoldRefused
 from tistream_agent.position import SEALED, end_of_chain, snapshot_ts
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
-from tistream_agent.upstream.pd import HoldTooLow, PdClient
+from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
 from tistream_agent.upstream.raw_api import raw_refusal, raw_snapshot
 from tistream_agent.upstream.schema_snap import SchemaReader
 from tistream_agent.upstream.stores import Channels
@@ -75,6 +75,7 @@ class Connector:
         cluster_id = self._pd_check()
         for check in self._store_checks():
             self._passed(check)
+        self._passed(self._history_check())
         return cluster_id
 
     def connect(self) -> int:
@@ -200,6 +201,19 @@ class Connector:
             yield raw_check(
                 {store.store_id: raw_refusal(self._channels, store.address, self._pd.cluster_id) for store in stores}
             )
+
+    def _history_check(self) -> Check:
+        """Whether the cluster still has what a connected tenant needs. Raises InvalidRequest for a wrong keyspace."""
+        connection, name = self._connection, "history"
+        owned = self._owned()
+        position, _ = end_of_chain(self._objects, connection.tenant, connection.territory, WHOLE)
+        reached = self._stored() if position is None else position.lowest_ts
+        if reached is None:
+            return Check(name, True, "none is needed: the tenant begins now")
+        safe_point = self._pd.safe_point() if owned.held == NULL_KEYSPACE else 0
+        if reached - 1 < safe_point:
+            return Check(name, False, str(HoldTooLow(reached - 1, safe_point)))
+        return Check(name, True, f"the agent goes on at {reached}")
 
     def _problem(self, address: str) -> str:
         """Why a store does not answer; empty if it does. An answer with an error is one too."""

@@ -200,8 +200,12 @@ class PdClient:
     # --- garbage collection --------------------------------------------------------------------------------------
 
     def safe_point(self) -> int:
-        """The TSO at and below which versions may be gone."""
-        return int(self._call("GetGCSafePoint", pdpb.GetGCSafePointRequest(), pdpb.GetGCSafePointResponse).safe_point)
+        """The TSO at and below which versions may be gone; 0 if this PD does not say so."""
+        try:
+            answer = self._call("GetGCSafePoint", pdpb.GetGCSafePointRequest(), pdpb.GetGCSafePointResponse)
+        except _Unimplemented:
+            return 0
+        return int(answer.safe_point)
 
     def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
         """Keep all versions above `ts` for `ttl_s` seconds. Raises HoldTooLow if they are gone already."""

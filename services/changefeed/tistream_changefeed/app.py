@@ -38,6 +38,7 @@ from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
+from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.quota import TenantQuotas
@@ -53,6 +54,7 @@ from tistream_changefeed.verify.verification import Verifications
 from tistream_changefeed.warmup import warm_kernels
 
 KEYED_CACHE_MS = 300_000
+LOOK_MS = 100  # between two looks at the pools of shards that rest
 router = APIRouter()
 
 
@@ -128,6 +130,7 @@ def build_app(
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
             Loop("feeds", driver.beat, interval_ms=settings.beat_ms, metrics=loop_metrics),
+            Loop("rest", driver.crew.look, interval_ms=LOOK_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
         start_thread("warm", _warm)
@@ -165,7 +168,7 @@ def build_app(
         Checks(settings.hosts, secret_keys, tables, settings.file_urls),
         Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget),
     )
-    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics)
+    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, Crew(clock))
     registry.register(ShardsTold(driver.told, clock, cache))
     app.include_router(router)
     return app

@@ -14,7 +14,7 @@ from tistream.read.cursor import Scope
 from tistream.schema.history import History
 from tistream.schema.visible import TableVersion
 
-_KEPT = 64  # number of choices whose ids are cached: one for each set of rules among the feeds of a tenant
+_KEPT = 1_024  # number of choices whose ids are cached: one for each set of rules among the feeds of a tenant
 
 
 class TableChoice(Protocol):

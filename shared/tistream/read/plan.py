@@ -57,12 +57,13 @@ def groups_in(
         GroupRef(segment, index)
         for segment in segments
         for index, group in enumerate(segment.row_groups)
-        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and _may_hold(group, ids, raw=raw)
+        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and may_hold(group, ids, raw=raw)
     ]
     return sorted(found, key=lambda ref: ref.info.commit_ts_min)
 
 
-def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None, *, raw: bool) -> bool:
+def may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None, *, raw: bool) -> bool:
+    """Whether a row group may hold rows of the physical ids, as of groups_in."""
     if ids is None:
         return group.table_id_min < 0 if raw else group.table_id_max > 0
     at = int(np.searchsorted(ids, group.table_id_min))

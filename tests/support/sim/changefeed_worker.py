@@ -28,6 +28,7 @@ from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -127,10 +128,12 @@ class Workers:
                 metrics,
             )
 
-        driver = Driver(meta, member.name, instance, new_holder, metrics)
+        crew = Crew(clock)
+        driver = Driver(meta, member.name, instance, new_holder, metrics, crew)
         loops = [
             Loop("membership", membership.beat, interval_ms=1_000, new_id=platform.nonce),
             Loop("feeds", driver.beat, interval_ms=500, new_id=platform.nonce),
+            Loop("rest", crew.look, interval_ms=100, new_id=platform.nonce),
         ]
 
         @contextmanager

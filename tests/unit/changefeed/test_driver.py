@@ -5,10 +5,12 @@ from __future__ import annotations
 import httpx
 from prometheus_client import CollectorRegistry
 
+from tistream.clock import ManualClock
 from tistream.errors import InvalidRequest
 from tistream.wire.bulk.changefeeds import FeedAssignments, FeedShard, FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
+from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -24,7 +26,9 @@ class World:
         self.begun: list[dict[str, str]] = []
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         metrics = ChangefeedMetrics(CollectorRegistry())
-        self.driver = Driver(MetaClient(http, "http://meta"), "worker-1", "i", self._new_holder, metrics)
+        self.driver = Driver(
+            MetaClient(http, "http://meta"), "worker-1", "i", self._new_holder, metrics, Crew(ManualClock(0))
+        )
 
     def _answer(self, _: httpx.Request) -> httpx.Response:
         work = FeedWork(

@@ -90,8 +90,8 @@ class Run:
         for _ in range(STEPS):
             if self.rng.random() < deaths:
                 holder = self.holder()
-            wait_ms = holder.step()
-            self.clock.advance(max(1, wait_ms))
+            rest = holder.step()
+            self.clock.advance(1 if rest is None else max(1, min(1_000, rest.until_ms - self.clock.monotonic_ms())))
             shard, acked = holder.shard, holder.shard.acked
             if shard.phase in ("finished", "failed"):
                 return holder

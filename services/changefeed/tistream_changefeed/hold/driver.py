@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
 
-from tistream.concurrency import start_thread
 from tistream.errors import TiStreamError
 from tistream.wire.bulk.changefeeds import FeedReport, FeedWork, HeldBy, Phase, WorkerBeat
 from tistream.wire.clients.meta_client import MetaClient
+from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally, Told
@@ -29,6 +29,7 @@ class Driver:
     instance: str
     new_holder: Callable[[FeedWork], Holder]
     metrics: ChangefeedMetrics
+    crew: Crew
     _holders: dict[Key, Holder] = field(default_factory=dict)
     _refused: dict[Key, FeedReport] = field(default_factory=dict)
     _beaten: bool = False
@@ -60,7 +61,7 @@ class Driver:
             yield report, ShardTally()
 
     def stop(self) -> None:
-        """Ask every holder to end."""
+        """Ask every holder to end, because the process does. One that rests has no transaction open."""
         for holder in list(self._holders.values()):
             holder.stop()
 
@@ -73,12 +74,12 @@ class Driver:
             self._refused[key] = _refusal(work, str(error))
             return
         self._holders[key] = holder
-        start_thread(f"feed-{work.shard.changefeed_id}", holder.run)
+        self.crew.begin(holder)
         log.info("shard held", extra={**fields, "shard": work.shard.shard, "epoch": work.epoch})
 
     def _end(self, key: Key) -> None:
         holder = self._holders.pop(key)
-        holder.stop()
+        self.crew.end(holder)
         log.info("shard no longer held", extra={"shard": holder.shard.order.name})
 
     def _count(self, reports: list[FeedReport]) -> None:

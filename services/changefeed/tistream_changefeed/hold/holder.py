@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
@@ -21,6 +22,7 @@ from tistream_changefeed.core.lanes import Ahead
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
+from tistream_changefeed.hold.fresh import Fresh
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.quota import Slowed, unlimited
 from tistream_changefeed.hold.sending import Sending, Stopped
@@ -30,19 +32,26 @@ from tistream_changefeed.shard_metrics import ShardTally
 
 log = logging.getLogger(__name__)
 
-WAIT_MS = 1_000  # at most, between two looks at the pool
-# A shard that has sent nothing for IDLE_MS looks at the pool each IDLE_LOOK_MS, not whenever resolved_ts rises: each
-# look costs half a millisecond of a processor, and a worker may hold hundreds of idle feeds
-IDLE_MS = 3_000
-IDLE_LOOK_MS = 500
+WAIT_MS = 1_000  # at most, between two looks at the pool of a shard that is at work
+IDLE_MS = 3_000  # a shard that has sent nothing for so long rests
+PAUSE_MS = 500  # at least, between two steps of a shard that rests, unless rows come
+FOREVER_MS = 1 << 62
 ENDED = ("failed", "finished", "fenced")
 
 
-@dataclass(slots=True)
+class Rest(NamedTuple):
+    """A shard has nothing to do until `until_ms` (monotonic). `at_ts`: it has read its pool up to there, and goes on
+    earlier if rows of it or a DDL come, but not before the pool is above it; None: it waits for the time alone."""
+
+    until_ms: int
+    at_ts: int | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Holder:
     """One shard that this process holds. `run` is a thread's main function; `report` and `stop` are for other
-    threads. `window_bytes`: what one transaction aims for. `charge` counts the row events and bytes of a transaction
-    against the tenant's quotas."""
+    threads, `is_due` for one that decides when `run` is called again. `window_bytes`: what one transaction aims for.
+    `charge` counts the row events and bytes of a transaction against the tenant's quotas."""
 
     shard: Shard
     view: Callable[[], Pool]
@@ -65,16 +74,33 @@ class Holder:
     def __post_init__(self) -> None:
         self._scope = ChosenScope(self.shard.order.tenant, choice=self.pipeline.tables)
 
-    def run(self) -> None:
-        """Work until `stop`, then leave the sink."""
+    def run(self) -> Rest | None:
+        """Work until the shard rests. None: it was asked to end, and has left the sink."""
         while not self._stopping.is_set():
-            wait_ms = self.step()
-            if wait_ms:
-                self._stopping.wait(wait_ms / 1000)
+            rest = self.step()
+            if rest is not None:
+                return rest
         self._leave()
+        return None
+
+    def is_due(self, rest: Rest, now_ms: int, fresh: Fresh | None) -> bool:
+        """Whether the shard, which rests, has something to do. `fresh`: what has come into its pool."""
+        if rest.at_ts is None or fresh is None:
+            return now_ms >= rest.until_ms
+        low, high = fresh.window.low, fresh.window.high
+        self._resolved_ts = max(self._resolved_ts, high)
+        if high <= rest.at_ts:
+            return False
+        ends = high != self.shard.high(high)
+        return ends or rest.at_ts < low or now_ms >= rest.until_ms or fresh.concerns(self._scope)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Ask the thread to end. A transaction under way is committed or aborted by the sink."""
+        """Ask it to end. A transaction under way is committed or aborted by the sink."""
         self._stopping.set()
 
     def report(self) -> FeedReport:
@@ -104,13 +130,14 @@ class Holder:
             stopped=[] if acked is None else [one.info for one in acked.stopped],
         )
 
-    def step(self) -> int:
-        """One look at the pool and what follows from it. Returns milliseconds until the next."""
+    def step(self) -> Rest | None:
+        """One look at the pool and what follows from it. None: the next follows at once."""
         now_ms = self.clock.monotonic_ms()
         if self.shard.phase in ENDED:
-            return WAIT_MS
+            self._leave()
+            return Rest(FOREVER_MS)
         if self.shard.phase == "retrying" and now_ms < self.shard.retry_at_ms:
-            return min(WAIT_MS, self.shard.retry_at_ms - now_ms)
+            return Rest(self.shard.retry_at_ms)
         tenant = str(self.shard.order.tenant)
         try:
             self._open()
@@ -124,11 +151,11 @@ class Holder:
         except (RetryableError, UnknownName) as error:  # routes may not name a new tenant yet
             self._failed(retry("pool", tenant, str(error)))
         except Stopped:
-            return 0
+            return None
         except Exception as error:
             log.exception("a feed's step failed", extra={"shard": self.shard.order.name})
             self._failed(retry("encode", tenant, f"{type(error).__name__}: {error}"))
-        return 0
+        return None
 
     def _held_by_others(self) -> Iterator[HeldBy]:
         if (slowed := self._slowed) is not None:
@@ -170,8 +197,8 @@ class Holder:
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
 
-    def _advance(self) -> int:
-        """Send what can be read now. Returns milliseconds until the next look."""
+    def _advance(self) -> Rest | None:
+        """Send what can be read now, and wait a moment for more unless the shard rests."""
         view, shard, sending = self.view(), self.shard, self._sending
         assert sending is not None
         if shard.catching:
@@ -187,13 +214,13 @@ class Holder:
                     view.met(batch.barrier)
                     raise _undecodable(batch.barrier)
                 if self._stopping.is_set():
-                    return 0
+                    return None
         now_ms = self.clock.monotonic_ms()
         self._resolve(now_ms)
         if now_ms - sending.sent_ms > IDLE_MS:
-            return IDLE_LOOK_MS
+            return Rest(now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms)), max(high, shard.at.low_ts))
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
-        return 0
+        return None
 
     def _send(self, sending: Sending, view: Pool, batch: Batch, high: int) -> None:
         found = list(segments(batch.events, self.shard.at, batch.through))

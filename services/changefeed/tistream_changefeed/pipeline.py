@@ -49,7 +49,7 @@ class Framing:
         order = np.lexsort((part.partition, part.topic))  # it is stable
         topic, partition = part.topic[order], part.partition[order]
         breaks = np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1])) + 1
-        found = framed(Messages(part.keys, part.values), order, breaks, self.events_max, self.bytes_max)
+        found = framed(Messages(part.keys, part.values), part.places[order], breaks, self.events_max, self.bytes_max)
         first, last = found.starts[:-1], found.starts[1:] - 1
         return Outgoing(
             part.topics, topic[first], partition[first], found.keys, found.values, part.commit_ts[order][last]
@@ -111,7 +111,8 @@ class FeedPipeline:
         messages, framing, schemas = _in_order(parts, versions), self.framing, self.schemas
         if schemas is not None:
             return Encoded(messages, lambda part: schemas.inserted(part, versions, partitions), claims, tuple(letters))
-        return Encoded(messages, (lambda part: part) if framing is None else framing.frame, claims, tuple(letters))
+        sent = Outgoing.by_partition if framing is None else framing.frame
+        return Encoded(messages, sent, claims, tuple(letters))
 
     def _filtered(self, window: EventWindow) -> EventWindow:
         """The events of a window that are sent."""
@@ -229,17 +230,17 @@ def _in_order(parts: Sequence[_Part], versions: Sequence[TableVersion]) -> Outgo
         return NOTHING
     topics = tuple(sorted({part.topic for part in parts}))
     order = np.argsort(np.concatenate([part.batch.at for part in parts]), kind="stable")
-    taken = pa.array(order)
     keys = [part.messages.keys for part in parts]
     shapes = {version: number for number, version in enumerate(versions)}
     return Outgoing(
         topics,
         np.concatenate([np.full(len(part.batch), topics.index(part.topic)) for part in parts])[order],
         np.concatenate([part.partitions for part in parts])[order],
-        None if all(one is None for one in keys) else _concatenated(keys, parts).take(taken),
-        pa.concat_arrays([part.messages.values for part in parts]).take(taken),
+        None if all(one is None for one in keys) else _concatenated(keys, parts),
+        pa.concat_arrays([part.messages.values for part in parts]),
         np.concatenate([part.batch.commit_ts for part in parts])[order],
         np.concatenate([np.full(len(part.batch), shapes[part.batch.version]) for part in parts])[order],
+        order,
     )
 
 

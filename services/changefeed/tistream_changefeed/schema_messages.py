@@ -42,6 +42,7 @@ class SchemaMessages:
     def inserted(self, part: Outgoing, versions: Sequence[TableVersion], partitions: PartitionsOf) -> Outgoing:
         """The messages of rows with the schemas that are due before them. `part.shape` counts in `versions`."""
         assert part.shape is not None
+        part = part.in_order()
         before: list[int] = []
         values: list[bytes | None] = []
         places: list[int] = []

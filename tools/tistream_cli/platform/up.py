@@ -263,7 +263,7 @@ def _specs(
             fds = (listening.fileno(),)
             settings["LISTEN_FD"] = str(listening.fileno())
         env = {f"TISTREAM_{service.upper()}__{key}": value for key, value in settings.items()}
-        if service == "api":
+        if service in ("api", "changefeed"):
             env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
         if service == "changefeed":
             env.setdefault(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +17,10 @@ from tistream.arrays import Int64s
 class Outgoing:
     """Messages of rows, in the order in which they are sent. Arrays have one element for each message.
 
-    `topic` is an index into `topics`. Keys and values are large_binary; `keys` None: every key is null. A message that
-    holds several events has the highest of their commit_ts. `shape`: a number of the table version, of protocols that
-    send the schemas of tables; None: of others.
+    `topic` is an index into `topics`. Keys and values are large_binary; `keys` None: every key is null. `at`: the index
+    of each message in `keys` and `values`, which may have others too; None: they are in order. A message that holds
+    several events has the highest of their commit_ts. `shape`: a number of the table version, of protocols that send
+    the schemas of tables; None: of others.
     """
 
     topics: tuple[str, ...]
@@ -27,6 +30,7 @@ class Outgoing:
     values: pa.Array
     commit_ts: Int64s
     shape: Int64s | None = None
+    at: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.commit_ts)
@@ -34,27 +38,99 @@ class Outgoing:
     @property
     def sizes(self) -> Int64s:
         """Bytes of key and value of each message."""
-        return _lengths(self.values) if self.keys is None else _lengths(self.values) + _lengths(self.keys)
+        sizes = _lengths(self.values) if self.keys is None else _lengths(self.values) + _lengths(self.keys)
+        return sizes if self.at is None else sizes[self.at]
+
+    @property
+    def places(self) -> Int64s:
+        """The index of each message in `keys` and `values`."""
+        return np.arange(len(self)) if self.at is None else self.at
 
     def between(self, start: int, end: int) -> Outgoing:
         """Messages `start` (inclusive) to `end` (exclusive)."""
-        keys = None if self.keys is None else self.keys.slice(start, end - start)
+        keys, values, at = self.keys, self.values, self.at
+        if at is None:
+            keys = None if keys is None else keys.slice(start, end - start)
+            values = values.slice(start, end - start)
+        else:
+            at = at[start:end]
         return Outgoing(
             self.topics,
             self.topic[start:end],
             self.partition[start:end],
             keys,
-            self.values.slice(start, end - start),
+            values,
             self.commit_ts[start:end],
             None if self.shape is None else self.shape[start:end],
+            at,
         )
 
+    def in_order(self) -> Outgoing:
+        """The same messages, with keys and values in their order."""
+        if self.at is None:
+            return self
+        at = pa.array(self.at)
+        keys = None if self.keys is None else self.keys.take(at)
+        return replace(self, keys=keys, values=self.values.take(at), at=None)
+
+    def by_partition(self) -> Outgoing:
+        """The same messages, those of each partition together. They stay in their order."""
+        order = np.lexsort((self.partition, self.topic))  # it is stable
+        return replace(
+            self,
+            topic=self.topic[order],
+            partition=self.partition[order],
+            commit_ts=self.commit_ts[order],
+            shape=None if self.shape is None else self.shape[order],
+            at=self.places[order],
+        ).in_order()
+
     def each(self) -> Iterator[Sent]:
-        """The messages one by one, as a client of a broker takes them."""
-        keys = [None] * len(self) if self.keys is None else self.keys.to_pylist()
-        places = zip(self.topic.tolist(), self.partition.tolist(), keys, self.values.to_pylist(), strict=True)
-        for topic, partition, key, value in places:
-            yield Sent(self.topics[topic], partition, key, value)
+        """The messages one by one."""
+        for run in self.runs():
+            for key, value in zip(run.keys, run.values, strict=True):
+                yield Sent(run.topic, run.partition, key, value)
+
+    def runs(self) -> Iterator[Run]:
+        """The messages, as many together as follow each other in one partition."""
+        one = self.in_order()
+        keys = None if one.keys is None else one.keys.to_pylist()
+        values = one.values.to_pylist()
+        for topic, partition, start, end in one._runs():
+            yield Run(topic, partition, [None] * (end - start) if keys is None else keys[start:end], values[start:end])
+
+    def contents(self) -> Iterator[Content]:
+        """The same without an object for each message."""
+        one = self.in_order()
+        data = memoryview(one.values.buffers()[2] or b"")
+        offsets = _offsets(one.values)
+        for topic, partition, start, end in one._runs():
+            yield Content(topic, partition, end - start, data[offsets[start] : offsets[end]])
+
+    def _runs(self) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, partition, first message and the one behind the last of each run. Of messages in order."""
+        moves = (self.topic[1:] != self.topic[:-1]) | (self.partition[1:] != self.partition[:-1])
+        bounds = [0, *(np.flatnonzero(moves) + 1).tolist(), len(self)] if len(self) else []
+        for start, end in pairwise(bounds):
+            yield self.topics[int(self.topic[start])], int(self.partition[start]), start, end
+
+
+class Run(NamedTuple):
+    """Messages that follow each other in one partition."""
+
+    topic: str
+    partition: int
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+
+class Content(NamedTuple):
+    """The values of such messages, one after the other. None: of one message, a tombstone."""
+
+    topic: str
+    partition: int
+    messages: int
+    values: memoryview | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +144,12 @@ class Sent:
 
 
 def _lengths(array: pa.Array) -> Int64s:
-    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
-    return np.diff(offsets)
+    return np.diff(_offsets(array))
+
+
+def _offsets(array: pa.Array) -> Int64s:
+    offsets: Int64s = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+    return offsets
 
 
 NOTHING = Outgoing(

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tistream.errors import InvalidRequest
@@ -28,7 +29,7 @@ from tistream.read import cursor as cursors
 from tistream.read.cursor import Place, Position, Scope
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import failed, fenced
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import Content, Outgoing, Sent
 from tistream_changefeed.core.stopped import StoppedTable
 
 PLAIN, WITH_WAITS = 1, 2  # versions
@@ -48,9 +49,9 @@ class Tally(NamedTuple):
     messages: int = 0
     crc: int = 0
 
-    def plus(self, value: bytes | None) -> Tally:
-        """With one more message."""
-        return Tally(self.messages + 1, zlib.crc32(value or b"", self.crc))
+    def plus(self, value: bytes | memoryview | None, messages: int = 1) -> Tally:
+        """With one more message, or with several and their values one after the other."""
+        return Tally(self.messages + messages, zlib.crc32(value or b"", self.crc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +101,28 @@ class Progress:
         return replace(self, fence=fence)
 
     def moved(
-        self, at: Position, sent: Iterable[Sent], rows: int, resolved_ts: int | None, skipped: int = 0
+        self,
+        at: Position,
+        rows: Outgoing,
+        marks: Sequence[Sent],
+        events: int,
+        resolved_ts: int | None,
+        skipped: int = 0,
     ) -> Progress:
-        """The progress after these messages, in the order in which they are sent, of which `skipped` are letters of
-        events that are left out."""
+        """The progress after the messages of `rows`, which hold so many events, and then `marks`, in the order in which
+        they are sent; `skipped` of these are letters of events that are left out."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
-        size = 0
-        for one in sent:
-            tallies = topics.setdefault(one.topic, [])
-            tallies.extend(Tally() for _ in range(one.partition + 1 - len(tallies)))
-            tallies[one.partition] = tallies[one.partition].plus(one.value)
-            size += len(one.key or b"") + len(one.value or b"")
+        contents = chain(rows.contents(), (Content(one.topic, one.partition, 1, one.value) for one in marks))
+        for topic, partition, messages, values in contents:
+            tallies = topics.setdefault(topic, [])
+            tallies.extend(Tally() for _ in range(partition + 1 - len(tallies)))
+            tallies[partition] = tallies[partition].plus(values, messages)
+        size = int(rows.sizes.sum()) + sum(len(one.key or b"") + len(one.value or b"") for one in marks)
         return replace(
             self,
             at=at,
             resolved_ts=self.resolved_ts if resolved_ts is None else resolved_ts,
-            rows=self.rows + rows,
+            rows=self.rows + events,
             bytes=self.bytes + size,
             topics={name: tuple(tallies) for name, tallies in topics.items()},
             skipped=self.skipped + skipped,

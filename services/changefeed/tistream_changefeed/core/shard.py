@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from random import Random
 
 from tistream.model.ids import TenantKey
@@ -148,7 +147,7 @@ class Shard:
         """Go on behind `until`: nothing before it is to be sent. The sink learns of it with the next transaction."""
         assert self._planned is not None
         planned = self._planned
-        self._planned = planned.moved(max(planned.at, until), (), 0, None)
+        self._planned = planned.moved(max(planned.at, until), NOTHING, (), 0, None)
 
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
@@ -196,7 +195,7 @@ class Shard:
         planned = self._planned
         assert planned is not None
         assert until >= planned.at, f"{until} lies before {planned.at}"
-        self._planned = planned.moved(until, chain(rows.each(), marks), events, resolved_ts, skipped)
+        self._planned = planned.moved(until, rows, marks, events, resolved_ts, skipped)
         return Transaction(rows, marks, self._planned)
 
     # ---- tables that have stopped
@@ -232,7 +231,7 @@ class Shard:
         """The transaction of a window of the tables that catch up. The shard stays where it is."""
         planned = self._planned
         assert planned is not None
-        moved = planned.moved(planned.at, chain(rows.each(), marks), events, None, skipped)
+        moved = planned.moved(planned.at, rows, marks, events, None, skipped)
         self._planned = moved.caught_up(until)
         return Transaction(rows, marks, self._planned)
 
@@ -254,7 +253,7 @@ class Shard:
         `ts`."""
         planned = self._planned
         assert planned is not None
-        moved = planned.moved(planned.at, marks, 0, ts)
+        moved = planned.moved(planned.at, NOTHING, marks, 0, ts)
         self._planned = replace(moved, stopped=tuple(one for one in planned.stopped if not _rejoins(one)))
         return Transaction(NOTHING, marks, self._planned)
 

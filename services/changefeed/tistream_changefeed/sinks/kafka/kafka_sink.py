@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -18,7 +18,7 @@ from tistream.clock import Clock
 from tistream.read.cursor import Position
 from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.failure import failed, retry
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.protocols.messages import Claim
@@ -115,16 +115,15 @@ class KafkaSink:
             progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
             progress.encode(self._order.tenant, transaction.progress.knowing(self._topics.known())),
         )
-        messages = chain(transaction.rows.each(), transaction.marks)
         try:
             if self._target.delivery == "exactly-once":
                 producer.begin_transaction()
-                self._produce(producer, chain(messages, (stored,)))
+                self._produce(producer, transaction.rows, (*transaction.marks, stored))
                 self._commit(producer)
             else:
-                self._produce(producer, messages)
+                self._produce(producer, transaction.rows, transaction.marks)
                 self._flush(producer)
-                self._produce(producer, (stored,))
+                self._produce(producer, NOTHING, (stored,))
                 self._flush(producer)
         except KafkaException as error:
             self._raise_delivery()
@@ -172,15 +171,27 @@ class KafkaSink:
                 if not error.args[0].retriable() or self._clock.monotonic_ms() > deadline_ms:
                     raise
 
-    def _produce(self, producer: Producer, messages: Iterable[Sent]) -> None:
-        for one in messages:
-            while True:
+    def _produce(self, producer: Producer, rows: Outgoing, marks: Iterable[Sent]) -> None:
+        for run in rows.runs():
+            for key, value in zip(run.keys, run.values, strict=True):
                 try:
-                    producer.produce(one.topic, one.value, one.key, one.partition)
-                    break
-                except BufferError:  # librdkafka's queue is full: the broker is slower than the feed
-                    producer.poll(_FULL_S)
-                    self._raise_delivery()
+                    producer.produce(run.topic, value, key, run.partition)
+                except BufferError:
+                    self._again(producer, Sent(run.topic, run.partition, key, value))
+        for one in marks:
+            try:
+                producer.produce(one.topic, one.value, one.key, one.partition)
+            except BufferError:
+                self._again(producer, one)
+
+    def _again(self, producer: Producer, one: Sent) -> None:
+        """Produce a message for which librdkafka's queue had no room: the broker is slower than the feed."""
+        while True:
+            producer.poll(_FULL_S)
+            self._raise_delivery()
+            with suppress(BufferError):
+                producer.produce(one.topic, one.value, one.key, one.partition)
+                return
 
     def _flush(self, producer: Producer) -> None:
         left = producer.flush(COMMIT_S)

@@ -56,8 +56,15 @@ class Remote:
             raise RemoteError(what)
         return what
 
+    def end(self) -> None:
+        """End the process at once, in the middle of a call."""
+        self._process.terminate()
+        self._process.join()
+
     def close(self) -> None:
         """End the process."""
+        if not self._process.is_alive():
+            return
         self._pipe.send(None)
         self._process.join(20)
         if self._process.is_alive():

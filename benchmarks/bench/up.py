@@ -37,9 +37,7 @@ class Up:
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.objects = folder / "objects"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._environ = {**os.environ, **(environ or {})}
         self._command = [str(COMMAND), "up", "--data-dir", str(folder), "--port", str(port)]
@@ -148,11 +146,19 @@ class Up:
         return time.perf_counter() - began
 
 
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def put(root: Path, key: str, body: bytes) -> None:
     """As a writer beside the platform does: the object appears whole."""
     path = root / key
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = root.with_name("pushing")
+    temporary = root.with_name(f"pushing-{os.getpid()}")
     temporary.write_bytes(body)
     temporary.rename(path)
 

@@ -50,21 +50,28 @@ class _Standing:
         raise AssertionError(str(barrier))
 
 
+def source_of(
+    objects: ObjectStore, segments: Sequence[SegmentRef], end_ts: int, tables: int, cache_bytes: int
+) -> TenantSource:
+    """The source of what reads these segments of so many tables of mixed_rows."""
+    snapshot = parse_snapshot("schema_snap", schema_snap(SNAPSHOT_TS, tables))
+    history = History(snapshot.snapshot_ts)
+    history.apply(snapshot.records)
+    history.advance(end_ts)
+    index = SegmentIndex()
+    index.update(tuple(segments))
+    cache = GroupCache(objects, cache_bytes)
+    return TenantSource(threading.RLock(), lambda: history, lambda: [index], cache, lambda: None)
+
+
 class PulledPool:
     """Pulls from these segments; `cache_bytes` as the server's setting."""
 
     def __init__(
         self, objects: ObjectStore, segments: Sequence[SegmentRef], end_ts: int, tables: int, cache_bytes: int
     ) -> None:
-        snapshot = parse_snapshot("schema_snap", schema_snap(SNAPSHOT_TS, tables))
-        history = History(snapshot.snapshot_ts)
-        history.apply(snapshot.records)
-        history.advance(end_ts)
-        index = SegmentIndex()
-        index.update(tuple(segments))
         self.store = MeasuredObjectStore(objects)
-        cache = GroupCache(self.store, cache_bytes)
-        self._source = TenantSource(threading.RLock(), lambda: history, lambda: [index], cache, lambda: None)
+        self._source = source_of(self.store, segments, end_ts, tables, cache_bytes)
         self._end_ts = end_ts
 
     def pull(self, *names: str, form: str = "ndjson", **more: Any) -> Iterator[Piece]:

@@ -90,9 +90,7 @@ class Feeds:
         self._numbers = itertools.count()
 
     def __call__(self) -> int:
-        source = source_of(
-            self._objects, self._segments, self._ends[-1], self._tables, self._settings.cache_bytes
-        )
+        source = source_of(self._objects, self._segments, self._ends[-1], self._tables, self._settings.cache_bytes)
         pool = Pool(source, SNAPSHOT_TS if self._every else self._ends[-1])
         holders = [self._holder(pool, f"bench-{next(self._numbers)}") for _ in range(self._feeds)]
         threads = [threading.Thread(target=_finish, args=(holder,)) for holder in holders]

@@ -41,8 +41,8 @@ class SchemaMessages:
 
     def inserted(self, part: Outgoing, versions: Sequence[TableVersion], partitions: PartitionsOf) -> Outgoing:
         """The messages of rows with the schemas that are due before them. `part.shape` counts in `versions`."""
-        assert part.shape is not None
         part = part.in_order()
+        assert part.shape is not None
         before: list[int] = []
         values: list[bytes | None] = []
         places: list[int] = []

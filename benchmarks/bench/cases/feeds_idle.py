@@ -20,8 +20,8 @@ from tistream.storage import layout
 from tistream_cli.platform.local_kafka import LocalKafka, local_kafka
 
 WHAT = (
-    "`tistream up` with one worker of changefeeds, a Kafka 4 beside it, and two tenants of 101 tables, where ten tables "
-    "get 1,000 rows a second together, and one of the other tenant ten. First ten feeds, of each busy table, then "
+    "`tistream up` with one worker of changefeeds, a Kafka 4 beside it, and two tenants of 101 tables: ten tables of "
+    "one get 1,000 rows a second together, and one of the other gets ten. First ten feeds, of each busy table, then "
     "190 more, of each of the other tables of both: what they take beside the ten, in processor time"
 )
 BUSY, FEEDS_MAX, TABLES = 10, 100, 101

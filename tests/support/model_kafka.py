@@ -89,6 +89,7 @@ class ModelKafka:
     timed_out: int = 0
     _ids: dict[str, _Id] = field(default_factory=dict)
     _stable: dict[tuple[str, int], int] = field(default_factory=dict)  # the last answers of `stable`
+    _created: list[list[list[Record]]] = field(default_factory=list)  # topics, by their ids
 
     # ---- what readers see
 
@@ -114,6 +115,13 @@ class ModelKafka:
             offset += 1
         self._stable[place] = offset
         return offset
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic; one that is created again has another."""
+        log = self.topics[topic]
+        if not any(one is log for one in self._created):
+            self._created.append(log)
+        return next(f"id{at}" for at, one in enumerate(self._created) if one is log)
 
     # ---- what producers ask
 
@@ -396,6 +404,15 @@ class ModelAdmin:
     def describe_configs(self, resources: Sequence[Any], request_timeout: float) -> dict[Any, Future[Any]]:
         limit = {"max.message.bytes": SimpleNamespace(value=str(MESSAGE_BYTES_MAX))}
         return {resources[0]: self._answered(lambda: limit, request_timeout)}
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        names = topics.topic_names
+        return {
+            name: self._answered(
+                lambda name=name: SimpleNamespace(topic_id=self._kafka.topic_id(name)), request_timeout
+            )
+            for name in names
+        }
 
     def list_offsets(self, asked: Mapping[Any, Any], request_timeout: float, **_: Any) -> dict[Any, Future[Any]]:
         def ends() -> dict[Any, int]:

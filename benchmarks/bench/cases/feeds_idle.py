@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
 
@@ -82,9 +83,13 @@ def _create(http: httpx.Client, tenant: TenantKey, kafka: LocalKafka, numbers: r
         uri = f"kafka://{kafka.address}/{topic}?protocol=open-protocol&partition-num=3"
         rules = {"filter": {"rules": [f"{database()}.mixed_{number}"]}}
         body = {"changefeed_id": topic, "sink_uri": uri, "config": rules}
-        _until(lambda body=body: http.post(base, json=body).status_code in (200, 201), f"{topic} is not taken")
+        _until(partial(_taken, http, base, body), f"{topic} is not taken")
     wanted = {f"{tenant.tenant_id}-{number}" for number in numbers}
     _until(lambda: wanted <= _begun(http, base), "not all feeds have begun")
+
+
+def _taken(http: httpx.Client, base: str, body: dict[str, object]) -> bool:
+    return http.post(base, json=body).status_code in (httpx.codes.OK, httpx.codes.CREATED)
 
 
 def _begun(http: httpx.Client, base: str) -> set[str]:

@@ -149,6 +149,26 @@ def feed_lost_messages_unnoticed(original: Function) -> Function:
 
 
 @mutant(
+    "tistream_changefeed:kept_ends",
+    invariants=(38,),
+    catchers=("test_a_topic_that_was_made_anew_and_filled_by_others_is_noticed",),
+)
+def feed_new_topic_unnoticed(original: Function) -> Function:
+    """What others have written into a topic that was created again counts as what the feed has sent."""
+    return lambda progress, ids, ends: dict(ends)
+
+
+@mutant(
+    "tistream_changefeed:Fresh.concerns",
+    invariants=(51,),
+    catchers=("test_rows_of_other_tables_do_not_wake_a_shard_that_rests",),
+)
+def feed_rests_over_its_rows(original: Function) -> Function:
+    """A shard that rests is not told of its rows."""
+    return lambda self, scope: False
+
+
+@mutant(
     "tistream_changefeed:pause_ms",
     invariants=(46,),
     catchers=("test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why",),

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.kafka import committed, partitions_of
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position
@@ -84,6 +84,22 @@ def test_topics_are_created_and_a_new_holder_goes_on_where_the_last_one_was(brok
     assert (acked.at, acked.resolved_ts, acked.rows) == (Position(103), 103, 3)
     second.send((104, 1, b"d"))
     assert values(broker, "goes-on") == {0: [b"a", b"c", b"R"], 1: [b"b", b"R", b"d"]}
+
+
+def test_a_topic_that_was_deleted_and_created_again_stops_the_feed(broker: LocalKafka) -> None:
+    target = target_of(broker, "anew")
+    Holding(target).open().send((101, 0, b"a"), (102, 1, b"b"))
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics(["anew"])["anew"].result(PATIENCE_S)
+    eventually(lambda: "anew" not in admin.list_topics(timeout=PATIENCE_S).topics)
+    admin.create_topics([NewTopic("anew", 2, 1)])["anew"].result(PATIENCE_S)
+    other = Producer({"bootstrap.servers": broker.address})
+    for number in (0, 1):
+        other.produce("anew", b"of others", None, number)
+    assert other.flush(PATIENCE_S) == 0
+    with pytest.raises(FeedFailed, match="the topic was deleted or has lost messages") as refused:
+        Holding(target, replace(ORDER, fence=Fence(1, 2))).open()
+    assert refused.value.failure.kind == "failed"
 
 
 def test_the_transaction_of_a_holder_that_was_replaced_is_never_seen(broker: LocalKafka) -> None:

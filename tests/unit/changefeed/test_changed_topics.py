@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.feed_run import StillView
-from support.model_kafka import ModelKafka
+from support.model_kafka import ModelKafka, Record
 from support.pull_world import golden_world
 from tistream.clock import ManualClock
 from tistream.read.cursor import Position
@@ -126,6 +126,21 @@ def test_a_topic_that_was_deleted_and_made_anew_is_noticed() -> None:
         report = feed.held().report()
         assert report.phase == "failed"
         assert "was deleted or has lost messages" in (report.error or "")
+
+
+def test_a_topic_that_was_made_anew_and_filled_by_others_is_noticed() -> None:
+    feed = Feed()
+    checkpoint_ts, sent = feed.begun(), feed.count()
+    feed.kafka.topics["changes"] = [[Record(None, b"of others", None)] * (2 * sent) for _ in range(2)]
+    feed.kafka._stable.clear()
+    report = feed.held().report()
+    assert report.phase == "failed"
+    assert "was deleted or has lost messages" in (report.error or "")
+    feed.order = replace(feed.order, revision=Revision(1, Move(revision=1, ts=feed.world.snapshot_ts)))
+    report = feed.held().report()
+    assert (report.phase, report.checkpoint_ts) == ("running", checkpoint_ts), "all is sent again"
+    assert feed.count() > 4 * sent
+    assert feed.held().report().phase == "running", "the topic is known now"
 
 
 def test_progress_is_missed_only_where_there_was_some() -> None:

@@ -5,13 +5,13 @@ The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its 
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
      "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1,
-     "stopped":[[database, table, cursor, reason, left], …],"ddl":"…"}
+     "stopped":[[database, table, cursor, reason, left], …],"ddl":"…","ids":{"orders":"…"}}
 
-The last six are there once the feed was changed, as of Applied, events were skipped, tables have stopped, and one of
-several shards has sent a DDL: `ddl` is the cursor behind the newest. With `stopped` or `ddl`, `version` is 2, because a
-program that does not know them must not go on. `topics` has the number of messages that the shard
-has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that has
-lost messages; the CRC shows what was in them.
+All but `ids` of the last seven are there once the feed was changed, as of Applied, events were skipped, tables have
+stopped, and one of several shards has sent a DDL: `ddl` is the cursor behind the newest. With `stopped` or `ddl`,
+`version` is 2, because a program that does not know them must not go on. `topics` has the number of messages that the
+shard has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that
+has lost messages; the CRC shows what was in them. `ids` has the ids that brokers give to topics, if they do.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Progress:
     it; 0: none. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of the feed that is in
     force; None: that with which it was created. `skipped`: events that were left out because a person named them, or
     has chosen so for their table. `stopped`: tables of which less is in the sink than `at` says. `ddl`: the position
-    behind the newest DDL; None: of a feed with one shard, or before the first."""
+    behind the newest DDL; None: of a feed with one shard, or before the first. `ids`: of the topics that were written,
+    by name, as far as they are known."""
 
     at: Position
     resolved_ts: int
@@ -81,6 +82,7 @@ class Progress:
     skipped: int = 0
     stopped: tuple[StoppedTable, ...] = ()
     ddl: Position | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def checkpoint_ts(self) -> int:
@@ -128,14 +130,14 @@ class Progress:
             skipped=self.skipped + skipped,
         )
 
-    def knowing(self, topics: Mapping[str, int]) -> Progress:
-        """This progress with these topics of the feed and their numbers of partitions, whether messages were sent to
-        them or not: a later holder sends resolved messages to them, and notices another number."""
+    def knowing(self, topics: Mapping[str, int], ids: Mapping[str, str]) -> Progress:
+        """This progress with these topics of the feed, their numbers of partitions and their ids, whether messages were
+        sent to them or not: a later holder sends resolved messages to them, and notices another number or topic."""
         known = dict(self.topics)
         for topic, count in topics.items():
             tallies = known.get(topic, ())
             known[topic] = (*tallies, *[Tally()] * (count - len(tallies)))
-        return replace(self, topics=known)
+        return replace(self, topics=known, ids={**self.ids, **ids})
 
 
 FIRST = Revision()
@@ -170,6 +172,8 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         ]
     if progress.ddl is not None:
         members["ddl"] = cursors.encode(Scope(tenant), progress.ddl)
+    if progress.ids:
+        members["ids"] = progress.ids
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -196,6 +200,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
                 for database, table, at, reason, left in members.get("stopped", ())
             ),
             cursors.decode(Scope(tenant), members["ddl"]) if "ddl" in members else None,
+            dict(members.get("ids", {})),
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
@@ -248,6 +253,15 @@ def _differs(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[in
 def _short(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
     there = ends.get(topic, {})
     return any(there.get(number, 0) < tally.messages for number, tally in enumerate(tallies))
+
+
+def kept_ends(
+    progress: Progress, ids: Mapping[str, str], ends: Mapping[str, Mapping[int, int]]
+) -> dict[str, Mapping[int, int]]:
+    """The end offsets of the messages that were sent: a topic that was deleted and created again has none of them,
+    whatever is in it now. `ids`, `ends`: of the topics that are there."""
+    other = {topic for topic, known in progress.ids.items() if ids.get(topic, known) != known}
+    return {topic: {} if topic in other else found for topic, found in ends.items()}
 
 
 def check_there(found: Progress | None, fence: Fence, known_ts: int | None, where: str) -> None:

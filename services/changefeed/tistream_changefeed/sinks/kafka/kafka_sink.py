@@ -79,10 +79,13 @@ class KafkaSink:
             there = self._stored(wait=True)
         written = {topic: self._topics.partitions(topic) for topic in (there.topics if there is not None else ())}
         ends = self._topics.ends(written)
-        return there, {
+        found_ends = {
             topic: {number: end for number, end in ends[topic].items() if number < count}
             for topic, count in written.items()
         }
+        if there is None:
+            return there, found_ends
+        return there, progress.kept_ends(there, self._topics.ids(written), found_ends)
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic, which is created if it does not exist."""
@@ -107,13 +110,13 @@ class KafkaSink:
     def write(self, transaction: Transaction) -> None:
         """Make a transaction durable: all of it, or nothing."""
         self._check_sizes(transaction)
-        producer = self._producer
+        producer, known = self._producer, self._topics.known()
         assert producer is not None
         stored = Sent(
             self._target.progress_topic,
             0,
             progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
-            progress.encode(self._order.tenant, transaction.progress.knowing(self._topics.known())),
+            progress.encode(self._order.tenant, transaction.progress.knowing(known, self._topics.ids(known))),
         )
         try:
             if self._target.delivery == "exactly-once":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
 from tistream.concurrency import sleep
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 20.0
 SMALL_MAX = 20
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of brokers that know no ids of topics
 LISTED_LOOKS, LISTED_PAUSE_S = 100, 0.1
 _COMPACTED = {
     "cleanup.policy": "compact",
@@ -61,6 +62,7 @@ class Topics:
         self._last: KafkaError | None = None  # what the connection said, which a call that times out does not say
         self._known: dict[str, int] = {}
         self._limits: dict[str, int] = {}
+        self._ids: dict[str, str] = {}
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic that are written. Creates the topic if it may, and does not exist."""
@@ -108,6 +110,15 @@ class Topics:
     def known(self) -> Mapping[str, int]:
         """The topics that were counted, with their numbers of partitions that are written."""
         return dict(self._known)
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of these topics, by name: a topic that is deleted and created again has another. Those of brokers
+        that give none are left out."""
+        unknown = [topic for topic in topics if topic not in self._ids]
+        if unknown:
+            asked = self._admin.describe_topics(TopicCollection(unknown), request_timeout=self._answer_s)
+            self._ids |= {topic: str(self._done(answer, topic).topic_id) for topic, answer in asked.items()}
+        return {topic: self._ids[topic] for topic in topics if self._ids[topic] != NO_ID}
 
     def ensure_progress(self) -> None:
         """Create the topic of the progress records if it does not exist."""

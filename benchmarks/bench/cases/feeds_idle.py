@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -88,7 +88,7 @@ def _create(http: httpx.Client, tenant: TenantKey, kafka: LocalKafka, numbers: r
     _until(lambda: wanted <= _begun(http, base), "not all feeds have begun")
 
 
-def _taken(http: httpx.Client, base: str, body: dict[str, object]) -> bool:
+def _taken(http: httpx.Client, base: str, body: Mapping[str, object]) -> bool:
     return http.post(base, json=body).status_code in (httpx.codes.OK, httpx.codes.CREATED)
 
 

@@ -17,6 +17,7 @@ from tistream.decode import warm, warm_messages
 from tistream.pool.writer import write_segment
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
+from tistream.service.ids import random_id
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
@@ -87,12 +88,12 @@ class Feeds:
             self._segments.append(ref)
         self._every = every_rows
         self._tables = tables
-        self._numbers = itertools.count()
+        self._names = (f"bench-{random_id()}" for _ in itertools.count())
 
     def __call__(self) -> int:
         source = source_of(self._objects, self._segments, self._ends[-1], self._tables, self._settings.cache_bytes)
         pool = Pool(source, SNAPSHOT_TS if self._every else self._ends[-1])
-        holders = [self._holder(pool, f"bench-{next(self._numbers)}") for _ in range(self._feeds)]
+        holders = [self._holder(pool, next(self._names)) for _ in range(self._feeds)]
         threads = [threading.Thread(target=_finish, args=(holder,)) for holder in holders]
         for thread in threads:
             thread.start()

@@ -111,8 +111,8 @@ class Progress:
         resolved_ts: int | None,
         skipped: int = 0,
     ) -> Progress:
-        """The progress after the messages of `rows`, which hold so many events, and then `marks`, in the order in which
-        they are sent; `skipped` of these are letters of events that are left out."""
+        """The progress after the messages of `rows`, which hold `events` row events, and then `marks`, in the order in
+        which they are sent; `skipped` of these are letters of events that are left out."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
         contents = chain(rows.contents(), (Content(one.topic, one.partition, 1, one.value) for one in marks))
         for topic, partition, messages, values in contents:

@@ -89,10 +89,12 @@ def test_plain_text_stated_as_encryption_is_read() -> None:
 
 
 def test_metadata_of_the_first_version_and_of_a_later_one_is_refused() -> None:
+    unversioned = Log()
+    name = unversioned.flush(Part(HELD), meta_version=0)
     with pytest.raises(SourceRefused, match="version 1"):
         parsed(files=[{"path": "v1/x.log"}])
     with pytest.raises(SourceRefused, match="version 1"):
-        parsed(meta_version=0)
+        metadata.parse("m", unversioned.objects.get(f"v1/backupmeta/{name}"))
     with pytest.raises(SourceRefused, match="metadata version 2"):
         parsed(meta_version=2)
 

@@ -10,7 +10,7 @@ from tistream_api.settings import ApiSettings
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Start the API server, and serve until SIGTERM."""
     run_service(ApiSettings, _build)
 
 

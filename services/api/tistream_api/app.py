@@ -109,7 +109,7 @@ def draw_token() -> tuple[str, str]:
 
 
 class NewHttp(Protocol):
-    """A factory of HttpClients."""
+    """Makes an HttpClient for this process."""
 
     def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
 
@@ -123,7 +123,7 @@ def build_app(
     end: Callable[[], None] = end_in_order,
     new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
-    """The app. Its loops run while it serves; `end` ends the process."""
+    """Build the ASGI app. Its background loops run while it serves. `end` is called to end the process."""
     peers = Peers(settings, clock)
     new_http = new_http or peers.new_http
     registry = new_registry()
@@ -262,14 +262,14 @@ def _tidy(pulls: Pulls) -> None:
 
 
 def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pulls: Pulls) -> PointReads:
-    """Reads at a point in time, under the limits of pulls."""
+    """The reads at a point in time. They share the limits of pulls."""
     admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory, pulls.dropped)
     times = Times(pulls.clock, settings.list_wait_ms)
     return PointReads(objects, cache, admission, pulls.working, times, FooterCache(), pulls.budget)
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
-    """Rate limits: each tenant's own, or the platform's defaults."""
+    """The rate limits of all tenants: a tenant's own, or else the platform's defaults."""
     defaults = EnforcedLimits(**settings.limits.model_dump())
 
     def limits_of(tenant: tuple[str, str]) -> EnforcedLimits:
@@ -279,7 +279,8 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
 
 
 def _sealing_key(settings: ApiSettings) -> PublicKey | None:
-    """The key that seals secrets; None if none is named. Raises SettingsError."""
+    """The public key that seals secrets; None if the settings name no key. Raises SettingsError if its file cannot be
+    read."""
     path = settings.secrets_public_file
     if path is None:
         return None
@@ -290,7 +291,7 @@ def _sealing_key(settings: ApiSettings) -> PublicKey | None:
 
 
 def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: RejectionLimit) -> None:
-    """Add the gate of /metrics, and the delay of rejections."""
+    """Add the middleware that authorizes requests for /metrics, and the one that delays rejections."""
     # Inside the middleware that sets cause ids, as the other gate is. add_middleware adds outside.
     app.user_middleware.append(Middleware(MetricsGate, callers=callers, guard=peers.guard))
     app.add_middleware(DelayedRejections, refusals=refusals, stopping=app.state.stopping)

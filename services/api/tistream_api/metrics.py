@@ -30,5 +30,5 @@ class ApiMetrics:
         )
 
     def follow_lag(self, lag_seconds: Callable[[], float]) -> None:
-        """Report the lag that `lag_seconds` returns, in seconds."""
+        """Let the gauge of the lag call `lag_seconds` at each scrape."""
         self._lag.set_function(lag_seconds)

@@ -44,7 +44,7 @@ class OidcSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """Limits of each tenant at each API server, where the tenant has none of its own."""
+    """Limits of each tenant at each API server. A tenant's own limits replace them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -204,10 +204,10 @@ def test_who_makes_a_token_is_answered_when_it_is_so_here() -> None:
     world = World()
     follows = threading.Timer(0.2, lambda: world.tell(known()))
     follows.start()
-    assert world.callers.hear(ID)
+    assert world.callers.await_token(ID)
     assert world.callers.of(f"Bearer {spell(ID, SECRET)}").token_id == ID
     world.tell()
-    assert not world.callers.hear(ID), "nobody tells of it: the answer does not wait for ever"
+    assert not world.callers.await_token(ID), "nobody tells of it: the answer does not wait for ever"
 
 
 def test_a_token_that_was_revoked_here_lets_nobody_in_whatever_is_told_of_it() -> None:

@@ -25,7 +25,7 @@ Event = dict[str, Any]
 
 
 def parse_pull(query: bytes, *, one_table: bool) -> PullParams:
-    return parse(TablePullQuery if one_table else PullQuery, query).asked()
+    return parse(TablePullQuery if one_table else PullQuery, query).parsed()
 
 
 def ndjson(body: bytes) -> list[Event]:

@@ -12,5 +12,5 @@ from tistream_api.request.queries import PullQuery
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_flood_asks_for_all_events_in_each_format(form: str) -> None:
-    asked = parse(PullQuery, query_of(form, 470_000_000_000).encode()).asked()
-    assert (asked.format, asked.events, asked.start_ts) == (form, "all", 470_000_000_000)
+    parsed = parse(PullQuery, query_of(form, 470_000_000_000).encode()).parsed()
+    assert (parsed.format, parsed.events, parsed.start_ts) == (form, "all", 470_000_000_000)

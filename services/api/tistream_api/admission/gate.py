@@ -48,10 +48,11 @@ class NotDeclared(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The grant that a route requires: one of the actions on what its path names, down to `scope`.
+    """The grant that a route requires: one of `actions` on the resource that its path names.
 
-    With `partly` a grant on something inside it is enough, and the route filters its answer. With `in_body` the names
-    are in the body, not in the path.
+    `scope` is the lowest level of names that counts (cluster, tenant, database or table). With `partly` a grant on
+    something inside the resource is enough, and the route filters its answer. With `in_body` the names are in the body,
+    not in the path.
     """
 
     actions: tuple[Action, ...]
@@ -60,12 +61,12 @@ class Access:
     in_body: bool = False
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
-        """Declare that the endpoint's route requires this access: a decorator, below the route's."""
+        """Declare that the endpoint's route requires this access. Used as a decorator, below the route's own."""
         setattr(endpoint, _ATTRIBUTE, self)
         return endpoint
 
     def shown(self) -> dict[str, Any]:
-        """Members of the route's operation in the OpenAPI document."""
+        """The members that the OpenAPI document adds to the route's operation."""
         said: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
         said |= {"partly": True} if self.partly else {}
         said |= {"in": "body"} if self.in_body else {}
@@ -73,7 +74,7 @@ class Access:
 
     @classmethod
     def of(cls, route: object) -> Access:
-        """The access that a route has declared. Raises NotDeclared."""
+        """The access that a route has declared. Raises NotDeclared if it has declared none."""
         access = getattr(getattr(route, "endpoint", None), _ATTRIBUTE, None)
         if not isinstance(access, Access):
             raise NotDeclared(f"route {getattr(route, 'path', route)} does not declare its access")
@@ -98,16 +99,16 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 
 class Gate:
-    """`check` is a dependency of every route. Without `callers` (authentication is off) every request may do
-    everything, except requests of other sites' pages in a browser on this machine. `machine` is this machine's host
-    name."""
+    """`check` is a dependency of every route. If `callers` is None, authentication is off and every request is
+    authorized for everything, except requests of other sites' pages in a browser on this machine. `machine` is this
+    machine's host name."""
 
     def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns, machine: str) -> None:
         self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
 
     async def check(self, request: Request) -> AsyncIterator[None]:
-        """Authenticate and authorize the request, note its caller, apply the rate limit, and wait for its turn. Raises
-        Unauthenticated, Forbidden, TooManyRequests."""
+        """Authenticate and authorize the request, record its caller in its state, apply the rate limit, and wait for
+        its turn. Raises Unauthenticated, Forbidden, TooManyRequests."""
         access = Access.of(request.scope["route"])
         caller = self._caller(request)
         request.state.caller = caller
@@ -138,7 +139,7 @@ class Gate:
         """The key of the rate limit that a request counts for: the tenant that the request names, or else the tenant of
         the token, because a tenant can create any number of tokens. A request of a cluster's operator counts for the
         operator's home tenant or for the operator itself, because an operator must be able to reach a tenant that has
-        used up its limits. (No tenant is called "".)"""
+        used up its limits. The operator's own key has the tenant id "", which no tenant has."""
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
             return home(caller.grants) or ("", caller.name)
@@ -178,8 +179,9 @@ def turn_of(request: Request) -> Turn:
 
 
 def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:
-    """Raises NotDeclared if one of `guarded`, the routes behind the gate, does not declare its access, or if any other
-    route is not in OPEN."""
+    """Check that every route declares who may use it. Raises NotDeclared if one of `guarded`, the routes behind the
+    gate, does not declare its access, or if any other route is missing in OPEN, the list of routes that need no token.
+    """
     behind = {id(route) for route in every_route(guarded)}
     for route in every_route(routes):
         if id(route) in behind:
@@ -189,7 +191,7 @@ def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute])
 
 
 def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """All routes, with those of included routers."""
+    """All routes, including those of included routers."""
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is None:

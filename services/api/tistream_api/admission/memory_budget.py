@@ -1,9 +1,9 @@
 """The memory budget of pulls: bytes of the process, of which each pull that reads and encodes rows holds a share.
 
-A share covers what one pull holds at most between two steps of its work: from the rows that it has decoded to the
-bytes that its client has not read. What a step needs for a moment is in decode_slots.py. A pull that waits for new rows
-holds no share. If pulls wait for a share, the tenant with the fewest bytes is next; no tenant has more than half of the
-budget, so a tenant whose clients read nothing leaves the other half to others.
+A share covers the most memory that one pull holds between two steps of its work: its decoded rows, and the encoded
+bytes that its client has not read. The memory that a step needs while it runs is limited by decode_slots.py. A pull
+that waits for new rows holds no share. If pulls wait for a share, the tenant with the fewest bytes is next; no tenant
+has more than half of the budget, so a tenant whose clients read nothing leaves the other half to others.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Memory:
 
     @property
     def most(self) -> int:
-        """The highest value that `held` has had."""
+        """The highest value, in bytes, that `held` has had since the process started."""
         return self._most
 
     def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
-        """Wait for a share; the caller must call `end`. Raises TooManyRequests after `wait_ms`, and what `alive`
-        raises."""
+        """Wait for a share of `amount` bytes for the tenant `who`; the caller must call `end` with the same arguments.
+        Raises TooManyRequests after `wait_ms`, and what `alive` raises."""
         with self._lock:
             self._numbers += 1
             mine = _Waiter(self._numbers, amount, new_event())
@@ -81,8 +81,8 @@ class Memory:
             self._admit()
 
     def fallen(self) -> bool:
-        """Whether KEPT_BYTES were released since this method last returned True. Then the allocators should return
-        memory to the system."""
+        """Whether KEPT_BYTES were released since this method last returned True. If so, the caller should let the
+        allocators return memory to the system."""
         with self._lock:
             held = self._of.total()
             if self._high - held < KEPT_BYTES:
@@ -149,7 +149,8 @@ class MemoryShare:
             self._memory.end(self._who, self._amount)
 
     def close(self) -> None:
-        """Release the memory share for good. A `take` under way in another thread then releases its share at once."""
+        """Release the memory share for good. If another thread is inside `take`, that call releases its share at
+        once."""
         with self._lock:
             self._over = True
         self.give()

@@ -64,12 +64,12 @@ def answer_meter_of(scope: Scope) -> AnswerMeter:
 
 
 class MeteringMiddleware:
-    """Middleware that meters answers and writes the access log. It is inside RawPath. Only answers with a 2xx status
-    are metered; all are logged.
+    """Middleware that meters answers and writes the access log. RawPath wraps it, so paths are still percent-encoded
+    here. Only answers with a 2xx status are metered; all are logged.
 
     An answer that continues into another hour has a log line for each hour, so that the lines of an hour add up to what
-    is metered. This middleware is outside of the one that sets a request's cause id, so it reads the id from the
-    answer's headers; it reads the caller, which the gate notes, from the request's state.
+    is metered. This middleware wraps the one that sets a request's cause id, so it reads the id from the answer's
+    headers. It reads the caller from the request's state, where the gate has recorded it.
     """
 
     def __init__(self, app: ASGIApp, meter: UsageMeter, clock: Clock, *, access_log: bool) -> None:

@@ -22,7 +22,7 @@ _PREFIX = 64  # bits of an IPv6 address that identify its sender, who holds all 
 @dataclass(slots=True)
 class RejectionLimit:
     """The rate limit of rejections, for each sender. `per_second` rejections are sent without delay; 0 disables the
-    limit. Not thread-safe: only the thread of the event loop may use it."""
+    limit. Not thread-safe: only the event loop's thread may call it."""
 
     clock: Clock
     per_second: float
@@ -66,8 +66,8 @@ class RejectionLimit:
 
 
 def network_of(host: str) -> str:
-    """The network that stands for an address: of IPv6 the first 64 bits, which usually belong to one machine. A host
-    that is no address is returned unchanged."""
+    """The network that stands for an address: of IPv6 the first 64 bits, which usually belong to one machine. Any other
+    text is returned unchanged."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

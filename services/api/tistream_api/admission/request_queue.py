@@ -2,8 +2,8 @@
 queue of its own.
 
 A rate limit alone does not protect other tenants: a few slow requests (a list at a ts that is not resolved yet, a
-status while a peer hangs) hold as many threads as many short ones. A waiting request holds no thread. For the server's
-event loop alone, but a turn may be ended by any thread.
+status while a peer hangs) hold as many threads as many short ones. A waiting request holds no thread. Only the server's
+event loop may start requests; any thread may end a turn.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Turns:
         return Turn(self, who, loop)
 
     def ended(self, who: Hashable) -> None:
-        """Record that a request of queue `who` has ended, and start the waiting requests that fit now. Only from the
-        event loop's thread."""
+        """Record that a request of queue `who` has ended, and start the waiting requests that fit now. Only the event
+        loop's thread may call it."""
         self._lines[who].taken -= 1
         self._taken -= 1
         while self._taken < self._total and (line := self._next()) is not None:
@@ -103,7 +103,7 @@ class Turns:
 
 def new_turns(threads: int, pulls_max: int) -> Turns:
     """The fair queue of a server. One tenant gets a quarter of the threads that pulls leave, so that other tenants are
-    answered and do not compete with very many threads for the interpreter. All tenants together get all of them but
-    PROBES."""
+    answered, and compete with few threads for the interpreter. All tenants together get all threads that pulls leave,
+    except PROBES, which stay free for health checks."""
     left = threads - pulls_max
     return Turns(max(1, left // 4), max(1, left - PROBES))

@@ -45,7 +45,7 @@ class TenantLimits:
         _refuse("requests", wait_s)
 
     def notification(self, tenant: Tenant) -> None:
-        """Count an announced file. Raises TooManyRequests."""
+        """Count the announcement of a change file. Raises TooManyRequests."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()

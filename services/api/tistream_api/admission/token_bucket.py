@@ -12,8 +12,8 @@ ROUNDING_S = 1e-12  # rounding error of sums of fractions, which must not cause 
 
 @dataclass(frozen=True, slots=True)
 class EnforcedLimits:
-    """The limits of one tenant at one API server; n servers together allow n times as much. 0: unlimited; of
-    pulls_at_once: half of the server's PULLS_MAX."""
+    """The limits of one tenant at one API server; n servers together allow n times as much. 0 means unlimited, and in
+    `pulls_at_once` half of the server's PULLS_MAX."""
 
     requests_per_second: float = 0
     pulls_at_once: int = 0
@@ -22,7 +22,7 @@ class EnforcedLimits:
 
 
 def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
-    """A tenant's own limits. Where the tenant has none, the platform's default applies."""
+    """A tenant's limits: each of its own limits that is set, otherwise the platform's default."""
     names = [limit.name for limit in fields(EnforcedLimits)]
     told = {name: value for name in names if (value := getattr(own, name)) is not None}
     return replace(defaults, **told)
@@ -30,15 +30,15 @@ def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket. `spent` is the amount that was taken and has not been refilled yet. The rate of refilling is
-    passed to each call."""
+    """A token bucket. `spent` is the amount that was taken and has not been refilled yet. Each call is given the rate
+    of refilling, per second."""
 
     at_ms: int
     spent: float = 0.0
 
     def take(self, now_ms: int, rate: float, amount: float = 1.0) -> float:
-        """Take an amount if the burst allows it, and return 0. Otherwise take nothing, and return the seconds until it
-        would."""
+        """Take an amount if the burst allows it, and return 0. Otherwise take nothing, and return the seconds until the
+        bucket holds enough."""
         if rate <= 0:
             return 0.0
         self._come_back(now_ms, rate)
@@ -49,8 +49,8 @@ class Bucket:
         return 0.0
 
     def charge(self, now_ms: int, rate: float, amount: float) -> float:
-        """Take an amount unconditionally, because it has been used already. Returns the seconds to wait before the
-        next."""
+        """Take an amount that has been used already, even if the burst does not allow it. Returns the seconds to wait
+        before more may be used."""
         if rate <= 0:
             return 0.0
         self._come_back(now_ms, rate)

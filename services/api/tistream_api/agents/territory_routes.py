@@ -1,4 +1,4 @@
-"""Routes of agents' territories. The meta server answers."""
+"""Routes of agents' territories. The API server forwards the calls to the meta server."""
 
 from __future__ import annotations
 

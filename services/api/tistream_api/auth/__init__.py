@@ -1,1 +1,1 @@
-"""Who calls, and what they may do."""
+"""Authentication and authorization: identifies callers, and decides what their grants allow."""

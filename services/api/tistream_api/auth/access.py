@@ -12,7 +12,8 @@ from tistream.wire.tokens import ANY, Action, Grant
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A table, a database, a tenant, a cluster or, without any name, the platform; includes everything below it."""
+    """A table, a database, a tenant, a cluster, or the platform if no name is set. A resource includes everything below
+    it."""
 
     cluster: str | None = None
     tenant: str | None = None
@@ -21,8 +22,7 @@ class Resource:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The names in the form in which grants are compared: databases and tables without regard to case, as in
-        TiDB."""
+        """The names as grants are compared: databases and tables without regard to case, as in TiDB."""
         return self.cluster, self.tenant, _folded(self.database), _folded(self.table)
 
 
@@ -37,7 +37,8 @@ def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> boo
 
 
 def parts(grants: Iterable[Grant]) -> list[ReadablePart]:
-    """The databases and tables that grants below a tenant allow to read. `table` is null for a whole database."""
+    """The databases and tables that the grants below a tenant allow their holder to read. `table` is null for a whole
+    database."""
     named = {about(grant) for grant in grants if "read" in grant.actions}
     found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
     names = ("cluster_id", "tenant_id", "database", "table")
@@ -53,7 +54,7 @@ def may_give(grants: Iterable[Grant], given: Iterable[Grant]) -> bool:
 
 
 def about(grant: Grant) -> Resource:
-    """The resource that a grant is for."""
+    """The resource that a grant refers to."""
     names = [None if name == ANY else name for name in (grant.cluster, grant.tenant, grant.database, grant.table)]
     return Resource(*names)
 

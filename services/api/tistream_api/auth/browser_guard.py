@@ -1,7 +1,8 @@
 """Protection against browsers for a server without authentication.
 
 Any client that can connect may do everything, and so could the pages of any site in a browser on this machine. Browsers
-send where a request comes from. A client that sends nothing is not a browser, and is accepted. Pure.
+state the origin of a request in its headers. A client that sends no such header is not a browser, and is accepted.
+Pure.
 """
 
 from __future__ import annotations

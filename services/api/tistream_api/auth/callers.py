@@ -1,4 +1,5 @@
-"""Authenticates callers: the bearer of a token of TiStream, or of a JWT that an OpenID Connect issuer has signed."""
+"""Authenticates callers. A caller bears either a token of TiStream, or a JWT that an OpenID Connect issuer has
+signed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _SCHEME = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller. `name` is for the log. `token_id`: None for a caller without a token of TiStream."""
+    """An authenticated caller. `name` is for the log. `token_id` is None for a caller with a JWT."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -41,29 +42,29 @@ class Callers:
         self._client, self._clock, self._jwts = tokens, clock, jwts
         self._version = -1
         self._known: Mapping[str, KnownToken] | None = None  # replaced as a whole, never modified
-        self._told = new_condition()
+        self._updated = new_condition()
         # Tokens revoked through this process. They are rejected whatever token list arrives, because a revocation is
         # final
         self._revoked: set[str] = set()
 
     def follow(self) -> int:
         """Loop body: wait for a newer token list and store it. Returns milliseconds until the next call."""
-        told = self._client.known(self._version, 0 if self._known is None else FOLLOW_WAIT_MS)
-        same = told.version == self._version
-        self._known = {token.token_id: token for token in told.tokens}
-        self._version = told.version
-        with self._told:
-            self._told.notify_all()
+        answer = self._client.known(self._version, 0 if self._known is None else FOLLOW_WAIT_MS)
+        same = answer.version == self._version
+        self._known = {token.token_id: token for token in answer.tokens}
+        self._version = answer.version
+        with self._updated:
+            self._updated.notify_all()
         return 50 if same else 0
 
-    def hear(self, token_id: str) -> bool:
+    def await_token(self, token_id: str) -> bool:
         """Wait until this server's token list contains a new token, so that its creator can use it at once. Returns
         False if it does not within two seconds."""
-        with self._told:
+        with self._updated:
             for _ in range(HEARD_WAITS):
                 if token_id in (self._known or {}):
                     return True
-                self._told.wait(HEARD_WAIT_S)
+                self._updated.wait(HEARD_WAIT_S)
         return False
 
     def forget(self, token_id: str) -> None:

@@ -102,9 +102,9 @@ class JwtCallers:
         return found
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
-        told = claims.get(self._settings.claim, [])
+        claimed = claims.get(self._settings.claim, [])
         try:
-            grants = _GRANTS.validate_json(told) if isinstance(told, str) else _GRANTS.validate_python(told)
+            grants = _GRANTS.validate_json(claimed) if isinstance(claimed, str) else _GRANTS.validate_python(claimed)
         except ValidationError as error:
             raise Unknown(f"claim {self._settings.claim}: {error.error_count()} mistakes") from error
         return tuple(grants[:GRANTS_MAX])
@@ -114,8 +114,8 @@ def keys_of(document: bytes) -> dict[str, jwt.PyJWK]:
     """{key id: key}: the signing keys of a key set that use an allowed algorithm. Raises ValueError if the document is
     malformed."""
     try:
-        told = json.loads(document)["keys"]
-        entries = [entry for entry in told if isinstance(entry.get("kid"), str) and entry.get("use", "sig") == "sig"]
+        claimed = json.loads(document)["keys"]
+        entries = [entry for entry in claimed if isinstance(entry.get("kid"), str) and entry.get("use", "sig") == "sig"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError("what the issuer gives is no set of keys") from error
     found = {}

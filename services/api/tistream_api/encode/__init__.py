@@ -1,1 +1,1 @@
-"""Events as bytes: NDJSON, Arrow, Parquet; and which names a reader is shown."""
+"""Encodes events as NDJSON, Arrow or Parquet, and hides the names that a reader may not see."""

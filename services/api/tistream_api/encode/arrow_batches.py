@@ -43,8 +43,8 @@ DDL_SCHEMA = pa.schema(
 
 
 def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """Yield the events as batches of at most BATCH_ROWS; `seq` is the number of the first event. Ddl events are in
-    batches of their own."""
+    """Yield the events as batches of at most BATCH_ROWS; `seq` is the number of the first event in the answer. Ddl
+    events are in batches of their own."""
     if not len(events):
         return
     if is_raw(events):
@@ -80,7 +80,8 @@ def row_schema(version: TableVersion) -> pa.Schema:
 
 
 def nameless_schema(database: str, table: str) -> pa.Schema:
-    """The schema for a name that no table has: `key` and `row` without members, and no table_id."""
+    """The schema of row events for a name that no table has: `key` and `row` have no members, and there is no
+    table_id."""
     return _row_schema([], [], {"database": database, "table": table})
 
 
@@ -105,7 +106,7 @@ def _row_schema(key: list[pa.Field], row: list[pa.Field], named: dict[str, str])
 
 
 def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """Batches of row events alone: table by table, in the order in which the tables first appear."""
+    """The batches of events that are all row events: table by table, in the order in which the tables first appear."""
     numbers, firsts = np.unique(events.source, return_index=True)
     shapes: dict[Hashable, list[int]] = {}
     for number in numbers[np.argsort(firsts)].tolist():
@@ -129,7 +130,7 @@ def _shape(rows: Rows) -> Hashable:
 
 
 class _TableBatches:
-    """Builds the batches of sets of one shape."""
+    """Builds the batches of sets of events (Rows) that have one shape (`_shape`)."""
 
     def __init__(self, sets: Sequence[Rows], numbers: Sequence[int]) -> None:
         self._sets = sets
@@ -141,7 +142,8 @@ class _TableBatches:
         self._row_fields, self._key_fields = (list(self._schema.field(name).type) for name in ("row", "key"))
 
     def batch(self, events: Events, seq: Int64s) -> pa.RecordBatch:
-        """A batch of these events, which must belong to these sets."""
+        """A batch of these events, which must belong to the sets of this builder. `seq` is the number of each event in
+        the answer."""
         new, old = (self._places(events, "new_at", self._new), self._places(events, "old_at", self._old))
         columns = [
             pa.array(seq),
@@ -156,7 +158,8 @@ class _TableBatches:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _key(self, new: Int64s, old: Int64s) -> pa.Array:
-        """The key of each event: that of the new row, or of the old row in a delete."""
+        """The key column of a batch: the key of the new row, or of the old row if the event is a delete. `new` and
+        `old` are row indexes."""
         deletes = new < 0
         if not deletes.any():
             return struct_of(self._new.keys, self._key_fields, new)
@@ -166,8 +169,8 @@ class _TableBatches:
         return struct_of(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
 
     def _places(self, events: Events, name: str, side: _Side | None) -> Int64s:
-        """Values of a field of Rows, one for each event. With a `side` they are row indexes, counted through the images
-        of all sets."""
+        """Values of a field of Rows, one for each event. With a `side` the values are row indexes, which are counted
+        through that side's images of all sets."""
         if len(self._sets) == 1:
             out: Int64s = getattr(self._sets[0], name)[events.at]
             return out
@@ -192,7 +195,7 @@ class _Side:
 
 
 def struct_of(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Int64s) -> pa.Array:
-    """A struct array of these columns at `places`; a negative place is null."""
+    """A struct array with the rows of these columns at the indexes `places`; a negative index gives null."""
     gone = places < 0
     if gone.all():
         return pa.nulls(len(places), pa.struct(fields))

@@ -22,17 +22,18 @@ class ArrowEncoder:
         self._schema: pa.Schema | None = None
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Batches; where the schema changes, the new schema comes first."""
+        """The record batches of the events. If the schema changes, the end of the old stream and the new schema come
+        first."""
         for batch in batches(events, self._seq):
             yield from self._put(batch)
         self._seq += len(events)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """A stream of one row, with its end."""
+        """A stream of its own with one row, which has the position at the end of the answer."""
         yield b"".join([*self._put(end_batch(end)), *self.close()])
 
     def close(self) -> Iterator[Piece]:
-        """The end of the open stream, if there is one."""
+        """The end-of-stream marker of the open stream; empty if no stream is open."""
         if self._schema is not None:
             self._schema = None
             yield END_OF_STREAM

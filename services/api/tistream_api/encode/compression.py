@@ -20,7 +20,8 @@ _GZIP = 31  # zlib's window bits, with gzip's header and trailer
 
 
 def coding_of(accept_encoding: str | None, form: str) -> str | None:
-    """The Content-Encoding of an answer; None: uncompressed, also if the reader only accepts `*`."""
+    """The Content-Encoding of an answer in the format `form`. None means uncompressed, also for a reader that only
+    accepts `*`."""
     if accept_encoding is None or form in COMPRESSED_FORMATS:
         return None
     weights = dict(map(_weighed, accept_encoding.split(",")))
@@ -29,7 +30,7 @@ def coding_of(accept_encoding: str | None, form: str) -> str | None:
 
 
 def _weighed(part: str) -> tuple[str, float]:
-    """A coding and its weight (q); 0 if the weight is malformed."""
+    """Parse one entry of Accept-Encoding. Returns the coding and its weight (q), which is 0 if it is malformed."""
     name, _, more = part.partition(";")
     text = more.strip().removeprefix("q=") if more else "1"
     try:
@@ -81,7 +82,8 @@ class _Gzip:
 
 
 class CompressedEncoder:
-    """An encoder whose output is compressed. The end of an answer is flushed at once."""
+    """An encoder whose output is compressed. The position at the end of an answer is flushed at once, so that a reader
+    of a stream sees it."""
 
     def __init__(self, inner: Encoder, compressor: Compressor) -> None:
         self._inner, self._compressor = inner, compressor
@@ -114,7 +116,7 @@ def compressed(encoder: Encoder, coding: str | None) -> Encoder:
 
 
 def compressed_pieces(pieces: Iterator[Piece], coding: str | None) -> Iterator[Piece]:
-    """The pieces of a whole answer with this Content-Encoding."""
+    """Compress the pieces of a whole answer with this Content-Encoding; None leaves them as they are."""
     if coding is None:
         yield from pieces
         return

@@ -31,7 +31,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One value of the parameter `format` (params.FORMATS)."""
+    """What the server does for one value of the parameter `format` (params.FORMATS)."""
 
     media_type: str
     new: Callable[[], Encoder]

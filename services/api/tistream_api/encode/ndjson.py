@@ -46,7 +46,7 @@ class NdjsonEncoder:
                 yield mixed[at : at + PIECE_BYTES].tobytes()
 
     def end(self, end: PageEnd) -> Iterator[bytes]:
-        """The line of the position."""
+        """Encode the position as one line."""
         line: dict[str, str | None] = {"type": end.type}
         line |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}
         line["cursor"] = end.cursor
@@ -68,7 +68,7 @@ def _one_set(events: Events) -> Iterator[bytes]:
 
 
 def _mixed(events: Events) -> Bytes:
-    """The lines of events of several sets: rendered set by set, then put in order."""
+    """The lines of events that belong to several sets (Rows). They are rendered set by set, then put in order."""
     places, sizes = np.empty((2, len(events)), np.int64)
     data: list[Bytes] = []
     begin = 0
@@ -97,7 +97,7 @@ def _gathered(data: Bytes, places: Int64s, sizes: Int64s) -> Bytes:
 
 
 def _writer(rows: Rows, events: Events) -> LineWriter:
-    """A writer of the lines of `events`, which must all belong to `rows`."""
+    """A function that renders lines of `events`, which must all belong to `rows`."""
     version, at = rows.version, events.at
     table = version.table
     visible = table.visible_columns

@@ -26,9 +26,10 @@ from tistream_api.request.params import ALL, DDL, PullParams
 
 
 class OneStream:
-    """The schema of an answer: that of its first event, or the schema in force if a position is sent before any event.
+    """Holds the schema of an answer.
 
-    `in_force` returns the schema at a resolved_ts (None inside a commit_ts).
+    It is the schema of the first event, or the schema in force if a position is sent before any event. `in_force`
+    returns the schema at a resolved_ts; its argument is None if the position is inside a commit_ts.
     """
 
     def __init__(self, in_force: Callable[[int | None], pa.Schema]) -> None:
@@ -36,14 +37,13 @@ class OneStream:
         self._in_force = in_force
 
     def begun(self, end: PageEnd) -> pa.Schema:
-        """The schema of the stream. If no row has determined it yet, the schema in force at `end` becomes the
-        schema."""
+        """The schema of the stream. If no event has determined it yet, it is set to the schema in force at `end`."""
         if self.schema is None:
             self.schema = self._in_force(end.resolved_ts)
         return self.schema
 
     def until_change(self, found: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield batches up to the first event of another schema. The last batch ends just below that event and has
+        """Yield batches up to the first event with another schema. The last batch ends just below that event and has
         `last` set."""
         for batch in found:
             beyond = self._first_of_another(batch.events)
@@ -81,7 +81,7 @@ def _schema_of(one: Rows | RawRows | Ddls) -> pa.Schema:
 def one_stream(
     params: PullParams, source: TenantSource, scope: Scope, resolved_ts: Callable[[], int]
 ) -> OneStream | None:
-    """The schema of a single-stream answer; None if the answer may have several schemas."""
+    """The OneStream of an answer that is a single Arrow stream; None if the answer may have several schemas."""
     if params.format != "arrow":
         return None
     if isinstance(scope, RawScope):
@@ -103,7 +103,8 @@ def one_stream(
 
 
 class OneStreamEncoder:
-    """Encodes one stream. Its events must have passed `OneStream.until_change`."""
+    """Encodes an answer as a single Arrow stream. `OneStream.until_change` must have cut its events at a change of
+    schema."""
 
     def __init__(self, one: OneStream) -> None:
         self._one = one
@@ -118,17 +119,17 @@ class OneStreamEncoder:
         self._seq += len(events)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """A batch without rows, whose metadata holds the position."""
+        """Encode the position as a batch without rows: it is in the batch's metadata."""
         schema = self._one.begun(end)
         yield from self._begin(schema)
-        told = {"tistream.type": end.type}
-        told |= {f"tistream.{name}": str(ts) for name, ts in end.stamps().items() if ts is not None}
+        metadata = {"tistream.type": end.type}
+        metadata |= {f"tistream.{name}": str(ts) for name, ts in end.stamps().items() if ts is not None}
         if end.cursor is not None:
-            told["tistream.cursor"] = end.cursor
-        yield marker_batch(schema, told)
+            metadata["tistream.cursor"] = end.cursor
+        yield marker_batch(schema, metadata)
 
     def close(self) -> Iterator[Piece]:
-        """The end of the stream."""
+        """The end-of-stream marker."""
         yield END_OF_STREAM
 
     def _begin(self, schema: pa.Schema) -> Iterator[Piece]:
@@ -137,13 +138,13 @@ class OneStreamEncoder:
             yield schema.serialize().to_pybytes()
 
 
-def marker_batch(schema: pa.Schema, told: dict[str, str]) -> bytes:
-    """A batch of `schema` without rows, with this metadata, as it is in a stream."""
+def marker_batch(schema: pa.Schema, metadata: dict[str, str]) -> bytes:
+    """The bytes of an IPC message: a batch of `schema` without rows, with this metadata."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
         stream.write_batch(_nothing(schema))  # the writer puts the schema before this batch
         before = sink.tell()
-        stream.write_batch(_nothing(schema), told)
+        stream.write_batch(_nothing(schema), metadata)
         after = sink.tell()
     found: bytes = sink.getvalue()[before:after].to_pybytes()
     return found

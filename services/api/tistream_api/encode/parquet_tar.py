@@ -31,7 +31,7 @@ class ParquetEncoder:
         self._held_bytes = 0
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Files of the buffered batches, if there are enough of them."""
+        """Buffer the events. Returns the tar entries of Parquet files once enough is buffered, otherwise nothing."""
         for batch in batches(events, self._seq):
             self._held.setdefault(batch.schema.serialize().to_pybytes(), []).append(batch)
             self._held_bytes += batch.nbytes
@@ -40,15 +40,15 @@ class ParquetEncoder:
         self._seq += len(events)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """Files of the buffered batches, and a JSON file with the position."""
+        """The tar entries of all buffered batches, and of a JSON file with the position."""
         yield from self._flush()
-        told: dict[str, str | None] = {"type": end.type}
-        told |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}
-        told["cursor"] = end.cursor
-        yield from self._member("end.json", orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
+        members: dict[str, str | None] = {"type": end.type}
+        members |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}
+        members["cursor"] = end.cursor
+        yield from self._member("end.json", orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self) -> Iterator[Piece]:
-        """The end of the archive. An archive without it was cut off."""
+        """The end-of-archive blocks. An archive without them is incomplete."""
         yield bytes(2 * _BLOCK)
 
     def _flush(self) -> Iterator[Piece]:
@@ -72,7 +72,8 @@ class ParquetEncoder:
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """The table with a null member in structs without members, which Parquet does not have."""
+    """The table, in which each struct without members gets a null member, because Parquet does not support empty
+    structs."""
     for name in ("row", "old_row"):
         at = table.schema.get_field_index(name)
         if at >= 0 and table.schema.field(at).type.num_fields == 0:

@@ -34,7 +34,8 @@ RAW_SCHEMA = pa.schema(
 
 
 def expire_at(expire_ts: int) -> str | None:
-    """A time of expiry (seconds of Unix time) in RFC 3339; None for 0, which is never."""
+    """Convert a time of expiry from seconds of Unix time to RFC 3339; None for 0, which means that the value never
+    expires."""
     if not expire_ts:
         return None
     seconds = min(max(expire_ts, 0), EXPIRE_MAX)
@@ -42,7 +43,7 @@ def expire_at(expire_ts: int) -> str | None:
 
 
 def lines(events: Events, piece_bytes: int) -> Iterator[bytes]:
-    """The events, one a line, in pieces of about `piece_bytes`."""
+    """Render each event as a line. Yields pieces of about `piece_bytes` bytes."""
     held: list[bytes] = []
     size = 0
     for start in range(0, len(events), BATCH_ROWS):
@@ -75,7 +76,7 @@ def lines(events: Events, piece_bytes: int) -> Iterator[bytes]:
 
 
 def record_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """The events as batches of RAW_SCHEMA; `seq` is the number of the first."""
+    """Yield the events as batches of RAW_SCHEMA; `seq` is the number of the first event in the answer."""
     for start in range(0, len(events), BATCH_ROWS):
         rows, at = _of(events.between(start, start + BATCH_ROWS))
         taken = pa.array(at)
@@ -98,7 +99,7 @@ def record_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 
 def is_raw(events: Events) -> bool:
-    """Whether these are events of RawKV, which are never among others."""
+    """Whether these are events of RawKV. An answer has either only such events or none."""
     return any(isinstance(one, RawRows) for one in events.sets)
 
 

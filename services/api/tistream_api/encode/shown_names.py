@@ -18,8 +18,8 @@ MayRead = Callable[[str, str], bool]
 
 
 def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
-    """The event without names that the reader may not read. They are removed from `involved`; an object with such a
-    name is shown under its readable one; a query that contains one is emptied."""
+    """The event without the names that the reader may not read. Such names are removed from `involved`. An object that
+    also has a readable name is shown under that name. The text of the query is emptied if it contains a hidden name."""
     own = (event.database, event.table)
     every = dict.fromkeys((*event.involved, own))
     left = [name for name in every if name != ("", "") and not may_read(*name)]
@@ -29,8 +29,8 @@ def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
     kept = own if own not in left else next(iter(involved), ("", ""))
     words = {part.lower() for name in left for part in name} - {part.lower() for name in involved for part in name}
     query = event.query.lower()
-    told = any(word in query or word.replace("`", "``") in query for word in words - {""})
-    return replace(event, database=kept[0], table=kept[1], involved=involved, query="" if told else event.query)
+    hidden = any(word in query or word.replace("`", "``") in query for word in words - {""})
+    return replace(event, database=kept[0], table=kept[1], involved=involved, query="" if hidden else event.query)
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""Changefeeds, as users create and see them."""
+"""The HTTP routes of changefeeds, their request bodies, and their answers."""

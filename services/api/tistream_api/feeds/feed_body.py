@@ -1,4 +1,5 @@
-"""The bodies of calls that create and change a changefeed, and what they ask for. Pure."""
+"""The request bodies that create and change a changefeed, and their conversion to the bodies that the meta server and
+the workers take. Pure."""
 
 from __future__ import annotations
 
@@ -90,8 +91,8 @@ class DryRunQuery(QueryModel):
 
 
 def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
-    """The start_ts of a feed to create. `resolved_ts`: of the tenant. Raises InvalidRequest for a start in the future,
-    or an end that is not above the start."""
+    """The start_ts of a feed to create: the requested one, or the tenant's resolved_ts. Raises InvalidRequest if the
+    requested start lies above resolved_ts, or if the end is not above the start."""
     start_ts = resolved_ts if ask.start_ts is None else int(ask.start_ts)
     if start_ts > resolved_ts:
         raise InvalidRequest(
@@ -103,7 +104,8 @@ def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
 
 
 def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewChangefeed:
-    """The feed to create, without the passwords that it was asked for with."""
+    """The feed to store, from the request and the worker's plan. It holds references to sealed secrets in place of the
+    passwords in the request."""
     return NewChangefeed(
         changefeed_id=ask.changefeed_id,
         sink_uri=plan.sink_uri,
@@ -115,16 +117,16 @@ def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewC
     )
 
 
-def as_wanted(feed: ChangefeedInfo) -> CreateChangefeed:
-    """What would create the feed as it is now."""
+def creation_request(feed: ChangefeedInfo) -> CreateChangefeed:
+    """The request that would create the feed as it is now."""
     return CreateChangefeed(
         changefeed_id=feed.changefeed_id, sink_uri=feed.sink_uri, end_ts=feed.end_ts, config=feed.config
     )
 
 
 def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
-    """The feed after an update: members that the caller has left out stay. Raises InvalidRequest for a body without
-    any."""
+    """The feed after an update. Members that the request leaves out are unchanged. Raises InvalidRequest for an empty
+    request."""
     if not ask.model_fields_set:
         raise InvalidRequest("the body has none of sink_uri, end_ts and config: name what is to be changed")
     return ChangedFeed(
@@ -135,20 +137,22 @@ def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
     )
 
 
-def asked(feed: ChangefeedInfo, changed: ChangedFeed) -> CreateChangefeed:
-    """What would create the feed as it is to be."""
+def changed_request(feed: ChangefeedInfo, changed: ChangedFeed) -> CreateChangefeed:
+    """The request that would create the feed as it is after the change."""
     return CreateChangefeed(
         changefeed_id=feed.changefeed_id, sink_uri=changed.sink_uri, end_ts=changed.end_ts, config=changed.config
     )
 
 
-def stored(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
-    """The changed feed, without the passwords that the caller has written."""
+def stored_change(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
+    """The changed feed as it is stored. It holds references to sealed secrets in place of the passwords in the
+    request."""
     return changed.model_copy(update={"sink_uri": plan.sink_uri, "config": plan.config, "secrets": plan.secrets})
 
 
-def named(ask: SkipEvent) -> Skip:
-    """The event that a skip names. Raises InvalidRequest for one that names none, or two."""
+def skip_of(ask: SkipEvent) -> Skip:
+    """The event that a request to skip names. Raises InvalidRequest unless the request has exactly one of `key` and
+    `ddl_job`."""
     if (ask.key is None) == (ask.ddl_job is None):
         raise InvalidRequest(
             "a skip names one event: give key, the raw key of a row event in hex, or ddl_job, the job id of a DDL",
@@ -201,8 +205,8 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
 
 
 def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
-    """Check a ts to which a checkpoint is to be moved. Raises InvalidRequest for one in the future. `resolved_ts`: of
-    the tenant."""
+    """Check a ts to which the caller moves a checkpoint. Raises InvalidRequest if it lies above the tenant's
+    resolved_ts."""
     if checkpoint_ts > resolved_ts:
         raise InvalidRequest(
             f"checkpoint_ts {checkpoint_ts} lies above the tenant's resolved_ts {resolved_ts}",
@@ -211,7 +215,7 @@ def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
 
 
 def lag_of(feed: ChangefeedInfo, resolved_ts: int) -> FeedLag:
-    """How far the feed is behind the pool. `resolved_ts`: of the tenant."""
+    """How far the feed is behind the tenant's resolved_ts, or behind its own end_ts if that is lower."""
     high = resolved_ts if feed.end_ts is None else min(resolved_ts, int(feed.end_ts))
     read = None if feed.resolved_ts is None else max(0, physical_ms(high) - physical_ms(int(feed.resolved_ts))) / 1000
     return FeedLag(

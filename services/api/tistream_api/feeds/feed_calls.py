@@ -1,4 +1,5 @@
-"""Calls of other services about changefeeds: the meta server stores them, and a worker knows what one would do."""
+"""Calls other services about changefeeds: the meta server, which stores them, and a worker, which checks a
+configuration."""
 
 from __future__ import annotations
 
@@ -27,13 +28,14 @@ from tistream_api.request.raw_path import name_of
 
 
 class FeedCalls:
-    """The calls that routes of changefeeds make. Names are raw parts of the request's path."""
+    """The calls that the routes of changefeeds make. The arguments with names are percent-encoded parts of the
+    request's path."""
 
     def __init__(self, tenants: Tenants, meta: MetaClient, http: HttpClient) -> None:
         self._tenants, self._meta, self._http = tenants, meta, http
 
     def answered(self, method: str, path: str, body: bytes | None = None) -> Response:
-        """The meta server's answer as it is."""
+        """Forward a request to the meta server, and return its answer unchanged."""
         answer = self._meta.request(method, path, body)
         return Response(answer.content, answer.status_code, media_type="application/json")
 
@@ -43,7 +45,7 @@ class FeedCalls:
         return ChangefeedInfo.model_validate_json(answer.content)
 
     def feeds(self, tenant: TenantKey) -> list[ChangefeedInfo]:
-        """The changefeeds of a tenant, by id; none of one that is gone."""
+        """The changefeeds of a tenant, ordered by id; empty if the tenant does not exist any more."""
         try:
             answer = self._meta.request("GET", feeds_path(tenant.cluster_id, tenant.tenant_id))
         except UnknownName:
@@ -51,8 +53,8 @@ class FeedCalls:
         return ChangefeedList.model_validate_json(answer.content).changefeeds
 
     def plan(self, tenant: TenantKey, wanted: CreateChangefeed, *, look: bool = True) -> ChangefeedPlan:
-        """What a worker says that the feed would do. `look`: it looks at the sink. Raises Unavailable without a worker,
-        and InvalidRequest for what cannot run."""
+        """Ask a worker for the plan of a feed. With `look` the worker connects to the sink and checks it. Raises
+        Unavailable if no worker runs, and InvalidRequest if the feed could not run."""
         check = CheckChangefeed(
             cluster_id=tenant.cluster_id,
             tenant_id=tenant.tenant_id,
@@ -94,7 +96,7 @@ def feeds_path(cluster_id: str, tenant_id: str) -> str:
 
 
 def feed_path(cluster_id: str, tenant_id: str, changefeed_id: str) -> str:
-    """The path of a changefeed at the meta server. Raises UnknownName for what is no id."""
+    """The path of a changefeed at the meta server. Raises UnknownName if the id is malformed."""
     name = name_of(changefeed_id)
     if not FEED_NAME.fullmatch(name):
         raise UnknownName(f"no changefeed has an id that is not of the form {FEED_NAME.pattern}")

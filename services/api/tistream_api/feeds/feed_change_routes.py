@@ -9,7 +9,16 @@ from tistream.follow.tenants import Tenants
 from tistream.wire.bulk.changefeeds import ChangefeedInfo
 from tistream.wire.bulk.feed_changes import ResumeChangefeed, SkipEvent, UpdateChangefeed
 from tistream_api.admission import gate
-from tistream_api.feeds.feed_body import RESUME, SKIP, UPDATE, asked, check_move, merged, named, stored
+from tistream_api.feeds.feed_body import (
+    RESUME,
+    SKIP,
+    UPDATE,
+    changed_request,
+    check_move,
+    merged,
+    skip_of,
+    stored_change,
+)
 from tistream_api.feeds.feed_calls import FeedCalls, feed_path
 from tistream_api.feeds.feed_routes import FEED
 from tistream_api.request.bodies import Body, read
@@ -38,8 +47,8 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         changed = merged(feed, ask)
-        plan = calls.plan(view.tenant, asked(feed, changed))
-        return calls.answered("PUT", path, stored(changed, plan).model_dump_json().encode())
+        plan = calls.plan(view.tenant, changed_request(feed, changed))
+        return calls.answered("PUT", path, stored_change(changed, plan).model_dump_json().encode())
 
     @router.delete(
         FEED, operation_id="RemoveChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS
@@ -95,6 +104,6 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         the topic `{topic}-dead-letter`, and is counted in `skipped_events`. A changefeed that has failed is resumed
         afterwards. Idempotent."""
         path = f"{feed_path(cluster_id, tenant_id, changefeed_id)}/skip"
-        return calls.answered("POST", path, named(read(SkipEvent, body)).model_dump_json().encode())
+        return calls.answered("POST", path, skip_of(read(SkipEvent, body)).model_dump_json().encode())
 
     return router

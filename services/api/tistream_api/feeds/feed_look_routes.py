@@ -10,7 +10,7 @@ from tistream.wire.bulk.changefeeds import ChangefeedInfo, ChangefeedList, FeedT
 from tistream.wire.bulk.feed_changes import FeedEvents, FeedLag
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyChangefeed
 from tistream_api.admission import gate
-from tistream_api.feeds.feed_body import VERIFY, as_wanted, lag_of, range_of
+from tistream_api.feeds.feed_body import VERIFY, creation_request, lag_of, range_of
 from tistream_api.feeds.feed_calls import FeedCalls, feed_path, feeds_path
 from tistream_api.feeds.feed_routes import FEED, FEEDS
 from tistream_api.request.bodies import Body, read
@@ -52,7 +52,7 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         that have stopped are named with the reason, whether they exist or not."""
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
-        plan = calls.plan(view.tenant, as_wanted(feed), look=False)
+        plan = calls.plan(view.tenant, creation_request(feed), look=False)
         return FeedTables(tables=plan.tables, count=plan.table_count, warnings=plan.warnings, stopped=feed.stopped)
 
     @router.get(FEED + "/lag", operation_id="ChangefeedLag", response_model=FeedLag, responses=openapi.TENANT_PROBLEMS)

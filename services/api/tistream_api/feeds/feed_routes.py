@@ -1,7 +1,7 @@
 """The HTTP route that creates a changefeed. It parses, calls and translates.
 
-The meta server lists the feeds, workers run them. What a feed may write to, and whether its sink answers, only a worker
-knows, so one of them is asked before a feed is created.
+The meta server stores the feeds, and workers run them. Only a worker knows which hosts a feed may write to and whether
+its sink answers. So the route asks a worker for a plan before it creates a feed.
 """
 
 from __future__ import annotations

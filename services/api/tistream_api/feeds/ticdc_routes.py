@@ -1,4 +1,4 @@
-"""HTTP routes with the paths and names of TiCDC's API, read only. They parse, call and translate."""
+"""Read-only HTTP routes with the paths and names of TiCDC's API. They parse, call and translate."""
 
 from __future__ import annotations
 

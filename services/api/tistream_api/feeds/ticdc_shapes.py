@@ -24,7 +24,7 @@ _STATES: dict[State, str] = {
 
 
 class TicdcError(Wire):
-    """Why a feed does not advance. `addr`: the worker."""
+    """Why a feed does not advance. `addr` is the node name of the worker that reported the error."""
 
     time: str
     addr: str
@@ -52,8 +52,8 @@ class TicdcFeeds(Wire):
 
 
 class TicdcFeedDetail(Wire):
-    """`GET /api/v2/changefeeds/{id}`. `target_ts` 0: the feed does not end. `config`: as the feed was created with,
-    in the keys of TiCDC's TOML."""
+    """`GET /api/v2/changefeeds/{id}`. `target_ts` is 0 if the feed has no end. `config` is the feed's configuration
+    with the keys of TiCDC's TOML file."""
 
     upstream_id: int
     namespace: str
@@ -71,7 +71,7 @@ class TicdcFeedDetail(Wire):
 
 
 def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
-    """A feed as the list shows it."""
+    """A feed as an entry of the list."""
     return TicdcFeed(
         upstream_id=_upstream(tenant),
         namespace=tenant.tenant_id,
@@ -84,7 +84,7 @@ def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
 
 
 def detail(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeedDetail:
-    """A feed by itself."""
+    """A feed as the answer of the call for one feed."""
     checkpoint_ts = int(feed.checkpoint_ts)
     return TicdcFeedDetail(
         upstream_id=_upstream(tenant),
@@ -124,5 +124,5 @@ def _time(ts: int) -> str:
 
 
 def _wall(ms: int) -> str:
-    """As TiCDC prints times, in UTC."""
+    """Format a time as TiCDC does, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03d}"

@@ -33,7 +33,8 @@ def undecodable(barrier: Barrier) -> Undecodable:
 
 @dataclass(slots=True)
 class RowsPage:
-    """One answer. `after` is the raw key after which it begins; `only` the text of the one key to keep."""
+    """One answer. `after` is the raw key after which the page begins. If `only` is set, the answer has only the row
+    whose key has this text."""
 
     scope: Scope
     shape: Shape

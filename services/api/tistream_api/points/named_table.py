@@ -64,7 +64,8 @@ class NotComplete(AlreadyDiffers):
 
 
 def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequence[str] | None) -> Shape:
-    """How rows are shown: the table's columns at `ts`, or only the given ones. Raises InvalidRequest."""
+    """The Shape in which rows are shown: the table's definition at `ts`, with all columns or only the given ones.
+    Raises InvalidRequest if a column does not exist."""
     visible = version.table.visible_columns
     if columns is not None:
         by_name = {column.name: column for column in visible}

@@ -18,7 +18,7 @@ _HEAD = struct.Struct(">B12sqqBq")
 
 
 class Kind(IntEnum):
-    """The call that a cursor belongs to. The numbers are no version of a pull's cursor."""
+    """The call that a cursor belongs to. No number is a version of a pull's cursor, so the two cannot be confused."""
 
     ROWS = 0x81
     DIFF = 0x82
@@ -28,9 +28,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointPosition:
-    """The position of an answer: everything at or before it has been sent. `low_ts` is 0 in ListRows. `phase` counts
-    the passes over the keys. `table_id` is the physical id in ListRows and DiffTable, and the logical one in a squashed
-    pull. An empty `key` is before the table's first key."""
+    """The position of an answer: everything at or before it has been sent. `low_ts` is 0 in ListRows. `phase`
+    distinguishes the passes over the keys in one answer. `table_id` is the physical id in ListRows and DiffTable, and
+    the logical one in a squashed pull. An empty `key` is before the table's first key."""
 
     low_ts: int
     high_ts: int
@@ -45,7 +45,7 @@ def encode(kind: Kind, scope: Scope, at: PointPosition) -> str:
 
 
 def is_snapshot(text: str) -> bool:
-    """Whether a text is the cursor of a pull with a snapshot, of whatever scope."""
+    """Whether a text is a cursor of a pull with a snapshot. The scope is not checked."""
     try:
         return unseal(text)[:1] == bytes((Kind.SNAPSHOT,))
     except InvalidRequest:

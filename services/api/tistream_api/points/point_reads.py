@@ -1,4 +1,5 @@
-"""Begins the answers of reads at a point in time: checks, admission, and what they read from."""
+"""Begins the answers of reads at a point in time: checks and admits each request, and opens the pool and the schema
+that it reads."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ class PointReads:
         return PointPosition(0, self.times.readable(view, "ts", ask.ts))
 
     def _answer(self, view: TenantView, call: str, asking: ReadCaller, coding: str | None, begin: Begin) -> Answer:
-        """Admit a read, and begin the answer that `begin` creates."""
+        """Admit a read, create its answer with `begin`, and make the answer's first bytes."""
         admitted = self.admission.begin(view, call, asking, trace.here())
         try:
             asking.counted()
@@ -108,7 +109,7 @@ class PointReads:
         return admitted.answer(held())
 
     def pool_reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
-        """Reads of the tenant's pool that end with Gone once `lowest_ts` is below retention."""
+        """A PoolReads of the tenant. Its reads raise Gone once `lowest_ts` is below retention."""
 
         def replan() -> None:
             view.replan()
@@ -146,8 +147,8 @@ class PointReads:
         return self._answer(view, "GetTransaction", asking, coding, pieces)
 
     def transaction_of(self, view: TenantView, scope: Scope, start_ts: int, admitted: Admitted) -> Transaction:
-        """A transaction's changes of the tables in the scope. Raises InvalidRequest for a start_ts in the future, and
-        Unavailable for one that is not resolved yet."""
+        """The changes of the tables in the scope by the transaction with this start_ts. Raises InvalidRequest for a
+        start_ts in the future, and Unavailable for one that is not resolved yet."""
         self.times.begun(view, "start_ts", start_ts)
         return Transaction(
             scope,

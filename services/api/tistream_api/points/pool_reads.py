@@ -59,8 +59,8 @@ class _CachedGroup:
 
 @dataclass(frozen=True, slots=True)
 class PoolReads:
-    """Reads the pool of one tenant. `shards` returns its shards; `replan` refreshes them, and raises Gone if retention
-    may have deleted the versions being read."""
+    """Reads the pool of one tenant. `shards` returns the tenant's segments and runs in key ranges; `replan` refreshes
+    them, and raises Gone if retention may have deleted the versions being read."""
 
     reader: Reader
     shards: Callable[[], list[IndexShard]]
@@ -69,7 +69,7 @@ class PoolReads:
     def scan(
         self, window: Window, ranges: Sequence[TableRange], *, deletes: bool = False, every: bool = False
     ) -> Iterator[pa.Table]:
-        """Call versions.scan.read_range, and plan again where an object has disappeared. Raises Gone, Unavailable,
+        """Call versions.scan.read_range, and plan again if an object has disappeared. Raises Gone, Unavailable,
         CorruptObject."""
         rest, replans = list(ranges), 0
         while rest:
@@ -84,11 +84,11 @@ class PoolReads:
                 return
 
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
-        """Call versions.lookup.newest_at, and plan again where an object has disappeared. Raises as `scan`."""
+        """Call versions.lookup.newest_at, and plan again if an object has disappeared. Raises as `scan`."""
         return self._repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
 
     def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
-        """Call versions.lookup.versions_of, and plan again where an object has disappeared. Raises as `scan`."""
+        """Call versions.lookup.versions_of, and plan again if an object has disappeared. Raises as `scan`."""
         return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
     def _repeated(self, read: Callable[[], T]) -> T:

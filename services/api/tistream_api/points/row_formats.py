@@ -58,7 +58,7 @@ class NdjsonRows:
 
 
 def key_parts(rows: DecodedRows) -> list[LineColumn]:
-    """The members of the object `key` of each row."""
+    """The columns of the key, which become the members of the object `key` of each row."""
     columns = rows.shape.version.table.key_columns
     if columns:
         return object_parts(columns, rows.keys)
@@ -66,8 +66,8 @@ def key_parts(rows: DecodedRows) -> list[LineColumn]:
 
 
 class ArrowRows:
-    """Encodes rows as one IPC stream with one schema. The end of the answer is in the metadata of a last batch without
-    rows."""
+    """Encodes rows as one IPC stream with one schema. The cursor at the end of the answer is in the metadata of a last
+    batch without rows."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -92,7 +92,7 @@ class ArrowRows:
 
 
 class ParquetRows:
-    """Encodes rows as one Parquet file. The end of the answer is in the file's metadata."""
+    """Encodes rows as one Parquet file. The cursor at the end of the answer is in the file's metadata."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -186,9 +186,10 @@ def batch_of(rows: DecodedRows, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def end_metadata(shape: Shape, cursor: str | None) -> dict[str, str]:
-    """The end of an answer as metadata; without a cursor after the last row."""
-    told = {"tistream.type": "end", "tistream.ts": str(shape.ts)}
-    return told if cursor is None else {**told, "tistream.cursor": cursor}
+    """The position at the end of an answer as Arrow metadata. It has no cursor if the answer ends after the last
+    row."""
+    metadata = {"tistream.type": "end", "tistream.ts": str(shape.ts)}
+    return metadata if cursor is None else {**metadata, "tistream.cursor": cursor}
 
 
 def _struct(kind: pa.StructType, arrays: Sequence[pa.Array], count: int) -> pa.Array:

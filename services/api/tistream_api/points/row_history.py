@@ -100,7 +100,8 @@ class RowHistory:
         return sorted(place for place in exact if place[0] not in scanned), sorted(scanned), text
 
     def _rows(self, exact: list[tuple[int, bytes]], scanned: list[int]) -> Iterator[tuple[pa.Table, int]]:
-        """Versions with the one before each (segment.SCHEMA), and the commit_ts at or below which some are missing."""
+        """Yield versions of the row, each with the version before it as `old_value` (segment.SCHEMA), and the commit_ts
+        at or below which versions are left out; 0 if none are."""
         for one, key in exact:
             place = pa.table([[one], [key]], schema=PLACES)
             found = self.reads.versions(place, self.window, VERSIONS_MAX)
@@ -112,7 +113,8 @@ class RowHistory:
                 yield self._with_old(found), 0
 
     def _with_old(self, found: pa.Table) -> pa.Table:
-        """Add each version's row before, which is the next version of the same key, or the newest one below."""
+        """Add to each version its old row. That is the next version of the same key in `found`, or the newest version
+        below the window."""
         keys = key_array(found)
         last = np.append(first_of_each(keys)[1:], True)
         below = self.reads.newest(found.filter(pa.array(last)).select(PLACES.names), self.window.low)
@@ -151,7 +153,8 @@ def key_or_value(table: pa.Table, name: str) -> pa.Array:
 
 
 def _of_key(rows: Rows, text: str | None, key: dict[str, Any]) -> Rows:
-    """The events whose row has this key."""
+    """The events whose row has this key. `text` is the key in the form of handle_bytes.key_text; in a table without a
+    key, the `_tidb_rowid` in `key` is compared instead."""
     if not len(rows):
         return rows
     wanted: Any = text if rows.version.table.key_columns else int(key.get(ROWID, -1))

@@ -1,8 +1,8 @@
 """Makes one answer of a pull that begins with the rows as of a ts (docs/backfill.md).
 
 The rows come table by table, in the order of logical ids and raw keys, between `snapshot_begin` and `snapshot_end`. An
-answer that ends before that has a `continue` line. The last one ends with a `resolved` line at the snapshot's ts, whose
-cursor is that of an ordinary pull: it continues with the first change above.
+answer that ends before `snapshot_end` has a `continue` line. The last answer ends with a `resolved` line at the
+snapshot's ts. The cursor of that line belongs to an ordinary pull, which continues with the first change above the ts.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ class SnapshotPage:
     def _rows(self, version: TableVersion, rows: DecodedRows) -> Iterator[Piece]:
         shape = rows.shape
         names = {"database": version.database, "table": version.head.name, "table_id": str(version.head.id)}
-        told = orjson.dumps({"schema_version": str(shape.schema_version), **names}).decode()[1:-1]
+        constant = orjson.dumps({"schema_version": str(shape.schema_version), **names}).decode()[1:-1]
         groups = [
             Group('{"type":"row","op":"read"', [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
-            Group(f',{told},"key":', key_parts(rows), brackets=True),
+            Group(f',{constant},"key":', key_parts(rows), brackets=True),
             Group(',"row":', object_parts(shape.columns, rows.columns), brackets=True),
         ]
         for written in LineWriter(len(rows), groups, ',"old_row":null}\n').write(PIECE_BYTES):

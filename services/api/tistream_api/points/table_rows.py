@@ -53,7 +53,7 @@ class DecodedRows:
         return pa.array(self.commit_ts, mask=self.commit_ts == UNKNOWN_TS)
 
     def slice(self, start: int, count: int) -> DecodedRows:
-        """Consecutive rows."""
+        """`count` consecutive rows from the index `start` on."""
         columns = [one.slice(start, count) for one in self.columns]
         keys = [one.slice(start, count) for one in self.keys]
         commit_ts = self.commit_ts[start : start + count]
@@ -111,8 +111,8 @@ def key_texts(rows: DecodedRows) -> Any:
 
 
 def pages(shape: Shape, found: Iterator[pa.Table], only: str | None) -> Iterator[tuple[DecodedRows, Barrier | None]]:
-    """Decode tables of versions, of which only rows with the key `only` count (None: all). Nothing follows a
-    barrier."""
+    """Decode tables of versions; yields decoded rows. If `only` is not None, rows with other keys are dropped. The
+    result that has a barrier is the last one."""
     for versions in found:
         rows, barrier = decoded(shape, versions)
         yield (rows if only is None else with_key(rows, only)), barrier

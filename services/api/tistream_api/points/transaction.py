@@ -30,7 +30,7 @@ _READ = ("start_ts", "commit_ts", "txn_source")
 
 @dataclass(slots=True)
 class Transaction:
-    """One request of GetTransaction. `low_ts` is the earliest ts that is kept, `high_ts` is resolved."""
+    """One request of GetTransaction. `low_ts` is the earliest ts that is kept, and `high_ts` the resolved_ts."""
 
     scope: Scope
     start_ts: int
@@ -79,7 +79,8 @@ class Transaction:
         return self._committed()[0]
 
     def _committed(self) -> tuple[int, int | None]:
-        """The commit_ts, and the txn_source, which TiDB sets for a transaction, of its first row that is found."""
+        """The commit_ts and the txn_source of the first row of the transaction that is found. TiDB sets txn_source, a
+        number that marks the origin of a transaction."""
         last = min(self.high_ts, from_physical_ms(physical_ms(self.start_ts) + LONGEST_MS), MAX_TS)
         low = max(self.start_ts, self.low_ts)
         if low < last:

@@ -1,1 +1,1 @@
-"""One pull: where it begins, what a page or stream has, when it ends."""
+"""Answers pulls: determines where a pull begins, what a page or a stream contains, and when it ends."""

@@ -1,4 +1,5 @@
-"""Admits reads: each takes a slot among the reads under way and a share of memory, and what it sends is counted."""
+"""Admits reads. Each read takes one of the slots for concurrent reads and a share of memory; the events, rows and bytes
+that it sends are counted."""
 
 from __future__ import annotations
 
@@ -38,15 +39,15 @@ class ReadCaller:
     gone: Callable[[], bool] = lambda: False
 
     def alive(self) -> None:
-        """Raises ClientDisconnect."""
+        """Check that the client is connected. Raises ClientDisconnect."""
         if self.gone():
             raise ClientDisconnect
 
 
 class Answer:
-    """An answer's bytes, and the slot that it holds until it ends or is closed.
+    """An answer's bytes, and the slot among the concurrent reads that the answer holds until it ends or is closed.
 
-    A response closes it. One that was dropped before gives its slot back a moment later (dropped_answers.py).
+    A response closes it. The slot of an answer that was dropped before is released a moment later (dropped_answers.py).
     """
 
     def __init__(self, chunks: Iterator[Piece], release: Callable[[], None], dropped: DroppedAnswers) -> None:
@@ -56,8 +57,8 @@ class Answer:
         self._first: Piece | None = None
 
     def begin(self) -> None:
-        """Make the first bytes before the status is sent, so that an error in the request can still be answered by a
-        status."""
+        """Make the first bytes. It is called before the status line is sent, so that an error can still be answered
+        with its status."""
         self._first = next(self._chunks, None)
 
     def __iter__(self) -> Iterator[Piece]:
@@ -146,8 +147,8 @@ class Admitted:
         self.request.set({"tistream.waited_ms": self.watched.waited_ms, "tistream.slowed_ms": self._slowed_ms()})
 
     def answer(self, pieces: Iterator[Piece]) -> Answer:
-        """The answer of these pieces, at the tenant's rate, with its first bytes made. Raises what making them raises,
-        after `release`."""
+        """The answer that sends these pieces, at the tenant's byte rate. Its first bytes are made at once; an error
+        while they are made is raised here, after `release`."""
         metered = Metered(self.watched, self.admission.limits, self.tenant)
         self._slowed_ms = lambda: metered.slowed_ms
         answer = Answer(metered.pieces(pieces), self.release, self.admission.dropped)

@@ -31,14 +31,14 @@ IDLE_MS = 1_000  # interval of `resolved` events in a stream without other event
 
 
 class PullableProgress(Protocol):
-    """What a pull needs to know of a tenant's progress."""
+    """The progress of a tenant, as a pull needs it."""
 
     def resolved_ts(self) -> int:
-        """Everything at or below it can be read now. It never decreases."""
+        """The ts up to which (inclusive) everything can be read now. It never decreases."""
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """Wait until resolved_ts > `ts`, the time has passed, or the service stops. Returns whether resolved_ts is
-        above."""
+        """Wait until resolved_ts > `ts`, `timeout_ms` have passed, or the service stops. Returns whether resolved_ts >
+        `ts`."""
 
     def stopping(self) -> bool:
         """Whether the answer must end: the service is stopping, or the caller may no longer read."""
@@ -97,7 +97,7 @@ class Pull:
                 break
             self._leave()
             self.progress.wait_above(max(high, page.at.low_ts), left_ms)
-        yield from self._told(page.at)
+        yield from self._page_end(page.at)
         yield from self.encoder.close()
         self._leave()
 
@@ -113,8 +113,8 @@ class Pull:
             self.room.give()
 
     def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
-        """Yield events until the service stops or the caller loses its permission. The next answer continues after what
-        was sent."""
+        """Yield events until the service stops or the caller loses its permission. The cursor of the answer then
+        continues after the last event that was sent."""
         for events in batches:
             yield events
             if self.progress.stopping():
@@ -140,7 +140,7 @@ class Pull:
         }
         raise Undecodable(str(barrier), extra)
 
-    def _told(self, at: Position) -> Iterator[Piece]:
+    def _page_end(self, at: Position) -> Iterator[Piece]:
         """The position at the end of the answer: `resolved` at the end of a commit_ts, `continue` inside one."""
         resolved_ts = at.commit_ts if at.place is Place.DONE else None
         yield from self.encoder.end(PageEnd(cursors.encode(self.scope, at), resolved_ts))
@@ -167,7 +167,7 @@ class Pull:
                 ):
                     yield from self._bytes(events)
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
-                        yield from self._told(page.at)
+                        yield from self._page_end(page.at)
                         told_ms = self.clock.monotonic_ms()
             except RetryableError:
                 if told_ms is None and not page.sent:
@@ -181,7 +181,7 @@ class Pull:
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
-                yield from self._told(page.at)
+                yield from self._page_end(page.at)
                 told_ms = now_ms
             if page.barrier or page.full:
                 break
@@ -190,7 +190,7 @@ class Pull:
             elif page.sent == before:
                 self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
         if not page.barrier:
-            yield from self._told(page.at)
+            yield from self._page_end(page.at)
         yield from self.encoder.close()
 
 
@@ -205,7 +205,7 @@ class _Page:
         self._limit, self._one = limit, one
 
     def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
-        """Yield the events to send. `at` is the position after each of them has been sent."""
+        """Yield the events to send. `at` is updated to the position after the events that were sent."""
         for batch in batches if self._one is None else self._one.until_change(batches):
             left = None if self._limit is None else self._limit - self.sent
             if batch.crowd is not None:
@@ -230,8 +230,8 @@ class _Page:
                 return
 
     def _cut(self, batch: Batch, left: int) -> Iterator[Events]:
-        """Cut a batch at the limit, at the end of a commit_ts. The first commit_ts is cut inside if nothing else was
-        sent."""
+        """Cut a batch to at most `left` events, at the end of a commit_ts. If the page has sent nothing and its first
+        commit_ts has more events than that, the cut is inside of it."""
         events = batch.events
         beyond = int(events.commit_ts[left])
         whole = events.before(beyond) if batch.through is not None else events.first(0)

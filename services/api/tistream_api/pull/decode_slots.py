@@ -1,9 +1,9 @@
 """Shares the work of decoding and rendering rows fairly between the pulls of all tenants.
 
 If many pulls of one tenant worked at the same time, another tenant would get a small share of the interpreter, and each
-of its steps would wait for all of them. So only a few pulls work at a time, and only very few of one tenant beside
-others. The next pull is of the waiting tenant with the fewest at work. A pull that waits for rows, or for its client,
-does not count.
+of its steps would wait for all of them. So only a few pulls work at a time, and only very few of one tenant while other
+tenants are active. The next pull is that of the waiting tenant with the fewest running steps. A pull that waits for
+rows, or for its client, does not count.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def at_once_of(cores: int, memory: int) -> int:
 
 
 class DecodeSlots:
-    """Limits concurrent steps. Thread-safe. At most `at_once` in total. A tenant that is alone leaves a quarter free,
-    so that another tenant can start at once; beside others it gets a quarter. That is more than one step where it can
-    be: otherwise a live stream would wait behind each step of its own tenant's long pulls."""
+    """Limits concurrent steps of decoding to `at_once`. Thread-safe. A tenant that is alone may run three quarters of
+    them, so that another tenant can start at once. While other tenants are active, each tenant gets a quarter. A
+    quarter should be more than one step, because otherwise a live stream would wait behind each step of its own
+    tenant's long pulls."""
 
     def __init__(self, at_once: int, clock: Clock) -> None:
         self._at_once, self._clock = at_once, clock
@@ -81,7 +82,7 @@ class DecodeSlots:
             raise
 
     def _leave(self, who: Hashable, mine: tuple[int, Event]) -> None:
-        """Leave the queue; if the step was granted meanwhile, release it."""
+        """Leave the queue. If the slot was granted meanwhile, release it."""
         with self._lock:
             if not mine[1].is_set():
                 self._waiting[who].remove(mine)

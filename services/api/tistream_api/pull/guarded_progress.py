@@ -28,7 +28,7 @@ class GuardedProgress:
     waited_ms: int = 0  # total time spent waiting for new events
 
     def resolved_ts(self) -> int:
-        """Implement PullableProgress.resolved_ts: everything at or below it can be read now."""
+        """Implement PullableProgress.resolved_ts: the ts up to which everything can be read now."""
         return self.progress.resolved_ts()
 
     def met(self, barrier: Barrier) -> None:

@@ -46,7 +46,7 @@ def check_kind(view: TenantView, kind: TenantKind) -> None:
 @dataclass(slots=True)
 class Pulls:
     """Pulls of every tenant. Thread-safe. `slots` limits the pulls under way, `limits` those of one tenant, `working`
-    those that read or render rows at the moment, and `memory` what they hold."""
+    those that read or render rows at one time, and `memory` the bytes that they hold."""
 
     clock: Clock
     budget: Budget

@@ -1,4 +1,5 @@
-"""The events of a window that a pull asks for: rows, DDL or both. Pure except for what the source reads."""
+"""Selects the events of a window that a pull requests: rows, DDL events or both. Pure except for the reads of the
+source."""
 
 from __future__ import annotations
 
@@ -27,6 +28,6 @@ def wanted(kind: str, source: ScanSource, scope: Scope, start: Position, high: i
 
 
 def _rows(batch: Batch) -> Batch:
-    """The batch without DDL events. Its `through` stays, so that the reader knows that they were passed."""
+    """The batch without DDL events. Its `through` is unchanged, so the pull's position moves past the DDL events."""
     rows = batch.events.place == int(Place.ROW)
     return batch if rows.all() else replace(batch, events=batch.events.chosen(np.flatnonzero(rows)))

@@ -51,11 +51,11 @@ class RawPullQuery(QueryModel):
         return self
 
     def scope(self, tenant: TenantKey) -> RawScope:
-        """What the pull reads."""
+        """The scope of the pull: the keyspaces and keys that it reads."""
         users = KeySpan(self.start_key, self.end_key)
         return RawScope(tenant, keyspace=self.keyspace, users=users)
 
-    def asked(self, coding: str | None = None) -> PullParams:
+    def parsed(self, coding: str | None = None) -> PullParams:
         """Convert the query to the parameters of a pull. `coding`: the Content-Encoding of the answer."""
         return PullParams(
             self.start_ts, self.cursor, self.end_ts, self.limit, self.wait_ms, self.follow, self.format, ALL, coding

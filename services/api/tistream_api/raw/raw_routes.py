@@ -27,7 +27,7 @@ from tistream_api.routes.pull_routes import PULL, TENANT
 
 
 def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> APIRouter:
-    """PullRaw and RawValue, to be included behind the gate."""
+    """The routes of PullRaw and RawValue, to be included behind the gate."""
     router = APIRouter(tags=PULL)
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -45,14 +45,14 @@ def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: 
     def pull_raw(request: Request, cluster_id: str, tenant_id: str, query: RawPull) -> Response:
         """Changes of RawKV, in the order of their timestamps. An expiry is no event: apply `expire_at`."""
         view = view_of(cluster_id, tenant_id)
-        asked = query.asked(coding_of(request.headers.get("accept-encoding"), query.format))
+        params = query.parsed(coding_of(request.headers.get("accept-encoding"), query.format))
         if is_head(request.scope):  # it does not wait
-            asked = replace(asked, wait_ms=0)
+            params = replace(params, wait_ms=0)
         asking = asking_of(request, guard, view)
         found = pulls.answer(
-            view, query.scope(view.tenant), asked, asking.still, asking.rows, asking.counted, None, asking.gone
+            view, query.scope(view.tenant), params, asking.still, asking.rows, asking.counted, None, asking.gone
         )
-        return streamed(request, found, asked.coding, FORMATS[asked.format].media_type)
+        return streamed(request, found, params.coding, FORMATS[params.format].media_type)
 
     @router.get(
         TENANT + "/raw/value",

@@ -1,4 +1,4 @@
-"""The answer of RawValue: what a key of RawKV had at a timestamp."""
+"""The answer of RawValue: the value that a key of RawKV had at a timestamp."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class RawKey:
 
 
 def answer(points: PointReads, view: TenantView, key: RawKey, ts: int | None, asking: ReadCaller) -> RawValue:
-    """The answer of one request; `ts` None: the newest. Raises as `raw_value`, and InvalidRequest, Gone, Unavailable,
-    TooManyRequests."""
+    """The answer of one request. If `ts` is None, the newest value is returned. Raises as `raw_value`, and
+    InvalidRequest, Gone, Unavailable, TooManyRequests."""
     check_kind(view, TenantKind.RAW)
     admitted = points.admission.begin(view, "RawValue", asking, trace.here())
     try:

@@ -1,1 +1,1 @@
-"""Parses requests: path, parameters, body. It does not decide which callers may make them."""
+"""Parses requests: path, parameters, body. It does not authorize callers."""

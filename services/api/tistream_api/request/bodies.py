@@ -33,8 +33,8 @@ def read(model: type[M], body: bytes) -> M:
             {"in": "body", "name": ".".join(map(str, one["loc"]))[:NAME_MAX], "reason": one["msg"]}
             for one in error.errors(include_url=False, include_context=False, include_input=False)[:MISTAKES_MAX]
         ]
-        told = [f"body {one['name']}".rstrip() + f": {one['reason']}" for one in mistakes]
-        if (more := error.error_count() - len(told)) > 0:
-            told.append(f"{more} more")
-        detail = "; ".join(told)
+        reasons = [f"body {one['name']}".rstrip() + f": {one['reason']}" for one in mistakes]
+        if (more := error.error_count() - len(reasons)) > 0:
+            reasons.append(f"{more} more")
+        detail = "; ".join(reasons)
         raise InvalidRequest(detail, {"parameters": mistakes}) from error

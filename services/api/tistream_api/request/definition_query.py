@@ -14,6 +14,6 @@ class DefinitionQuery(BaseModel):
 
     ts: str | None = Field(default=None, description="as of this time: a TSO, an RFC 3339 time, or now; now")
 
-    def asked(self, raw: bytes) -> When:
-        """Parse the query string `raw`; returns the ts. Raises InvalidRequest, naming the parameter."""
+    def parsed(self, raw: bytes) -> When:
+        """Parse the query string `raw`. Returns its `ts`. Raises InvalidRequest, naming the parameter."""
         return when("ts", given_in(raw, DefinitionQuery).get("ts", NOW))

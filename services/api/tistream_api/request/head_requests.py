@@ -1,4 +1,5 @@
-"""HEAD: the headers that GET would answer, without the body. Remote file readers send it first."""
+"""Answers HEAD requests with the headers that GET would answer, without the body. Readers of remote files send HEAD
+first."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def is_head(scope: Scope) -> bool:
 
 
 class HeadRequests:
-    """Middleware, inside of the middleware that counts and logs requests, so that these see HEAD."""
+    """Middleware that answers HEAD like GET. The middleware that counts and logs requests wraps it, so that metrics and
+    logs show the method HEAD."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The parameters of a pull, as the pull takes them. queries.py reads them from a request."""
+"""The parsed parameters of a pull. queries.py reads them from a request."""
 
 from __future__ import annotations
 

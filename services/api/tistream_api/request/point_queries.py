@@ -1,7 +1,8 @@
 """The query parameters of reads at a point in time (docs/points-in-time.md), as models for the OpenAPI document.
 
-Every field is text, which `asked` converts from the raw query, which shows unknown and repeated parameters too. Nothing
-is guessed: an unknown, repeated, empty or malformed parameter is a 400 that names it.
+Every field is text. `parsed` converts the raw query string instead of the fields, because only the raw string shows
+unknown and repeated parameters. Nothing is guessed: an unknown, repeated, empty or malformed parameter is a 400 that
+names it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class RowsQuery(_Query):
         default=None, description="ndjson (lines of JSON), arrow (one IPC stream) or parquet (one file)"
     )
 
-    def asked(self, raw: bytes) -> RowsAsk:
+    def parsed(self, raw: bytes) -> RowsAsk:
         """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
         return rows_ask(raw)
 
@@ -67,7 +68,7 @@ class HistoryQuery(_Query):
         default=None, description=f"versions in the answer, 1 to {HISTORY_LIMIT_MAX}; {HISTORY_LIMIT_DEFAULT}"
     )
 
-    def asked(self, raw: bytes) -> HistoryAsk:
+    def parsed(self, raw: bytes) -> HistoryAsk:
         """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
         return history_ask(raw)
 
@@ -81,7 +82,7 @@ class DiffQuery(_Query):
     limit: str | None = Field(default=None, description=f"events in the answer, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT}")
     format: str | None = Field(default=None, description="ndjson, arrow or parquet, as of pulls")
 
-    def asked(self, raw: bytes) -> DiffAsk:
+    def parsed(self, raw: bytes) -> DiffAsk:
         """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
         return diff_ask(raw)
 
@@ -176,8 +177,8 @@ def squash_ask(query: bytes) -> DiffAsk:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAsk:
-    """The parsed parameters of a pull that begins with a snapshot. `cursor` is the cursor of an earlier answer of
-    it."""
+    """The parsed parameters of a pull that begins with a snapshot. `cursor` is the cursor of an earlier answer of the
+    same pull."""
 
     ts: When
     cursor: str | None
@@ -185,8 +186,8 @@ class SnapshotAsk:
 
 
 def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAsk | None:
-    """The parameters of a pull with `snapshot`, or with a cursor inside of one (`is_snapshot`); None for any other
-    pull, valid or not. Raises InvalidRequest."""
+    """The parameters of a pull with `snapshot`, or with a cursor of such a pull (`is_snapshot` returns True for it);
+    None for any other pull, valid or not. Raises InvalidRequest."""
     raw = dict(part.partition(b"=")[::2] for part in query.split(b"&"))
     begun = b"cursor" in raw and is_snapshot(_text(raw[b"cursor"]))
     if b"snapshot" not in raw and not begun:
@@ -287,7 +288,8 @@ def _format(given: dict[str, str]) -> str:
 
 
 def given_in(query: bytes, model: type[BaseModel]) -> dict[str, str]:
-    """The parameters of a query that belong to a model, as text. Raises InvalidRequest, naming the parameter."""
+    """The parameters of a query string that are fields of `model`, as text. Raises InvalidRequest, naming the
+    parameter."""
     return _taken(query, [field.alias or name for name, field in model.model_fields.items()])
 
 

@@ -58,7 +58,8 @@ class QueryModel(BaseModel):
 
 
 def check_position(start_ts: int | str | None, cursor: str | None, end_ts: int | str | None) -> None:
-    """Check that a pull has one beginning, and none above its end. Raises WrongQuery."""
+    """Check that a pull has exactly one of `start_ts` and `cursor`, and that start_ts is not above end_ts. Raises
+    WrongQuery."""
     if (start_ts is None) == (cursor is None):
         raise WrongQuery("give either start_ts or cursor, and not both", "start_ts")
     if isinstance(start_ts, int) and isinstance(end_ts, int) and end_ts < start_ts:
@@ -66,7 +67,8 @@ def check_position(start_ts: int | str | None, cursor: str | None, end_ts: int |
 
 
 def check_endless(given: Collection[str], *, follow: bool, form: str) -> None:
-    """Check that an endless stream has no parameter of pages. Raises WrongQuery."""
+    """Check that the query of an endless stream (`follow`) has none of the parameters that only pages have. Raises
+    WrongQuery."""
     if not follow:
         return
     for name in ("limit", "end_ts"):
@@ -136,8 +138,8 @@ class PullQuery(QueryModel):
                 raise WrongQuery(reason, name)
 
     def _check_one_stream(self) -> None:
-        """Check that a client with format=arrow asks explicitly for several IPC streams, because a reader may take the
-        first of them for the whole answer."""
+        """Check that a client with format=arrow asks explicitly for several IPC streams, because many Arrow readers
+        stop after the first stream and would miss the rest."""
         if self.events is None:
             raise WrongQuery(
                 "events is wanted with format=arrow: events=rows (one table's rows, one IPC stream of one schema), "
@@ -151,7 +153,7 @@ class PullQuery(QueryModel):
                 "events",
             )
 
-    def asked(self, coding: str | None = None) -> PullParams:
+    def parsed(self, coding: str | None = None) -> PullParams:
         """Convert the query to the parameters of a pull. `coding`: the Content-Encoding of the answer."""
         events = ALL if self.events is None else self.events
         assert not isinstance(self.start_ts, str)
@@ -204,10 +206,10 @@ class DdlQuery(QueryModel):
 
 
 class ForwardedQuery(QueryModel):
-    """Base of the queries that the meta server answers."""
+    """Base of the models of queries that are forwarded to the meta server."""
 
     def text(self) -> str:
-        """The query string for the meta server: the parameters that are given, and the defaults that are not null."""
+        """The query string for the meta server. It has every parameter whose value, given or default, is not null."""
         return urlencode(self.model_dump(by_alias=True, exclude_none=True))
 
 

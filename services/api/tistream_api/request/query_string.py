@@ -1,8 +1,7 @@
-"""Rejects query strings with unknown, repeated or malformed parameters, which typed models would accept, for every
-route behind the gate.
+"""Rejects query strings with unknown, repeated or malformed parameters, for every route behind the gate.
 
-Nothing is guessed: an unknown, repeated or malformed parameter is a 400 that names it. The models in queries.py check
-the values.
+Typed models alone would accept such parameters. The answer is a 400 that names the parameter. The models in queries.py
+check the values.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ def parameters(model: Any) -> list[str]:
 
 
 def check(query: bytes, known: Sequence[str]) -> None:
-    """Check that each name is known and given once, and that all is UTF-8. Raises InvalidRequest."""
+    """Check that each parameter's name is in `known` and occurs once, and that names and values are UTF-8. Raises
+    InvalidRequest."""
     seen: set[str] = set()
     for part in filter(None, query.split(b"&")):
         raw_name, _, raw_value = part.partition(b"=")

@@ -1,6 +1,6 @@
-"""Types of query parameters: strict ones, each with its schema in the OpenAPI document.
+"""Strict types of query parameters, each with its schema in the OpenAPI document.
 
-Pydantic's own numbers and booleans read "+5", "1_000", " 5 ", "5.0", "yes" and "on" too.
+Pydantic's own numbers and booleans also accept "+5", "1_000", " 5 ", "5.0", "yes" and "on".
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Annotation of an int: decimal digits of a number from `low` to `high`, both inclusive. `pattern`: the schema is a
-    string of this form, for numbers that do not fit into every client's integers."""
+    """Annotation of an int that is written in decimal digits, from `low` to `high`, both inclusive. With `pattern` the
+    OpenAPI document describes it as a string of this form, because the number may not fit into a client's integers."""
 
     low: int
     high: int
@@ -49,7 +49,8 @@ class Decimal:
 
 
 class TsOrText(Decimal):
-    """Decimal digits as an int; any other text as it is, for a call that reads times as well."""
+    """Annotation of a parameter that is either a ts in decimal digits, which becomes an int, or another text, which the
+    call parses as a time."""
 
     def parse(self, text: object) -> int:
         """Parse decimal digits as an int, and return any other text unchanged. Raises ValueError for a number that is

@@ -27,7 +27,8 @@ Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 
 
 def _scalar(value: Any) -> str | int | float | None:
-    """A value of a column. One text for all that it cannot be, where a union would give one for each member."""
+    """Check that a value is null, a boolean, a number or a text. It is a validator with one error text, because a union
+    type would give an error for each of its members."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
         raise PydanticCustomError("scalar", "a value is a string, a number or null")
     if isinstance(value, str) and len(value) > _TEXT_MAX:
@@ -103,9 +104,9 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class UndoAsk:
-    """The parsed body of an undo: the transactions with these start_ts, or every commit in (window[0], window[1]]; one
-    of the two is set. `dialect` None: the plan without statements. `where`: values by column, in the form of events;
-    None: every row."""
+    """The parsed body of an undo: the transactions with these start_ts, or every commit in (window[0], window[1]].
+    Exactly one of the two is set. If `dialect` is None, the plan has no SQL statements. `where` maps columns to values
+    in the form of events and selects rows; None selects every row."""
 
     start_ts: tuple[int, ...]
     window: tuple[When, When] | None

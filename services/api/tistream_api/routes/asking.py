@@ -22,7 +22,8 @@ from tistream_api.request.head_requests import is_head
 
 
 def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
-    """A function that returns whether a name of the tenant may be shown; None: all may."""
+    """A function that returns whether a name of the tenant may be shown to the holder of the grants; None if all names
+    may be shown."""
     tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
     if may(grants, "read", Resource(*tenant)):
         return None
@@ -36,7 +37,8 @@ def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
 
 
 async def watched(request: Request) -> AsyncIterator[None]:
-    """Set `request.state.gone` when the client disconnects. A pull checks it even before its first byte."""
+    """Set the event `request.state.gone` when the client disconnects. A pull checks the event even before its first
+    byte."""
     gone = request.state.gone = new_event()
 
     async def until_gone() -> None:

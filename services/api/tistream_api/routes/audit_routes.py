@@ -1,6 +1,5 @@
-"""The audit log, which the meta server answers, behind the gate. It requires operate on the platform, because entries
-name every tenant and the addresses of its operators.
-"""
+"""The route of the audit log, which is forwarded to the meta server. It requires the grant `operate` on the platform,
+because entries name every tenant and the addresses of its operators."""
 
 from __future__ import annotations
 

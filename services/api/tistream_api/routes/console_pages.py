@@ -56,7 +56,7 @@ def read_pages() -> dict[str, Page]:
 
 
 def build_pages() -> APIRouter:
-    """The console's routes, open to everybody: the files name no tenant and hold no secret."""
+    """The console's routes. They need no token, because the files name no tenant and contain no secret."""
     router = APIRouter(include_in_schema=False)
     pages = read_pages()
 

@@ -1,4 +1,5 @@
-"""Routes for people, in the console and by hand: all tenants, lag over time, columns, DDL history."""
+"""Routes that people use, through the console or by hand: the list of all tenants, lag over time, columns, DDL
+history."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
         views = [view for key, view in found if _may_see(grants, key)]
-        unheard = sampler.unheard()
-        pictures = ((view.route, status.glance(view, sampler.stores(view), unheard)) for view in views)
+        unanswered = sampler.unanswered()
+        pictures = ((view.route, status.glance(view, sampler.stores(view), unanswered)) for view in views)
         return TenantsOverview(tenants=[summary(route, picture) for route, picture in pictures], parts=parts(grants))
 
     @router.get(

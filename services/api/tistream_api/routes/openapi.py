@@ -1,4 +1,5 @@
-"""Answers and bodies in the OpenAPI document; FastAPI describes the parameters, from the models in queries.py."""
+"""Describes answers and request bodies in the OpenAPI document. FastAPI describes the parameters itself, from the
+models in queries.py."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def problems(*statuses: int) -> Responses:
-    """Answers other than success. The key `default` keeps FastAPI from adding an answer that no call gives."""
+    """The descriptions of error answers with these statuses. The key `default` keeps FastAPI from adding a description
+    of its own error format, which no call returns."""
     every = sorted({*statuses, 401, 403, 429})  # the gate's answers
     told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in every}
     return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
@@ -83,7 +85,7 @@ def schemas() -> dict[str, Any]:
 
 
 def pull_doc() -> dict[str, Any]:
-    """openapi_extra of the three pulls."""
+    """The `openapi_extra` of PullTable, PullDB and PullTenant."""
     names = {name: _SCHEMAS.format(model=model.__name__) for name, model in LINES.items()}
     line: dict[str, Any] = {
         "description": "one line; the last one is of type resolved or continue",
@@ -97,7 +99,8 @@ def pull_doc() -> dict[str, Any]:
 
 
 def events_doc() -> dict[str, Any]:
-    """openapi_extra of a call that answers with events in the format asked for, and whose parameters are a model."""
+    """The `openapi_extra` of a call that answers with events in the requested format, and whose parameters are a
+    model."""
     return {"responses": pull_doc()["responses"]}
 
 

@@ -1,4 +1,5 @@
-"""Routes for operators: nodes, tasks, the owner. The meta server answers; the API server has the only public port."""
+"""Routes for operators: nodes, tasks, the owner. They are forwarded to the meta server, because only the API server has
+a public port."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _TASK = re.compile(r"[0-9]{1,19}")
 
 
 def _safe(form: re.Pattern[str], segment: str) -> str:
-    """Check a name that becomes part of a path at the meta server. Raises UnknownName for a name of another form, which
-    could lead to another path: `..`, for example."""
+    """Check a name that becomes part of a path at the meta server. Raises UnknownName for a name of another form, such
+    as `..`, which could lead to another path."""
     name = name_of(segment)
     if not form.fullmatch(name):
         raise UnknownName(f"nothing has a name that is not of the form {form.pattern}")

@@ -38,7 +38,7 @@ _START_TS = re.compile(r"[0-9]{1,19}")
 
 
 def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> APIRouter:
-    """ListRows, RowHistory, GetTransaction and DiffTable, to be included behind the gate."""
+    """The routes of ListRows, RowHistory, GetTransaction and DiffTable, to be included behind the gate."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -61,7 +61,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[RowsQuery, Query()]
     ) -> Response:
         """Rows of the table that has the name at `ts`, as of `ts`, in the order of raw keys."""
-        ask = query.asked(request.scope["query_string"])
+        ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
         asking = asking_of(request, guard, view)
@@ -80,7 +80,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[HistoryQuery, Query()]
     ) -> dict[str, Any]:
         """Versions of one row, newest first. If `next_to` is not null, continue with it as `to`."""
-        ask = query.asked(request.scope["query_string"])
+        ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         return points.history(view, scope_of(view, db, table), ask, asking_of(request, guard, view))
 
@@ -119,7 +119,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[DiffQuery, Query()]
     ) -> Response:
         """What differs between two timestamps: one event for each key, in the shape of the table at `to`."""
-        ask = query.asked(request.scope["query_string"])
+        ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
         asking = asking_of(request, guard, view)

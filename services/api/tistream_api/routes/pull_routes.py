@@ -76,16 +76,16 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
             return squash(request, view, Scope(view.tenant, *map(name_of, names)))
         scope = Scope(view.tenant, *map(name_of, names))
         still, meter = guard.still(caller_of(request)), answer_meter_of(request.scope)
-        asked = query.asked(coding_of(request.headers.get("accept-encoding"), query.format))
-        headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
-        media_type = FORMATS[asked.format].media_type
+        params = query.parsed(coding_of(request.headers.get("accept-encoding"), query.format))
+        headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": params.coding} if params.coding else {})
+        media_type = FORMATS[params.format].media_type
         may_read = readable(caller_of(request).grants, view)
         counted, gone = turn_of(request).end, request.state.gone.is_set
         if is_head(request.scope):  # a HEAD request does not wait, and serves no rows
-            asked = replace(asked, wait_ms=0)
-            pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
+            params = replace(params, wait_ms=0)
+            pulls.answer(view, scope, params, still, counted=counted, may_read=may_read, gone=gone).close()
             return StreamingResponse(iter(()), headers=headers, media_type=media_type)
-        pulled = pulls.answer(view, scope, asked, still, meter.add_rows, counted, may_read, gone)
+        pulled = pulls.answer(view, scope, params, still, meter.add_rows, counted, may_read, gone)
         return AnswerResponse(pulled, headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
@@ -186,7 +186,7 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
 
 
 def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
-    """Routes that the meta server answers; the API server has the only public port."""
+    """Add the routes that are forwarded to the meta server, because only the API server has a public port."""
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:
         answer = meta.request(method, path, body)

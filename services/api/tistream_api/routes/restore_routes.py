@@ -1,7 +1,7 @@
 """HTTP routes of restores and undos (docs/restore.md). They parse, call and translate.
 
-The meta server lists the restores that the platform runs, ingest processes run them. What a restore may write to is a
-setting of the ingest processes, so one of them is asked before a restore is queued.
+The meta server stores the restores that the platform runs, and ingest processes run them. The targets that a restore
+may write to are a setting of the ingest processes. So the route asks one of them before it queues a restore.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RESTORES = TENANT + "/restores"
 
 
 def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undos, guard: Gate) -> APIRouter:
-    """TableDefinition and UndoTransactions, to be included behind the gate."""
+    """The routes of TableDefinition and UndoTransactions, to be included behind the gate."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -64,7 +64,7 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
         query: Annotated[DefinitionQuery, Query()],
     ) -> dict[str, Any]:
         """The TableInfo JSON of TiDB that was in force for the table with this name at `ts`."""
-        ts = query.asked(request.scope["query_string"])
+        ts = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         return definitions.definition(view, Scope(view.tenant, name_of(db), name_of(table)), ts)
 
@@ -95,7 +95,7 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
 def build_platform_restore_router(
     tenants: Tenants, points: PointReads, meta: MetaClient, http: HttpClient, new_id: Callable[[], str]
 ) -> APIRouter:
-    """The routes, to be included behind the gate. `new_id` gives 32 hexadecimal digits.
+    """The routes, to be included behind the gate. `new_id` returns 32 hexadecimal digits.
 
     To begin a restore requires a grant for the platform, because its target is written with the platform's own
     credentials.

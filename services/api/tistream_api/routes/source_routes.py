@@ -1,4 +1,5 @@
-"""Routes of a tenant's sources. The meta server has the list, the ingest processes have the status of each."""
+"""Routes of a tenant's sources. The meta server stores the list; the ingest processes report the status of each
+source."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequence[SourceStatus]]) -> APIRouter:
-    """The routes, to be included behind the gate. `statuses` asks the ingest processes.
+    """The routes, to be included behind the gate. `statuses` returns the statuses that the ingest processes report.
 
     To add a source requires a grant for the platform, because its URL is read with the platform's own credentials.
     """

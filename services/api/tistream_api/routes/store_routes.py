@@ -1,4 +1,5 @@
-"""`tistream store retire`: asks every sorter of the tenant, then orders the meta server to retire the store."""
+"""The route of `tistream store retire`. It asks every sorter of the tenant what it still needs of the store, then calls
+the meta server to retire the store."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _DISCARD = {"discard": {"type": "boolean", "example": False}}
 
 
 def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[TenantKey], TenantRoute]) -> APIRouter:
-    """The route, to be included behind the gate. `route_of` raises UnknownName, Unavailable."""
+    """The route, to be included behind the gate. `route_of` returns the tenant's route; it raises UnknownName and
+    Unavailable."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(
@@ -59,7 +61,8 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
 
 
 def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, StoreNeed]:
-    """What each task of the tenant needs of the store. Raises Unavailable if a sorter cannot be asked."""
+    """What each task of the tenant still needs of the store, by task id. Raises Unavailable if a sorter cannot be
+    asked."""
     if not route.tasks:
         raise InvalidRequest("the tenant has no task yet: its schema_snap has not been read")
     found = {}

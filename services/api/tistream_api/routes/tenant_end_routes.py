@@ -1,4 +1,4 @@
-"""Routes to pause, delete and keep tenants. The meta server answers them, behind the gate."""
+"""Routes to pause and delete tenants, and to keep (undelete) them. They are forwarded to the meta server."""
 
 from __future__ import annotations
 

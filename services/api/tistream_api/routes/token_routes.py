@@ -79,7 +79,7 @@ def build_token_router(
             expires_ms=_sooner(wanted_ms, caller.expires_ms),
         )
         stored = tokens.store(kept)
-        callers.hear(token_id)
+        callers.await_token(token_id)
         log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
         made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
         return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")
@@ -122,5 +122,6 @@ def build_token_router(
 
 
 def _sooner(wanted_ms: int | None, own_ms: int | None) -> int | None:
-    """The expiry of a new token: the requested one or the creator's, whichever is earlier; None: never."""
+    """The expiry of a new token: the requested one or that of the creator's token, whichever is earlier; None if it
+    never expires."""
     return min((one for one in (wanted_ms, own_ms) if one is not None), default=None)

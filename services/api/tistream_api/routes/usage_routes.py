@@ -1,4 +1,5 @@
-"""Usage and quotas of tenants. The meta server answers; the API server has the only public port."""
+"""Routes of tenants' usage and quotas. They are forwarded to the meta server, because only the API server has a public
+port."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads how far a backfill has come: its plan, its chunks and refusals from the object store, the bases from the
-tenant's manifests."""
+"""Reads the progress of a backfill. Its plan, chunks and refusals are in the object store, and the base runs that tasks
+have made of the chunks are in the tenant's manifests."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def summary(row: BackfillRow) -> BackfillSummary:
 
 @dataclass(slots=True)
 class BackfillProgress:
-    """Reads the progress of backfills. Thread-safe. `executor` reads the footers of chunks, of which only the number of
-    rows is kept."""
+    """Reads the progress of backfills. Thread-safe. `executor` runs the reads of chunk footers; only the number of rows
+    of each is kept."""
 
     objects: ObjectStore
     executor: Executor

@@ -26,7 +26,8 @@ class LagHistory:
         self._rings: dict[TenantKey, npt.NDArray[np.float32]] = {}
 
     def add(self, at_ms: int, lags: Mapping[TenantKey, Sequence[int]]) -> None:
-        """Add a sample of every tenant: milliseconds for each stage. Drops tenants that it does not contain."""
+        """Add a sample of every tenant: milliseconds for each stage. Drops the history of tenants that the sample does
+        not contain."""
         with self._lock:
             self._times.append(at_ms)
             for gone in self._rings.keys() - lags.keys():

@@ -20,7 +20,7 @@ from tistream_api.status.stage_lags import stage_lags
 
 
 class LagSampler:
-    """Run `sample` in a loop. Thread-safe."""
+    """Samples lags into a LagHistory; a background loop calls `sample`. Thread-safe."""
 
     def __init__(self, http: HttpClient, tenants: Tenants, clock: Clock, history: LagHistory) -> None:
         self._http = http
@@ -28,11 +28,11 @@ class LagSampler:
         self._clock = clock
         self._history = history
         self._answers: dict[TenantKey, list[StoreList]] = {}
-        self._unheard = [Hold(stage="dispatch", reason="the dispatchers have not been asked yet")]
+        self._unanswered = [Hold(stage="dispatch", reason="the dispatchers have not been asked yet")]
 
     def sample(self) -> None:
         """Take a sample of every tenant. If a dispatcher does not answer, its part is unknown."""
-        self._answers, self._unheard = self._ask()
+        self._answers, self._unanswered = self._ask()
         now_ms = self._clock.now_ms()
         lags = {}
         for key, view in self._tenants.views().items():
@@ -43,30 +43,30 @@ class LagSampler:
         self._history.add(now_ms, lags)
 
     def stores(self, view: TenantView) -> list[StoreStatus]:
-        """The stores of a tenant in the last sample."""
+        """The statuses of a tenant's stores in the last sample."""
         return store_statuses.merged(view.route, self._answers.get(view.tenant, []))
 
     def lags(self, view: TenantView, minutes: int) -> LagSamples:
         """The answer of TenantLag."""
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 
-    def unheard(self) -> list[Hold]:
+    def unanswered(self) -> list[Hold]:
         """Holds for the dispatchers that did not answer in the last sample."""
-        return self._unheard
+        return self._unanswered
 
     def _ask(self) -> tuple[dict[TenantKey, list[StoreList]], list[Hold]]:
         found: dict[TenantKey, list[StoreList]] = defaultdict(list)
         urls = self._tenants.services("dispatcher")
-        unheard = [] if urls else [Hold(stage="dispatch", reason="no dispatcher is known")]
+        unanswered = [] if urls else [Hold(stage="dispatch", reason="no dispatcher is known")]
         for url in urls:
             try:
                 answer = self._http.get(f"{url}/v1/stores", StoreList)
             except TiStreamError as error:
-                unheard.append(Hold(stage="dispatch", reason=f"a dispatcher does not answer: {error.code}"))
+                unanswered.append(Hold(stage="dispatch", reason=f"a dispatcher does not answer: {error.code}"))
                 continue
             for key, stores in _by_tenant(answer).items():
                 found[key].append(StoreList(node_id=answer.node_id, stores=stores))
-        return found, unheard
+        return found, unanswered
 
 
 def _by_tenant(answer: StoreList) -> Mapping[TenantKey, list[StoreStatus]]:

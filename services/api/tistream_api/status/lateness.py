@@ -46,8 +46,8 @@ def held_by(picture: Picture) -> Hold | None:
     """The most urgent hold; None if the tenant is on time and nothing blocks it.
 
     A quarantined store, a gap in a store's files and a row that cannot be decoded are shown at once. Other holds are
-    shown only once the tenant is late, because short waits are normal (a log range that another store's next file will
-    contain). If an operator has paused the tenant, that is the answer.
+    shown only once the tenant is late, because short waits are normal; for example, a log range is missing until
+    another store's next file arrives. If an operator has paused the tenant, the pause is returned.
     """
     if picture.paused is not None:
         return Hold(stage="dispatch", reason=picture.paused)
@@ -59,9 +59,9 @@ def held_by(picture: Picture) -> Hold | None:
 
 
 def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
-    """Sort key of holds. A failure here comes before missing input; a sorter reports only failures as its own stage: a
-    tick that cannot write, a task that stopped. A store that is not read comes before a range of a log that may be in
-    it. A named object comes before mere lack of progress."""
+    """Sort key of holds. A failure of the platform comes before missing input. A hold whose stage is the sorter is
+    always such a failure, for example a tick that cannot write, or a task that has stopped. A store that is not read
+    comes before a range of a log that may be in it. A named object comes before mere lack of progress."""
     first = {"damaged": 0, "sort": 1}.get(hold.stage)
     if first is None and lasting and hold.stage == "push":
         first = 2
@@ -89,7 +89,7 @@ def _lasting(picture: Picture) -> list[Hold]:
 
 
 def _of_territory(one: TerritoryInfo) -> Hold | None:
-    """What holds a territory; None if its files are up to date."""
+    """The hold of a territory whose files are late; None if they are up to date."""
     said = one.said
     if one.node_id is None:
         problem = "no agent holds it: is one alive? (`tistream agent list`)"
@@ -122,7 +122,7 @@ def _of_route(picture: Picture) -> Hold:
 
 
 def _suspect(picture: Picture) -> Hold:
-    """The hold of the stage that is behind, when no service has reported a hold."""
+    """A hold that names the stage that is behind. It is used if no service has reported a hold."""
     if picture.unreachable:
         return picture.unreachable[0]
     unserved = sorted(set(picture.task_ids) - set(picture.statuses))
@@ -142,8 +142,8 @@ def _suspect(picture: Picture) -> Hold:
 
 
 def _slow(picture: Picture, progress: int) -> Hold:
-    """The hold of the store that has stopped pushing, or of the stage that its newest file has reached, when all
-    services report."""
+    """A hold that names the store that has stopped pushing, or the stage that its newest file has reached. It requires
+    that all services report."""
     for store in picture.stores:
         if not store.read:
             reason = "the store is not read yet: its dispatcher does not know what the tasks have received of it"

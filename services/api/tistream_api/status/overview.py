@@ -1,4 +1,4 @@
-"""All tenants in one answer, from what this process knows; it calls no other service. Pure."""
+"""Summaries of all tenants for one answer, from data that this process has already; it calls no other service. Pure."""
 
 from __future__ import annotations
 

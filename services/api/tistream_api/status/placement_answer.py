@@ -1,4 +1,5 @@
-"""Makes the answer of TenantPlacement: the node of each task and store of a tenant, and what each waits for. Pure."""
+"""Makes the answer of TenantPlacement: the node of each task and store of a tenant, and what each of these waits for.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from tistream_api.status.lateness import Picture
 
 
 def holders(picture: Picture, route: TenantRoute) -> TenantPlacement:
-    """The answer of the placement call: tasks in key order, stores by id."""
+    """The answer of TenantPlacement: tasks in key order, stores by id."""
     return TenantPlacement(tasks=[_task(picture, task) for task in route.tasks], stores=_stores(picture, route))
 
 
@@ -27,7 +28,7 @@ def _task(picture: Picture, task: TaskRoute) -> TaskPlace:
 
 
 def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
-    """The first reason that applies for a task to wait; None if it does not wait."""
+    """The first applicable reason why a task waits; None if it does not wait."""
     status = picture.statuses.get(task.task_id)
     if task.sorter_node is None:
         return "no sorter has it: none is alive"
@@ -45,12 +46,12 @@ def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
 
 def _stores(picture: Picture, route: TenantRoute) -> list[StorePlace]:
     """The stores that the route names, and those that dispatchers report in addition."""
-    told = {store.store_id: store for store in picture.stores}
+    reported = {store.store_id: store for store in picture.stores}
     named = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     waits = {hold.store_id: hold.reason for hold in picture.holds if hold.store_id is not None}
     found = []
-    for store_id in sorted(named.keys() | told.keys()):
-        store = told.get(store_id)
+    for store_id in sorted(named.keys() | reported.keys()):
+        store = reported.get(store_id)
         hold = None if store is None or store.hold is None else store.hold.reason
         found.append(
             StorePlace(

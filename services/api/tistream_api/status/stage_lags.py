@@ -25,14 +25,14 @@ def stage_lags(
     resolved_ts: int,
 ) -> tuple[int, ...]:
     """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN if a service of that stage did not report."""
-    told = {store.store_id for store in stores}
-    all_told = bool(told) and told >= {store.store_id for store in route.stores or ()}
+    reported = {store.store_id for store in stores}
+    all_reported = bool(reported) and reported >= {store.store_id for store in route.stores or ()}
     every = [statuses.get(task.task_id) for task in route.tasks]
     there = [status for status in every if status is not None]
     complete = bool(every) and len(there) == len(every)
     reached = (
-        _lowest(store.last_file_ts for store in stores) if all_told else 0,
-        _lowest(received(status, one) for status in there for one in told) if all_told and complete else 0,
+        _lowest(store.last_file_ts for store in stores) if all_reported else 0,
+        _lowest(received(status, one) for status in there for one in reported) if all_reported and complete else 0,
         _lowest(status.progress_ts for status in there) if complete else 0,
         schema_ts,
         resolved_ts,
@@ -41,7 +41,7 @@ def stage_lags(
 
 
 def received(status: TaskStatus, store_id: int) -> int:
-    """The newest file of a store that a task's sorter has received; 0 if none."""
+    """The ts of the newest file of a store that a task's sorter has received; 0 if it has received none."""
     return max((chain.at_ts for chain in status.received.get(store_id, ())), default=0)
 
 

@@ -1,4 +1,5 @@
-"""Whether a store may be retired: no slice waits for it, and all of its files are in manifests of every task. Pure."""
+"""Decides whether a store may be retired. It may if no slice waits for it, and if the manifests of every task contain
+all of its files. Pure."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus
 
 def unread(route: TenantRoute, answers: Sequence[StoreList]) -> list[Hold]:
     """Holds for the stores of the route that no dispatcher reports, each with its reason."""
-    told = {store.store_id for answer in answers for store in answer.stores}
+    reported = {store.store_id for answer in answers for store in answer.stores}
     there = {answer.node_id for answer in answers}
     return [
         Hold(stage="dispatch", store_id=str(store.store_id), reason=_why(store.dispatcher_node, there))
         for store in route.stores or ()
-        if store.store_id not in told
+        if store.store_id not in reported
     ]
 
 

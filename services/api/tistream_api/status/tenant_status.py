@@ -64,7 +64,8 @@ class TenantStatus:
         return holders(self._picture(view), view.route)
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> Coverage:
-        """The answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
+        """The answer of the coverage call: the slices of `[start, end)` in key order. Raises Unavailable if a sorter
+        does not answer."""
         view.wait_fresh()
         view.earliest_ts()
         wanted = KeySpan(start, end)
@@ -95,8 +96,8 @@ class TenantStatus:
         return replace(picture, territories=self._territories(view.tenant))
 
     def _territories(self, tenant: TenantKey) -> list[TerritoryInfo]:
-        """The territories whose agents push the tenant's files; none if no meta server answers, because the reports of
-        the other services have a reason then, too."""
+        """The territories whose agents push the tenant's files; empty if no meta server answers, because the reports of
+        the other services then contain a reason, too."""
         try:
             return territories_of(self.meta, at_meta(tenant.cluster_id, tenant.tenant_id)).territories
         except TiStreamError as error:

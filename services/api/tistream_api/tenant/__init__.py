@@ -1,1 +1,2 @@
-"""What callers ask of a tenant's view: its tables, its readiness, its times."""
+"""Answers from the view of a tenant: its databases and tables, whether the platform is ready, and whether a ts can be
+read."""

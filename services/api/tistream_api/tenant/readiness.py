@@ -19,7 +19,8 @@ class Readiness:
     """Asks the `/readyz` of every service, until all have been ready once.
 
     From then on this server stays ready when another service restarts: committed data is served all the same, and a
-    load balancer that dropped every API server would turn lag into an outage. `status` shows what is missing.
+    load balancer that dropped every API server would turn lag into an outage. The call `status` shows which service is
+    missing.
     """
 
     def __init__(self, http: HttpClient, meta: MetaClient, tenants: Tenants, warm: Event) -> None:
@@ -30,7 +31,7 @@ class Readiness:
         self._were_ready = False
 
     def missing(self) -> str | None:
-        """The first reason why pulls cannot work; None if they can."""
+        """The first reason why pulls cannot be answered; None if they can be."""
         if not self._warm.is_set():
             return "the decoder is being compiled"
         if self._tenants.routes() is None:

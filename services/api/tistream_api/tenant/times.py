@@ -1,4 +1,4 @@
-"""Checks that a ts can be read, as the lists do: not below what is kept, and resolved."""
+"""Checks that a ts in a request can be read: it is retained, and resolved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tistream_api.request.point_queries import When
 
 @dataclass(slots=True)
 class Times:
-    """Checks that a ts can be read. Waits at most `wait_ms` for one that is not resolved yet."""
+    """Checks that a ts can be read. If the ts is not resolved yet, waits for it, at most `wait_ms`."""
 
     clock: Clock
     wait_ms: int
@@ -46,7 +46,7 @@ class Times:
         return ts
 
     def begun(self, view: TenantView, name: str, start_ts: int) -> None:
-        """Check that a transaction with this start_ts can have ended: one above resolved_ts may commit yet. Raises as
-        `readable`, but never Gone."""
+        """Check that start_ts, the value of the parameter `name`, is resolved. A transaction with a higher start_ts may
+        still commit. Raises InvalidRequest and Unavailable, as `readable` does."""
         if start_ts > view.resolved_ts():
             self.readable(view, name, start_ts)

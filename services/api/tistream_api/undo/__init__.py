@@ -1,1 +1,1 @@
-"""The undo of transactions: their changes, the rows as they are now, and the plan (docs/restore.md)."""
+"""Plans the undo of transactions from their changes and the present rows (docs/restore.md)."""

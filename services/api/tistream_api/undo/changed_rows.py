@@ -1,4 +1,4 @@
-"""The row events of the transactions that an undo takes back, as changes of undo_plan. Pure."""
+"""Collects the row events of the transactions to undo, as the changes that tistream.restore.undo_plan takes. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ChangedRow:
 
 @dataclass(slots=True)
 class ChangedRows:
-    """Collects the changes of the chosen transactions, and the rows that they changed. `where`: values by column, in
-    the form of events; None: every row."""
+    """Collects the changes of the chosen transactions, and the rows that they changed. `where` maps columns to values
+    in the form of events and selects rows; None selects every row."""
 
     where: Mapping[str, Any] | None = None
     changes: list[Change] = field(default_factory=list)
@@ -79,7 +79,7 @@ class ChangedRows:
         return sorted(self.changes, key=lambda one: (one.commit_ts, one.start_ts, one.after is not None))
 
     def by_table(self) -> dict[int, dict[str, ChangedRow]]:
-        """The rows of each table, by identity."""
+        """The changed rows by table id, and in each table by identity (row_cells.identity)."""
         found: dict[int, dict[str, ChangedRow]] = {}
         for (table_id, name), row in self.rows.items():
             found.setdefault(table_id, {})[name] = row
@@ -103,7 +103,7 @@ class ChangedRows:
 
 
 def _matches(where: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether the row before or after the event has all of the values. The key counts for both."""
+    """Whether the row before the event or the row after it has all values of `where`. The key is part of both rows."""
     states = ({**event[name], **event["key"]} for name in ("old_row", "row") if event[name] is not None)
     return any(all(name in state and _equal(state[name], one) for name, one in where.items()) for state in states)
 

@@ -21,12 +21,13 @@ ROWID_COLUMN = -1  # stands for _tidb_rowid, which is no column
 
 
 def cells_of(columns: Sequence[Column], row: Mapping[str, Any]) -> dict[int, Any]:
-    """The cells of `row` of an event. `columns` are the visible ones of the event's table version."""
+    """Convert the member `row` of an event to cells (values by column id). `columns` are the visible columns of the
+    event's table version."""
     return {column.id: _compared(column, row[column.name]) for column in columns}
 
 
 def shown_row(cells: Cells | None, columns: Mapping[int, Column]) -> dict[str, Any] | None:
-    """The cells as the member `row` of an event, by the columns' names in `columns`."""
+    """Convert cells to the member `row` of an event, with the column names in `columns`; None stays None."""
     if cells is None:
         return None
     return {columns[one].name: _shown(columns[one], value) for one, value in cells.items()}

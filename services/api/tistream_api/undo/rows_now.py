@@ -1,5 +1,5 @@
-"""Reads the present state of the rows that an undo concerns: by their raw keys, and by their visible keys where rows
-have got other raw keys since."""
+"""Reads the present state of the rows that an undo concerns: by their raw keys, and by their visible keys if rows have
+got other raw keys since."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RowsNow:
         return self._scanned(texts) - self._known
 
     def _scanned(self, texts: pa.Array) -> set[bytes]:
-        """The raw keys of the rows with these keys, from a scan of the table."""
+        """Scan the table. Returns the raw keys of the rows whose keys, as text, are in `texts`."""
         shape = self._shape(self.version.table.key_columns)
         found: set[bytes] = set()
         ranges = ranges_of(self.version.head.physical_ids)

@@ -27,8 +27,8 @@ class UndoAnswer:
     standing: Mapping[Place, CurrentRow]
 
     def answer(self, dialect: Dialect | None, into_database: str | None) -> dict[str, Any]:
-        """The answer as JSON. `dialect` None: without statements. Raises InvalidRequest if `into_database` would hold
-        tables of several databases, or if a value cannot be written as SQL."""
+        """The answer as JSON. If `dialect` is None, it has no SQL statements. Raises InvalidRequest if `into_database`
+        would hold tables of several databases, or if a value cannot be written as SQL."""
         columns = {one: frozenset(c.id for c in table.table.visible_columns) for one, table in self.tables.items()}
         plan = plan_undo(self.changed.in_order(), self.standing, columns)
         found: dict[str, Any] = {"ts": str(self.ts)}
@@ -85,14 +85,14 @@ class UndoAnswer:
         return {**self._named(reversal), "values": values}
 
     def _columns(self, table_id: int) -> dict[int, Column]:
-        """All columns that events or rows had, under their newest names."""
+        """Every column that the table has now or had in the changed events, by column id, in its newest definition."""
         now = self.tables.get(table_id)
         newest = {} if now is None else {column.id: column for column in now.table.visible_columns}
         return {**self.changed.columns[table_id], **newest}
 
     def _named(self, one: Reversal | Conflict) -> dict[str, Any]:
-        """The row's values by the present names of its columns; by those of its newest event if the table or its key
-        has changed."""
+        """The row's database, table and key. Column names of the key are the present ones, or those of the row's newest
+        event if the table no longer exists or its key has other columns."""
         row = self.changed.rows[one.table_id, one.row]
         version = self.tables.get(one.table_id, row.version)
         same = row_cells.same_key_columns((row.version.table, version.table))

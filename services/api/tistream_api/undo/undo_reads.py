@@ -1,4 +1,5 @@
-"""Begins the answer of UndoTransactions: checks, admission, and what it reads."""
+"""Answers UndoTransactions: checks and admits each request, reads the changes and the present rows, and plans the
+undo."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from tistream_api.undo.undo_state import undo_at
 
 @dataclass(frozen=True, slots=True)
 class Undos:
-    """Answers the undos of every tenant. Thread-safe. They are reads, under the limits of reads at a point in time."""
+    """Answers UndoTransactions for every tenant. Thread-safe. The call only reads, and shares the limits of reads at a
+    point in time."""
 
     points: PointReads
 

@@ -22,8 +22,8 @@ from tistream.read.plan import OP_DELETE
 
 
 def paired(sets: Sequence[Rows]) -> Rows:
-    """Merge these sets of events, all of one table version, into one set. A delete and a put of one key become one put,
-    or nothing if the row is the same."""
+    """Merge these sets of events, all of one table version, into one set. A delete and a put of one key become one put;
+    both are dropped if the row is the same."""
     one = _joined(sets)
     deletes, puts = np.flatnonzero(one.op == OP_DELETE), np.flatnonzero((one.op != OP_DELETE) & (one.old_at < 0))
     if not len(deletes) or not len(puts) or one.new is None or one.old is None:
@@ -81,8 +81,8 @@ def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None,
 
 
 def key_texts(rows: Rows, image: Image, at: Int64s) -> Any:
-    """The keys of these rows of an image as handle_bytes.key_text makes them; of a table without a key, the integers of
-    `_tidb_rowid`."""
+    """The keys of the rows of an image at the indexes `at`, as text in the form of handle_bytes.key_text. In a table
+    without a key they are the integers of `_tidb_rowid`."""
     keys = [one.take(pa.array(at)) for one in image.keys]
     columns = rows.version.table.key_columns
     if not columns:

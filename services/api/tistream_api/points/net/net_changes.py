@@ -47,7 +47,8 @@ class TableComparison:
 
     @property
     def moves(self) -> bool:
-        """Whether one visible key may have several raw keys."""
+        """Whether a row may have got another raw key between the two timestamps: one visible key then has several raw
+        keys."""
         table = self.version.table
         by_handle = not table.key_columns or table.key_columns == table.handle_columns
         return len(self.ids) > 1 or not by_handle

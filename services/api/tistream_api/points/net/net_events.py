@@ -30,8 +30,8 @@ _TWO_PASSES = 4  # added to `step` in the second of two passes
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How far the events of a table have been sent: up to the one of `key` with this op. `step` is 0 before the first
-    event, 1 after a delete, 2 after a put, and higher by _TWO_PASSES in the second pass."""
+    """How far the events of a table have been sent: up to the event of the raw key `key` that `step` names. `step` is 0
+    before the first event, 1 after a delete, 2 after a put, and higher by _TWO_PASSES in the second pass."""
 
     step: int = 0
     key: bytes = b""
@@ -39,7 +39,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class NetBatch:
-    """Events of one table, in order, and `sent` after each. A barrier follows them."""
+    """Events of one table, in order, with the raw key of each in `raw`. `second`: they belong to the second of two
+    passes. If `barrier` is set, the row after them cannot be decoded."""
 
     events: Events
     raw: pa.Array
@@ -53,7 +54,7 @@ class NetBatch:
 
 
 def net_events(reads: PoolReads, part: TableComparison, sent: Sent) -> Iterator[NetBatch]:
-    """The events of a table after `sent`. Nothing follows a barrier."""
+    """The events of a table after `sent`. A batch with a barrier is the last one."""
     if part.moves:
         whole = _whole(reads, part)
         if whole is not None:

@@ -86,7 +86,8 @@ class NetPage:
         yield from self._counted(self.encoder.close())
 
     def _batches(self) -> Iterator[tuple[Events, Callable[[int], PointPosition], Barrier | None]]:
-        """Events, the position after each, and the barrier behind them."""
+        """Yield events, a function that returns the position after the event at an index, and the barrier after the
+        events (None if there is none)."""
         block, step = divmod(self.at.phase, _BLOCK)
         begun = (block, self.at.table_id) if self.at.phase else (-1, -1)
         for one in self.parts:
@@ -129,5 +130,6 @@ class NetPage:
 
 
 def diff_parts(parts: Sequence[TableComparison]) -> list[NetPart]:
-    """The parts of one name: rows of a table that has lost it before those of the table that has it."""
+    """The parts of the answer for one table name. If two tables have had the name, the rows of the earlier table come
+    first."""
     return [NetPart(ROWS, number, part) for number, part in enumerate(parts)]

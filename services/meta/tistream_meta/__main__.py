@@ -10,7 +10,7 @@ from tistream_meta.settings import MetaSettings
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Start the meta server, and serve until SIGTERM."""
     run_service(MetaSettings, _build)
 
 

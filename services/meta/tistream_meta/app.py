@@ -1,4 +1,4 @@
-"""Composition of the meta server."""
+"""Builds the meta server: its parts, routes and background loops."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ KEEPING_MS = 60_000
 
 
 class NewHttp(Protocol):
-    """A factory of HttpClients; `headers` are sent with every call."""
+    """Makes an HttpClient for this process. It sends `headers` with every call."""
 
     def __call__(self, *, headers: Mapping[str, str]) -> HttpClient: ...
 
@@ -83,7 +83,7 @@ def build_app(
     new_instance: Callable[[], str] = random_id,
     open_log: Callable[[str], ObjectStore] = open_existing,
 ) -> FastAPI:
-    """Build the app. Its loops run while it serves."""
+    """Build the ASGI app. Its background loops run while it serves."""
     peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = MetaMetrics(registry), LoopMetrics(registry)
@@ -139,7 +139,7 @@ def build_app(
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),
     )
-    metrics.tell_owner(server.is_owner)
+    metrics.follow_ownership(server.is_owner)
     tokens = TokenBoard(
         repository, clock, server.is_owner, app.state.stopping.is_set, first=first_token(settings.first_token_file)
     )

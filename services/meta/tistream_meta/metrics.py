@@ -64,7 +64,7 @@ class MetaMetrics:
             registry=registry,
         )
 
-    def tell_owner(self, is_owner: Callable[[], bool]) -> None:
+    def follow_ownership(self, is_owner: Callable[[], bool]) -> None:
         """Let the gauge of the owner call `is_owner` at each scrape."""
         self.owner.set_function(is_owner)
 
@@ -75,7 +75,7 @@ class MetaMetrics:
             self.nodes.labels(state.value).set(tally[state])
 
     def count_feeds(self, states: Iterable[State], held: Iterable[bool]) -> None:
-        """Set the gauges of changefeeds. `held`: of each shard of a running one."""
+        """Set the gauges of changefeeds. `held` says for each shard of a running feed whether a worker holds it."""
         states_tally, held_tally = Tally(states), Tally(held)
         for state in get_args(State):
             self.feeds.labels(state).set(states_tally[state])
@@ -83,7 +83,7 @@ class MetaMetrics:
         self.feed_shards.labels("no").set(held_tally[False])
 
     def count_territories(self, held: Iterable[bool]) -> None:
-        """Set the gauge of territories. `held`: of each."""
+        """Set the gauge of territories. `held` says for each territory whether an agent holds it."""
         tally = Tally(held)
         self.territories.labels("yes").set(tally[True])
         self.territories.labels("no").set(tally[False])

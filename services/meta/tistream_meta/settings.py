@@ -15,7 +15,7 @@ from tistream_meta.tenants.first_token import first_token
 
 
 class MetaSettings(ServiceSettings):
-    """Settings that an operator may change."""
+    """Settings of the meta server."""
 
     model_config = settings_config("META")
 
@@ -78,5 +78,5 @@ class MetaSettings(ServiceSettings):
 
     @property
     def database_limits(self) -> ConnectionLimits:
-        """The limits for database.open_engine."""
+        """The limits of database connections, for engine.open_engine."""
         return ConnectionLimits(self.database_connections, self.database_answer_ms / 1000)

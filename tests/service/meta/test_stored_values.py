@@ -14,7 +14,7 @@ from tistream.wire.bulk.restores import MySqlPlace, NewRestore, RestoreName, Res
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Seal, Store
-from tistream_meta.decide.split_merge import CarryOn, TaskOrder, halves
+from tistream_meta.decide.split_merge import Succession, TaskOrder, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.restores.book import RestoreBook
@@ -97,7 +97,7 @@ def test_keys_are_kept_byte_for_byte(owner: Repository, key: bytes) -> None:
     order = TaskOrder((1,), Seal(children, MAX_TS, final=False), "test")
     assert owner.order([order]).tasks[0].seal == order.seal
     assert (owner.plan().tasks[0].span, owner.plan().tasks[0].seal) == (low, order.seal)
-    owner.carry_on([CarryOn(ACME, (1,), children)])
+    owner.replace_sealed([Succession(ACME, (1,), children)])
     tasks = owner.plan().tasks
     assert [(task.task_id, task.span, task.parents) for task in tasks] == [
         (child.task_id, child.span, (1,)) for child in children

@@ -11,7 +11,7 @@ from tistream.model.span import KeySpan
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Change, Child, Seal
-from tistream_meta.decide.split_merge import CarryOn, TaskOrder, halves
+from tistream_meta.decide.split_merge import Succession, TaskOrder, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.owner.catalog import OwnerCopy
@@ -73,7 +73,7 @@ class Owner:
         self.book.take(self.repository.order([TaskOrder((task.task_id,), Seal(children), "test")]))
         if self.rng.random() < 0.4:
             return self.repository.order([TaskOrder((task.task_id,), None, "test")])
-        return self.repository.carry_on([CarryOn(task.tenant, (task.task_id,), children)])
+        return self.repository.replace_sealed([Succession(task.tenant, (task.task_id,), children)])
 
     def merge(self) -> Change | None:
         for key in TENANTS:
@@ -81,7 +81,7 @@ class Owner:
             if len(tasks) > 2:
                 left, right = tasks[:2]
                 child = Child(self.repository.new_task_ids(1), KeySpan(left.span.start, right.span.end))
-                return self.repository.carry_on([CarryOn(key, (left.task_id, right.task_id), (child,))])
+                return self.repository.replace_sealed([Succession(key, (left.task_id, right.task_id), (child,))])
         return None
 
     def drain(self) -> Change | None:

@@ -17,34 +17,34 @@ from tistream_meta.decide.liveness import NodeState, Timings
 from tistream_meta.decide.model import Node
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.owner.node_liveness import HeardNodes
+from tistream_meta.owner.node_liveness import NodeHeartbeats
 from tistream_meta.owner.server import MetaServer
 
 TIMINGS = Timings(4_000, 10_000)
 NODE = Node("sorter-1", "sorter", "http://sorter-1", 1, "i")
 
 
-def judged(heard: HeardNodes, now_ms: int) -> NodeState:
-    heard.judge([NODE], 0, now_ms)
+def judged(heard: NodeHeartbeats, now_ms: int) -> NodeState:
+    heard.update_states([NODE], 0, now_ms)
     return heard.states[NODE.node_id]
 
 
 def test_while_nobody_can_be_heard_nobody_is_silent() -> None:
-    heard = HeardNodes(TIMINGS)
-    heard.hear("sorter-1", 20_000)
-    heard.deaf(21_000)
-    heard.deaf(25_000)  # the database still does not answer
-    heard.hears_again(60_000)
+    heard = NodeHeartbeats(TIMINGS)
+    heard.record("sorter-1", 20_000)
+    heard.suspend(21_000)
+    heard.suspend(25_000)  # the database still does not answer
+    heard.resume(60_000)
     assert judged(heard, 60_500) is NodeState.ALIVE
-    heard.hears_again(70_000)  # nothing was the matter meanwhile
+    heard.resume(70_000)  # nothing was the matter meanwhile
     assert judged(heard, 70_000) is NodeState.LOST
 
 
 def test_who_was_silent_before_is_as_silent_after() -> None:
-    heard = HeardNodes(TIMINGS)
-    heard.hear("sorter-1", 20_000)
-    heard.deaf(29_500)
-    heard.hears_again(40_000)
+    heard = NodeHeartbeats(TIMINGS)
+    heard.record("sorter-1", 20_000)
+    heard.suspend(29_500)
+    heard.resume(40_000)
     assert judged(heard, 40_400) is NodeState.SUSPECT
     assert judged(heard, 40_600) is NodeState.LOST
 

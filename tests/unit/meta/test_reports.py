@@ -42,7 +42,7 @@ def test_how_long_a_task_stands_still_is_told() -> None:
         [(0, 5, 0), (700, 5, 700), (900, 6, 0), (1_000, 6, 100)]
     ):
         told(reports, "s1", FIRST, sequence + 1, now_ms, progress_ts=progress_ts)
-        assert reports.told(TASK, now_ms).still_ms == still_ms
+        assert reports.last_report(TASK, now_ms).still_ms == still_ms
 
 
 def test_whether_everybody_was_heard() -> None:

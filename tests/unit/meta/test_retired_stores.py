@@ -62,7 +62,7 @@ def test_what_it_pushes_after_that_stays_and_it_is_found_again(world: World) -> 
     assert files(world) == [late]
     keeping = StoreKeeping()
     book = OwnerCopy(world.repository.plan())
-    assert keeping.hear(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
+    assert keeping.record(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
     given = keeping.due(book, {"dispatcher-1": NodeState.ALIVE}, 0, turned=True)
     assert (ACME, 3) in {one.store.key for one in given}
 
@@ -71,7 +71,7 @@ def test_while_it_goes_no_dispatcher_is_given_it(world: World) -> None:
     world.server.store_rules.retire(ACME, 3, 17, discard=False)
     keeping = StoreKeeping()
     book = OwnerCopy(world.repository.plan())
-    keeping.hear(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
+    keeping.record(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
     given = keeping.due(book, {"dispatcher-1": NodeState.ALIVE}, 0, turned=True)
     assert {one.store.key for one in given} == {(key, 3) for key in OTHERS}
 

@@ -15,13 +15,13 @@ from tistream.model.ts import from_physical_ms
 from tistream_meta.decide.model import Child, Seal, Task
 from tistream_meta.decide.split_merge import (
     MARGIN_TS,
-    CarryOn,
     Rules,
     SorterReport,
+    Succession,
     TaskOrder,
-    carried_on,
     halves,
     own_stop,
+    successions,
     under_way,
     wishes,
 )
@@ -165,12 +165,12 @@ def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_h
 
 def test_children_take_their_places_once_all_that_they_cover_is_sealed() -> None:
     halved = (Child(7, KeySpan(b"", b"f")), Child(8, KeySpan(b"f", b"m")))
-    assert carried_on([LEFT, RIGHT], {1: SorterReport(sealed=halved)}) == [CarryOn(ACME, (1,), halved)]
+    assert successions([LEFT, RIGHT], {1: SorterReport(sealed=halved)}) == [Succession(ACME, (1,), halved)]
     merged = (Child(9, KeySpan(b"", b"")),)
-    assert carried_on([LEFT, RIGHT], {1: SorterReport(sealed=merged)}) == [], "the other half is not sealed yet"
-    both = carried_on([LEFT, RIGHT], {1: SorterReport(sealed=merged), 2: SorterReport(sealed=merged)})
-    assert both == [CarryOn(ACME, (1, 2), merged)]
-    assert carried_on([RIGHT], {2: SorterReport(sealed=halved)}) == [], "children that are not its own"
+    assert successions([LEFT, RIGHT], {1: SorterReport(sealed=merged)}) == [], "the other half is not sealed yet"
+    both = successions([LEFT, RIGHT], {1: SorterReport(sealed=merged), 2: SorterReport(sealed=merged)})
+    assert both == [Succession(ACME, (1, 2), merged)]
+    assert successions([RIGHT], {2: SorterReport(sealed=halved)}) == [], "children that are not its own"
 
 
 @settings(max_examples=examples(300), deadline=None)

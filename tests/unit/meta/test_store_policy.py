@@ -143,7 +143,7 @@ class Owner:
                 mine = [store.store_id for store in self.rows.values() if store.dispatcher_node == node]
                 found = [store_id for store_id in self.there if (ACME, store_id) not in self.rows]
                 told = [ReportedStore(ACME, store_id, load.get(store_id)) for store_id in [*mine, *found]]
-                self.keeping.hear(book, node, told)
+                self.keeping.record(book, node, told)
         given_now = self.keeping.due(book, self.states, self.now_ms, turned=turned)
         spent = sum(one.taken for one in given_now)
         assert spent <= MOVES_MAX
@@ -195,9 +195,9 @@ def test_a_new_owner_moves_nothing_before_it_has_heard_how_much_each_has_to_do()
     owner.there = set(range(10))
     book = owner.book()
     assert owner.keeping.due(book, owner.states, 0, turned=True) == []
-    owner.keeping.hear(book, "b", [ReportedStore(ACME, number, 10.0) for number in range(1, 10)])
+    owner.keeping.record(book, "b", [ReportedStore(ACME, number, 10.0) for number in range(1, 10)])
     assert owner.keeping.due(book, owner.states, 250, turned=True) == []
-    owner.keeping.hear(book, "a", [ReportedStore(ACME, 0, 9_000.0)])
+    owner.keeping.record(book, "a", [ReportedStore(ACME, 0, 9_000.0)])
     assert owner.keeping.due(book, owner.states, 500, turned=True) == [], "the one store weighs as much as the nine"
 
 
@@ -215,7 +215,7 @@ def test_a_store_that_has_moved_weighs_what_it_weighed_until_it_is_measured_agai
 def test_a_store_that_nobody_can_take_is_known_all_the_same(state: NodeState) -> None:
     keeping = StoreKeeping()
     book = OwnerCopy(Plan(1, (Tenant(ACME, 1, None),), (), (Node("a", "dispatcher", "", 1, "i"),)))
-    assert keeping.hear(book, "a", [ReportedStore(ACME, 5, None)])
+    assert keeping.record(book, "a", [ReportedStore(ACME, 5, None)])
     (one,) = keeping.due(book, {"a": state}, 0, turned=True)
     assert one.store == Store(ACME, 5, None)
 
@@ -223,5 +223,5 @@ def test_a_store_that_nobody_can_take_is_known_all_the_same(state: NodeState) ->
 def test_a_store_of_a_tenant_that_nobody_registered_is_not_taken() -> None:
     keeping = StoreKeeping()
     book = OwnerCopy(Plan(1, (Tenant(ACME, 1, None),), (), ()))
-    assert not keeping.hear(book, "a", [ReportedStore(TenantKey("7", "other"), 5, None)])
+    assert not keeping.record(book, "a", [ReportedStore(TenantKey("7", "other"), 5, None)])
     assert keeping.due(book, {"a": ALIVE}, 0, turned=True) == []

@@ -274,7 +274,7 @@ def test_until_its_time_has_come_a_tenant_is_paused_and_can_be_kept(world: World
     assert route is not None
     assert (route.paused, route.erasing, len(route.tasks)) == (True, False, 1)
     assert world.keys(ACME) == sorted(objects_of(ACME))
-    assert world.server.tenant_rules.keep(ACME).takes_in
+    assert world.server.tenant_rules.keep(ACME).accepts_files
     route = world.route(ACME)
     assert route is not None
     assert not route.paused
@@ -285,8 +285,8 @@ def test_until_its_time_has_come_a_tenant_is_paused_and_can_be_kept(world: World
 def test_a_paused_tenant_that_was_to_be_deleted_stays_paused_when_it_is_kept(world: World) -> None:
     world.server.tenant_rules.pause(ACME, paused=True)
     world.server.tenant_rules.delete(ACME, "acme", DAY_MS)
-    assert not world.server.tenant_rules.keep(ACME).takes_in
-    assert world.server.tenant_rules.pause(ACME, paused=False).takes_in
+    assert not world.server.tenant_rules.keep(ACME).accepts_files
+    assert world.server.tenant_rules.pause(ACME, paused=False).accepts_files
 
 
 def test_nobody_is_deleted_whose_name_is_not_said_twice(world: World) -> None:

@@ -26,7 +26,7 @@ class Act:
 
 @contextmanager
 def doing(action: str) -> Iterator[None]:
-    """Run a `with` block whose changes are recorded under `action`, with the actor of `acting`."""
+    """Run a `with` block whose changes are recorded under `action`, with the actor that `acting` has set."""
     token = _action.set(action)
     try:
         yield

@@ -22,9 +22,8 @@ RETIRED: Values = {"retired": True}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a change. `tenant`: the tenant that it belongs to; None: it belongs to no tenant, or
-    to several.
-    """
+    """The subject of a change. `tenant` is the tenant that the subject belongs to; None if it belongs to no tenant, or
+    to several."""
 
     name: str
     tenant: TenantKey | None = None
@@ -48,7 +47,7 @@ def of_task(task: Task) -> Values:
 
 
 def of_node(node: Node) -> Values:
-    """The recorded values of a node: those that operators set."""
+    """The recorded values of a node: the ones that operators can set."""
     return {"draining": node.draining}
 
 
@@ -58,7 +57,7 @@ def retired(through_ts: int) -> Values:
 
 
 def of_source(source: Source) -> Values:
-    """The recorded values of a source. A URL has no credentials (tistream.storage.open)."""
+    """The recorded values of a source. The URL has no credentials (tistream.storage.open)."""
     names = ("kind", "url", "snapshot_kind", "snapshot_url")
     return {name: getattr(source, name) for name in names}
 
@@ -140,7 +139,7 @@ def token(one: TokenInfo) -> Subject:
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:
-    """Two sets of values without the members that are equal in both."""
+    """Both sets of values, without the members that are equal."""
     if was is None or became is None:
         return was, became
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]

@@ -33,7 +33,7 @@ class BackfillBook:
         """The running backfills of all tenants, except those of tenants that are paused or will be deleted."""
 
         def body(connection: Connection) -> list[BackfillRow]:
-            tenants = {one.key: one for one in tenant_rows.every(connection) if one.takes_in}
+            tenants = {one.key: one for one in tenant_rows.every(connection) if one.accepts_files}
             found = connection.execute(select(_BACKFILLS).where(_BACKFILLS.c.state == RUNNING).order_by(*_ORDER))
             keyed = ((TenantKey(row.cluster_id, row.tenant_id), row) for row in found)
             fed = _fed_by_log_backups(connection)
@@ -42,7 +42,7 @@ class BackfillBook:
         return self._transactions.run(body)
 
     def of_tenants(self) -> dict[TenantKey, list[BackfillRow]]:
-        """The backfills of all tenants, ended ones included, by tenant."""
+        """The backfills of each tenant, including those that have ended."""
 
         def body(connection: Connection) -> dict[TenantKey, list[BackfillRow]]:
             tenants = {one.key: one for one in tenant_rows.every(connection)}
@@ -72,8 +72,8 @@ class BackfillBook:
         return self._transactions.run(body)
 
     def start(self, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
-        """Insert a backfill and return its id; that of a running one with the same source and tables. Raises
-        UnknownName, LimitReached."""
+        """Insert a backfill and return its id. If one with the same source and tables is running, return the id of that
+        one instead. `asked` are the requested patterns of tables. Raises UnknownName, LimitReached."""
         return self._write(lambda connection: self.start_in(connection, key, source, asked))
 
     def start_in(self, connection: Connection, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
@@ -109,7 +109,8 @@ class BackfillBook:
         return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
 
     def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:
-        """End a running backfill. Idempotent. Raises UnknownName, and AlreadyDiffers if it has ended otherwise."""
+        """End a running backfill. Idempotent. Raises UnknownName, and AlreadyDiffers if it has ended in another
+        state."""
 
         def body(connection: Connection) -> BackfillRow:
             tenant = tenant_rows.one(connection, key)

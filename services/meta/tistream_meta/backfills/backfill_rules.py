@@ -1,4 +1,5 @@
-"""Checks orders of backfills: whether they are well formed, and whether their source can be read for the tenant."""
+"""Checks requests for backfills: whether they are well formed, and whether the source can be read and belongs to the
+tenant's cluster."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackfillRules:
-    """Starts backfills after a check. open_backup_store: opens the object store of a full backup by its URL."""
+    """Checks and starts backfills. `open_backup_store` opens the object store of a full backup by its URL."""
 
     book: BackfillBook
     sources: StoredSources
     open_backup_store: Callable[[str], ObjectStore]
 
     def start(self, key: TenantKey, order: StartBackfill) -> str:
-        """Start a backfill and return its id; that of a running one with the same source and tables.
+        """Start a backfill and return its id. If one with the same source and tables is running, return the id of that
+        one.
 
         Raises:
             InvalidRequest: the order is malformed.
@@ -56,8 +58,8 @@ class BackfillRules:
 
 
 def check(order: StartBackfill) -> None:
-    """Raises InvalidRequest with the wrong member: a source lacks what its kind needs or has what it does not, or a
-    pattern of tables is malformed."""
+    """Check that a request has the members that its kind of source requires and no others, and that its patterns of
+    tables are well formed. Raises InvalidRequest, which names the wrong member."""
     source = order.source
     _check_members(source)
     if source.url is not None:

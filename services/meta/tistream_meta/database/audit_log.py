@@ -63,7 +63,7 @@ def note_tenant(
 
 
 def note_tasks(connection: Connection, now_ms: ColumnElement[int], was: Iterable[Task], became: Iterable[Task]) -> None:
-    """Record the changes of the tasks in `was`, as note does. Each must be in `became`."""
+    """Record the changes of the tasks in `was`, as note does. Each of them must be in `became`, too."""
     now = {task.task_id: task for task in became}
     for task in was:
         note(connection, now_ms, shown.task(task), shown.of_task(task), shown.of_task(now[task.task_id]))
@@ -76,7 +76,8 @@ class AuditLog:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def page(self, after: int | None, limit: int, tenant: TenantKey | None = None) -> AuditPage:
-        """The first entries above `after`, or (None) the newest ones; the oldest first. Of one tenant, or of all."""
+        """At most `limit` entries, oldest first: the first ones above the entry id `after`, or the newest ones if it is
+        None. With `tenant`, only entries of that tenant."""
         query = select(_AUDIT)
         if tenant is not None:
             query = query.where(_AUDIT.c.cluster_id == tenant.cluster_id, _AUDIT.c.tenant_id == tenant.tenant_id)
@@ -93,7 +94,7 @@ class AuditLog:
         return self._transactions.run(body)
 
     def forget(self, keep_ms: int) -> int:
-        """Delete the entries older than `keep_ms`, as the owner; returns their number."""
+        """Delete the entries older than `keep_ms`, in a write of the owner. Returns the number of deleted entries."""
         old = delete(_AUDIT).where(_AUDIT.c.at_ms < self._now_ms - keep_ms)
         return self._write(lambda connection: connection.execute(old).rowcount)
 

@@ -26,13 +26,13 @@ def raise_by(connection: Connection, name: str, by: int) -> None:
 
 
 def raise_to(connection: Connection, name: str, least: int) -> None:
-    """Raise a counter to `least`, if it is lower."""
+    """Raise a counter to `least`, if its value is lower."""
     lower = (_COUNTERS.c.name == name) & (_COUNTERS.c.value < least)
     connection.execute(update(_COUNTERS).where(lower).values(value=least))
 
 
 def next_version(connection: Connection) -> int:
-    """Raise the version of the routes and return it."""
+    """Raise the version of the routes by one and return it."""
     raise_by(connection, tables.ROUTE_VERSION, 1)
     return read(connection, tables.ROUTE_VERSION)
 

@@ -35,10 +35,9 @@ _MYSQL_NOW_MS = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits of MySQL connections. connections: maximum per process. answer_s: seconds to wait for an answer, after
-    which a database that hangs or has vanished is given up. It is longer than LOCK_WAIT_S, so that waiting for a lock
-    is not taken for a database that hangs.
-    """
+    """Limits of MySQL connections. `connections`: maximum per process. `answer_s`: seconds to wait for an answer before
+    the connection is closed, because the database hangs or has vanished. It is longer than LOCK_WAIT_S, so that a
+    statement that waits for a lock is not taken for a database that hangs."""
 
     connections: int = 8
     answer_s: float = 4.0
@@ -108,9 +107,8 @@ def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:
 
 
 def now_ms(engine: Engine) -> ColumnElement[int]:
-    """Milliseconds since the Unix epoch on the database's clock, as an SQL expression, so that leases do not depend on
-    a node's clock.
-    """
+    """An SQL expression for the milliseconds since the Unix epoch on the database's clock. Leases use it, so that they
+    do not depend on a node's clock."""
     if engine.dialect.name == "sqlite":
         return cast((func.julianday("now") - literal_column("2440587.5")) * 86_400_000, BigInteger)
     return literal_column(_MYSQL_NOW_MS, BigInteger)
@@ -118,7 +116,8 @@ def now_ms(engine: Engine) -> ColumnElement[int]:
 
 def _leave_who_cannot_write(context: ExceptionContext) -> None:
     """Close connections to a server that no longer accepts writes. After a fail-over, existing connections may still
-    lead to the former primary, which answers every ping. Once they are closed, the name is resolved again."""
+    lead to the former primary, which answers every ping. Once they are closed, new connections resolve the server's
+    name again."""
     if cannot_write(code_of(context.original_exception)):
         context.is_disconnect = True
 

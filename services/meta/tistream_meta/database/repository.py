@@ -36,7 +36,7 @@ from tistream_meta.database.transactions import CommitUnknown, Transactions, tra
 from tistream_meta.database.usage_book import UsageBook
 from tistream_meta.decide.incarnations import Standing, Start, standing
 from tistream_meta.decide.model import FOR_EVER, Change, Encryption, Node, Owner, Plan, Retention, Store, Task, Tenant
-from tistream_meta.decide.split_merge import CarryOn, TaskOrder
+from tistream_meta.decide.split_merge import Succession, TaskOrder
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.migrations import migrate
 
@@ -68,7 +68,8 @@ class Repository:
 
     @classmethod
     def open(cls, url: str, node_id: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Repository:
-        """Open the database at `url`, as database.open_engine takes it."""
+        """Open the database at `url`, in the form that engine.open_engine takes. `node_id` is the name of this meta
+        server."""
         return cls(open_engine(url, limits), node_id)
 
     def book(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
@@ -101,8 +102,9 @@ class Repository:
         election it may also take the lease of an earlier process of its name. Returns the owner, whichever process it
         is.
 
-        The new routes come after those in `above`: a restored database has forgotten the versions of its routes, and
-        the ids of tasks whose manifests exist. `restored`: it is known to be one, whatever its version is by now.
+        The new routes get versions above those in `above`. If these are newer than the database, it was restored, and
+        it has forgotten versions of routes, and ids of tasks whose manifests exist. `restored` says that the database
+        is known to be a restored one, whatever its version is by now.
         """
         owner = tables.owner
         # A process that was the owner before does not know of a successor under its own name, and must not take that
@@ -165,7 +167,8 @@ class Repository:
         return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms), version)
 
     def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
-        """Extend the lease, and store the time of the last heartbeat of the nodes `heard` since the last renewal."""
+        """Extend the lease. `heard` are the nodes that have sent a heartbeat since the last renewal: the present time
+        is stored as that of their last heartbeat."""
         names = sorted(heard)
 
         def body(connection: Connection) -> None:
@@ -267,12 +270,12 @@ class Repository:
         """Reserve `count` consecutive task ids that no task ever had; returns the first."""
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
-    def order(self, orders: Sequence[TaskOrder], *, asked: bool = False) -> Change:
-        """Store or delete orders to seal tasks, in one transaction. `asked`: an operator requested it."""
+    def order(self, orders: Sequence[TaskOrder], *, by_operator: bool = False) -> Change:
+        """Store or delete orders to seal tasks, in one transaction. `by_operator`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [task_id for one in orders for task_id in one.task_ids]
-            known = task_rows.some(connection, task_ids) if asked else ()
+            known = task_rows.some(connection, task_ids) if by_operator else ()
             for one in orders:
                 task_rows.order(connection, one)
             change = self._of_tasks(connection, task_ids)
@@ -281,24 +284,24 @@ class Repository:
 
         return self._write(body)
 
-    def carry_on(self, ended: Sequence[CarryOn]) -> Change:
-        """Replace sealed tasks by their children, in one transaction."""
+    def replace_sealed(self, ended: Sequence[Succession]) -> Change:
+        """Apply successions: replace sealed tasks by their children, in one transaction."""
 
         def body(connection: Connection) -> Change:
             for one in ended:
-                task_rows.carry_on(connection, one)
+                task_rows.replace_sealed(connection, one)
             change = self._of_tasks(connection, [child.task_id for one in ended for child in one.children])
             return replace(change, gone=tuple(task_id for one in ended for task_id in one.parents))
 
         return self._write(body)
 
-    def take(self, commands: Sequence[Command], *, asked: bool = False) -> Change:
+    def take(self, commands: Sequence[Command], *, by_operator: bool = False) -> Change:
         """Execute steps of tasks in one transaction: name next sorters, abandon moves, hand tasks over under new
-        epochs. `asked`: an operator requested it."""
+        epochs. `by_operator`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [command.task_id for command in commands]
-            known = task_rows.some(connection, task_ids) if asked else ()
+            known = task_rows.some(connection, task_ids) if by_operator else ()
             task_rows.take(connection, commands)
             change = self._of_tasks(connection, task_ids)
             audit_log.note_tasks(connection, self._now_ms, known, change.tasks)
@@ -316,7 +319,7 @@ class Repository:
         return self._write(body)
 
     def give(self, stores: Sequence[Store]) -> Change:
-        """Store which dispatchers read stores, in one transaction. Known stores move; the others are new."""
+        """Assign stores to dispatchers, in one transaction. Stores without a row are inserted."""
 
         def body(connection: Connection) -> Change:
             store_rows.give(connection, stores, self._now_ms)
@@ -398,7 +401,7 @@ class Repository:
         return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
 
     def known_tokens(self) -> KnownTokens:
-        """The valid tokens, and their version."""
+        """The valid tokens, and the version of the token list."""
         return self._transactions.run(lambda connection: token_rows.known(connection, self._now_ms))
 
     def tokens(self) -> tuple[TokenInfo, ...]:
@@ -432,7 +435,7 @@ class Repository:
         return self._write(body)
 
     def raise_version(self) -> Change:
-        """Raise the route version for a change that is not persisted: which nodes are alive."""
+        """Raise the route version because the set of live nodes has changed, which is not persisted."""
         return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
     def _write(self, body: Callable[[Connection], T]) -> T:
@@ -455,7 +458,7 @@ class Repository:
 
 
 def _seed(connection: Connection) -> None:
-    """Insert the rows that always exist."""
+    """Insert the owner row and the counters, unless they exist."""
     # A database from before the counter of starts existed has start numbers already.
     started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
     first = {tables.ROUTE_VERSION: 1, tables.LAST_TASK_ID: 0, tables.LAST_START: started, tables.TOKENS_VERSION: 1}

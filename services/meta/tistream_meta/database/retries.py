@@ -2,7 +2,7 @@
 
 A transaction is retried only if the database has surely rolled it back: the error says so, or the connection was lost
 before COMMIT was sent (a server commits nothing without it). If the answer to COMMIT was lost, the outcome is unknown:
-the caller gets an error, and reads what has become of the transaction.
+the caller gets an error, and has to read back whether the transaction was committed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAUSE_MAX_S = 0.2
 
 
 def code_of(error: BaseException | None) -> int | None:
-    """MySQL's number of an error; None if it has none, or comes from another database."""
+    """MySQL's error number; None if the error has no number, or comes from another database."""
     code = error.args[0] if error is not None and error.args else None
     return code if isinstance(code, int) else None
 
@@ -30,10 +30,9 @@ def cannot_write(code: int | None) -> bool:
 
 
 def attempts_max(code: int | None, *, lost: bool, committing: bool) -> int:
-    """The number of attempts of a transaction that fails with this error; 1: no retry.
+    """How often a transaction that fails with this error is attempted in total; 1 means no retry.
 
-    lost: the connection cannot be used any more.
-    committing: COMMIT may have been sent.
+    `lost`: the connection cannot be used any more. `committing`: COMMIT may have been sent.
     """
     if code == DEADLOCK:
         return DEADLOCKS_MAX
@@ -43,7 +42,6 @@ def attempts_max(code: int | None, *, lost: bool, committing: bool) -> int:
 
 
 def pause_s(attempt: int, chance: float) -> float:
-    """Seconds to wait after attempt number `attempt` (from 1) has failed. `chance`: a random number from 0 to 1, so
-    that two transactions that collided do not collide again.
-    """
+    """Seconds to wait after attempt number `attempt` (from 1) has failed. `chance` is a random number from 0 to 1; it
+    spreads the pauses, so that two transactions that collided do not collide again."""
     return min(PAUSE_S * 2.0 ** (attempt - 1), PAUSE_MAX_S) * (0.5 + chance)

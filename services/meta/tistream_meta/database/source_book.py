@@ -29,7 +29,7 @@ class StoredSources:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def every(self) -> tuple[tuple[Source, Tenant], ...]:
-        """The sources of all tenants, with their tenants."""
+        """The sources of all tenants, each with its tenant."""
 
         def body(connection: Connection) -> tuple[tuple[Source, Tenant], ...]:
             tenants = {one.key: one for one in tenant_rows.every(connection)}
@@ -38,7 +38,8 @@ class StoredSources:
         return self._transactions.run(body)
 
     def of_tenant(self, key: TenantKey) -> tuple[Tenant, tuple[Source, ...], frozenset[int]]:
-        """A tenant, its sources (removed ones too), and the ids of the stores that push to it. Raises UnknownName."""
+        """A tenant, its sources (including removed ones), and the ids of the stores that push to it. Raises
+        UnknownName."""
 
         def body(connection: Connection) -> tuple[Tenant, tuple[Source, ...], frozenset[int]]:
             stores = frozenset(
@@ -57,8 +58,8 @@ class StoredSources:
         upstream_id: str,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> tuple[Source, bool]:
-        """Add a source. Idempotent. Returns it, and whether it is new; of a new one, `also` is part of the transaction.
-        Raises UnknownName, AlreadyDiffers."""
+        """Add a source. Idempotent. Returns the source, and whether it is new. For a new source, `also` is executed in
+        the same transaction. Raises UnknownName, AlreadyDiffers."""
 
         def body(connection: Connection) -> tuple[Source, bool]:
             source, new = _add(connection, key, kind, url, snapshot, upstream_id, self._now_ms)
@@ -81,13 +82,13 @@ class StoredSources:
 
 
 def _of_tenant(connection: Connection, key: TenantKey) -> tuple[Source, ...]:
-    """The sources of a tenant in the order in which they were added, removed ones too."""
+    """The sources of a tenant including removed ones, in the order in which they were added."""
     rows = connection.execute(select(_SOURCES).where(_of(key)))
     return tuple(sorted(map(_source, rows), key=lambda one: int(one.source_id.rpartition("-")[2])))
 
 
 def _every(connection: Connection) -> tuple[Source, ...]:
-    """The sources of all tenants, without removed ones."""
+    """The sources of all tenants, without removed ones, each with its tenant."""
     order = (_SOURCES.c.cluster_id, _SOURCES.c.tenant_id, _SOURCES.c.source_id)
     return tuple(
         map(_source, connection.execute(select(_SOURCES).where(_SOURCES.c.removed_ms.is_(None)).order_by(*order)))
@@ -103,8 +104,8 @@ def _add(
     upstream_id: str,
     now_ms: ColumnElement[int],
 ) -> tuple[Source, bool]:
-    """Insert a source. Returns it, and whether it is new. Raises UnknownName, and AlreadyDiffers if the tenant has
-    another source."""
+    """Insert a source. Returns the source, and whether it is new. Raises UnknownName, and AlreadyDiffers if the tenant
+    has another source."""
     tenant_rows.one(connection, key)
     known = _of_tenant(connection, key)
     for one in known:

@@ -21,8 +21,8 @@ def every(connection: Connection) -> tuple[Store, ...]:
 
 
 def retire(connection: Connection, tenant: TenantKey, store_id: int, through_ts: int) -> Store | None:
-    """Mark a store as retired, with its files up to `through_ts`. Returns None if it was retired before. Raises
-    UnknownName."""
+    """Mark a store as retired; its files up to `through_ts` are to be deleted. Returns None if it was retired before.
+    Raises UnknownName."""
     stores, values = tables.stores, {"dispatcher_node": None, "retired_ts": through_ts}
     known = connection.execute(select(stores).where(_is_key(tenant, store_id))).one_or_none()
     if known is None:
@@ -57,9 +57,8 @@ def _store(row: Row[Any]) -> Store:
 
 
 def give(connection: Connection, given: Sequence[Store], now_ms: ColumnElement[int]) -> None:
-    """Insert or update the dispatchers of stores. The caller need not know which rows exist, because an earlier answer
-    of the database may have been lost.
-    """
+    """Assign stores to dispatchers: update the rows that exist and insert the others. The caller may not know which
+    rows exist, because an earlier answer of the database may have been lost."""
     stores = tables.stores
     known = {
         (tenant, store_id)

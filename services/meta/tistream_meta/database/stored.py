@@ -1,4 +1,4 @@
-"""JSON columns of the database: the order to seal a task, and a task's parents. Pure."""
+"""Encodes and decodes the JSON columns of tasks: the order to seal a task, and a task's parents. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tistream_meta.decide.model import Child, Seal
 
 
 def seal_text(seal: Seal | None) -> str | None:
-    """The text of the column `seal`."""
+    """Encode an order to seal as the text of the column `seal`; None if there is no order."""
     if seal is None:
         return None
     children = [[child.task_id, child.span.start.hex(), child.span.end.hex()] for child in seal.children]
@@ -18,7 +18,7 @@ def seal_text(seal: Seal | None) -> str | None:
 
 
 def seal_of(text: str | None) -> Seal | None:
-    """The value of the column `seal`."""
+    """Decode the text of the column `seal`."""
     if text is None:
         return None
     found = json.loads(text)
@@ -29,10 +29,10 @@ def seal_of(text: str | None) -> Seal | None:
 
 
 def parents_text(parents: Sequence[int]) -> str | None:
-    """The text of the column `parents`."""
+    """Encode the ids of a task's parents as the text of the column `parents`."""
     return json.dumps(list(parents)) if parents else None
 
 
 def parents_of(text: str | None) -> tuple[int, ...]:
-    """The value of the column `parents`."""
+    """Decode the text of the column `parents` into task ids."""
     return () if text is None else tuple(json.loads(text))

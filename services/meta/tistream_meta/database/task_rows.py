@@ -13,7 +13,7 @@ from tistream.model.span import KeySpan
 from tistream_meta.database import counter_rows, tables
 from tistream_meta.database.stored import parents_of, parents_text, seal_of, seal_text
 from tistream_meta.decide.model import Child, Task
-from tistream_meta.decide.split_merge import CarryOn, TaskOrder
+from tistream_meta.decide.split_merge import Succession, TaskOrder
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 
@@ -28,7 +28,7 @@ def all_tasks(connection: Connection) -> tuple[Task, ...]:
 
 
 def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
-    """The tasks with these ids, without those that do not exist."""
+    """The tasks with these ids. Ids that do not exist are left out."""
     found: list[Task] = []
     for at in range(0, len(task_ids), _AT_ONCE):
         query = select(_TASKS).where(_TASKS.c.task_id.in_(task_ids[at : at + _AT_ONCE]))
@@ -48,7 +48,7 @@ def add(
     sorter: str | None = None,
     parents: Sequence[int] = (),
 ) -> None:
-    """Insert tasks: with `sorter` under their first epoch, else without a sorter."""
+    """Insert tasks. With `sorter` they begin at that sorter under their first epoch, otherwise they have no sorter."""
     epoch = 0 if sorter is None else 1
     _insert(
         connection, [Task(one.task_id, tenant, one.span, sorter, epoch, parents=tuple(parents)) for one in children]
@@ -58,8 +58,9 @@ def add(
 def begin(
     connection: Connection, tenant: TenantKey, spans: Sequence[KeySpan], continued: Sequence[Task], last_id: int
 ) -> tuple[Task, ...]:
-    """Insert a tenant's first tasks, one for each of `spans`, and the tasks that it `continued` with, which the
-    database has forgotten. New ids are above `last_id`. Raises AlreadyDiffers if another task has one of their ids."""
+    """Insert a tenant's first tasks, one for each of `spans`. `continued` are tasks that have manifests but that a
+    restored database has forgotten; they are inserted with their ids. New ids are above `last_id`. Raises
+    AlreadyDiffers if another task has one of their ids."""
     for other in some(connection, [task.task_id for task in continued])[:1]:
         raise AlreadyDiffers(
             f"task {other.task_id} has manifests of this tenant, and the meta database gave its id to {other.tenant} "
@@ -95,8 +96,8 @@ def order(connection: Connection, one: TaskOrder) -> None:
     connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
 
 
-def carry_on(connection: Connection, one: CarryOn) -> None:
-    """Replace sealed tasks by their children, which begin with the sorter of the first parent."""
+def replace_sealed(connection: Connection, one: Succession) -> None:
+    """Replace sealed tasks by their children, which begin at the sorter of the first parent."""
     parents = _TASKS.c.task_id.in_(one.parents)
     sorter = (
         connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()
@@ -137,7 +138,7 @@ def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
 
 
 def fence(connection: Connection, sorter: str) -> None:
-    """Raise the epochs of a sorter's tasks, which fences an earlier start of the sorter."""
+    """Raise the epochs of a sorter's tasks, which fences off an earlier start of the sorter process."""
     connection.execute(update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1))
 
 

@@ -62,12 +62,13 @@ class TenantEnds:
         self._write, self._now_ms = write, now_ms
 
     def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
-        """Stop reading a tenant's files, or resume. Idempotent. Raises UnknownName, InvalidRequest."""
+        """Stop reading a tenant's files, or with `paused` false resume. Idempotent. Raises UnknownName,
+        InvalidRequest."""
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
-        """Set the time from which a tenant is erased; it replaces an earlier one. Raises UnknownName,
-        InvalidRequest."""
+        """Schedule a tenant to be erased in `grace_ms` milliseconds; this replaces an earlier schedule. Raises
+        UnknownName, InvalidRequest."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
@@ -80,8 +81,8 @@ class TenantEnds:
         return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
 
     def begin_erasing(self, key: TenantKey) -> Change | None:
-        """Delete the rows of a tenant's tasks and stores, if its deletion is due. Returns None if it is not, or if they
-        were deleted before."""
+        """Delete the rows of a tenant's tasks and stores, if its deletion is due. Returns None if the deletion is not
+        due, or if the rows were deleted before."""
 
         def body(connection: Connection) -> Change | None:
             tenants = tables.tenants
@@ -104,9 +105,8 @@ class TenantEnds:
             return self._write(body)
 
     def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
-        """Retire a store: no dispatcher reads it any more, and its files up to `through_ts` are to be deleted. None if
-        it was retired before. Raises UnknownName.
-        """
+        """Retire a store: no dispatcher reads it any more, and its files up to `through_ts` are to be deleted. Returns
+        None if it was retired before. Raises UnknownName."""
 
         def body(connection: Connection) -> Change | None:
             store = store_rows.retire(connection, key, store_id, through_ts)

@@ -35,11 +35,12 @@ def create(
     index_keys: bool | None = None,
     kind: TenantKind | None = None,
 ) -> tuple[Tenant, bool]:
-    """Insert a tenant, and its cluster with the first tenant of it. Returns the tenant, and whether it is new.
+    """Insert a tenant, and its cluster if this is the cluster's first tenant. Returns the tenant, and whether it is
+    new.
 
-    For an existing tenant, `wanted`, `encryption`, `index_keys` and `kind` None match any value. For a new one they
-    mean `default`, no key of its own, the sorters' setting, and a TiDB. Raises AlreadyDiffers if the tenant exists with
-    other values or is being deleted.
+    For an existing tenant, `wanted`, `encryption`, `index_keys` and `kind` None match any value. For a new tenant, None
+    means `default`, no encryption key of its own, the sorters' setting for index keys, and the kind TiDB. Raises
+    AlreadyDiffers if the tenant exists with other values or is being deleted.
     """
     clusters, tenants = tables.clusters, tables.tenants
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()
@@ -77,7 +78,8 @@ def create(
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
-    """Store why a tenant cannot start yet. None if that problem is stored already, or the tenant has started."""
+    """Store why a tenant cannot start yet. Returns None if that problem is stored already, or if the tenant has
+    started."""
     tenants = tables.tenants
     changed = connection.execute(
         update(tenants)
@@ -89,7 +91,7 @@ def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant 
 
 
 def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | None:
-    """Store the snapshot_ts of a tenant. None if it has one already, or is being erased."""
+    """Store the snapshot_ts of a tenant. Returns None if the tenant has one already, or is being erased."""
     tenants = tables.tenants
     changed = connection.execute(
         update(tenants)

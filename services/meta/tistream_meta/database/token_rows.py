@@ -1,9 +1,9 @@
 """The rows of tokens. Every function runs inside a transaction of the repository. Each change of the valid tokens
 raises their version.
 
-Every API server holds all valid tokens, and fetches them again when one changes. A tenant's operator can make tokens
-without limit otherwise, so the number and size of a tenant's valid tokens are bounded, and of its expired and revoked
-tokens only the newest are kept.
+Every API server holds all valid tokens, and fetches them again when one changes. So the number and size of a tenant's
+valid tokens are limited, because the tenant's operator could make any number of them. Only the newest expired and
+revoked tokens of a tenant are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKENS = tables.tokens
 
 
 def known(connection: Connection, now_ms: ColumnElement[int]) -> KnownTokens:
-    """The valid tokens, and their version."""
+    """The valid tokens, and the version of the token list."""
     version = counter_rows.read(connection, tables.TOKENS_VERSION)
     rows = connection.execute(select(_TOKENS).where(_valid(now_ms)).order_by(_TOKENS.c.token_id))
     return KnownTokens(
@@ -91,9 +91,8 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
 
 
 def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:
-    """Make room for one more token of the same tenant: deletes the oldest expired and revoked ones above the limits.
-    Raises LimitReached if too many are valid. Tokens for the whole platform have no limit.
-    """
+    """Make room for one more token of the same tenant: delete its oldest expired and revoked tokens above the limits.
+    Raises LimitReached if too many are valid. Tokens for the whole platform have no limit."""
     of = beneath(grants)
     if of is None:
         return

@@ -27,7 +27,7 @@ class CommitUnknown(Unavailable):
 
 
 class _Undone(Exception):
-    """The transaction is surely rolled back, and another attempt makes sense."""
+    """The transaction was rolled back for certain, and may be attempted again."""
 
 
 class Transactions:
@@ -73,7 +73,7 @@ class Transactions:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """A context in which every error of the database, or of the connection to it, is raised as Unavailable."""
+    """A `with` block in which every error of the database, or of the connection to it, is raised as Unavailable."""
     try:
         yield
     except DBAPIError as error:
@@ -81,7 +81,7 @@ def translated() -> Iterator[None]:
     except SQLAlchemyError as error:
         raise Unavailable(f"meta database: {type(error).__name__}: {error}") from error
     except configparser.Error as error:  # the error's own text quotes lines of the file, which contains a password
-        told = f"the file of read_default_file cannot be understood: {type(error).__name__}"
-        raise Unavailable(f"meta database: {told}") from None
+        problem = f"the file of read_default_file cannot be understood: {type(error).__name__}"
+        raise Unavailable(f"meta database: {problem}") from None
     except OSError as error:  # for example a missing certificate file
         raise Unavailable(f"meta database: {error}") from error

@@ -1,7 +1,8 @@
-"""Usage of tenants in the meta database (docs/adr/0014). Each write is a transaction of its own and needs no owner.
+"""Usage of tenants in the meta database (docs/adr/0014).
 
-Of each counter of a process start the greatest reported value is kept, and of a task's stored bytes the value of the
-newest manifest. So reports may arrive twice, late and in any order, at any meta server.
+Each write is a transaction of its own, and any meta server may execute it. For each counter of a process start, the
+greatest reported value is kept. For the stored bytes of a task, the value of the newest manifest is kept. So reports
+may arrive twice, late and in any order, at any meta server.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class UsageBook:
         self._transactions.run(body)
 
     def of_tenant(self, key: TenantKey, from_ms: int, to_ms: int) -> Usage:
-        """Usage of the hours that begin at or after `from_ms` and before `to_ms`. Raises UnknownName."""
+        """The usage of a tenant in the hours that begin at or after `from_ms` and before `to_ms`. Raises
+        UnknownName."""
 
         def body(connection: Connection) -> Usage:
             _check_known(connection, key)
@@ -84,7 +86,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def limited(self) -> dict[TenantKey, int]:
-        """The tenants that have a limit of stored bytes, with the limit."""
+        """The tenants whose quota limits stored bytes, each with its limit in bytes."""
         quotas = tables.quotas
 
         def body(connection: Connection) -> dict[TenantKey, int]:
@@ -111,9 +113,8 @@ def _counted(report: UsageReport) -> Iterable[dict[str, Any]]:
 
 
 def _intake(report: UsageReport) -> Iterable[dict[str, Any]]:
-    """Rows of bytes taken in. They have no node and no instance: the numbers come from manifests, so every process that
-    reads the manifests reports the same ones.
-    """
+    """The rows for bytes of accepted change files. They have no node and no instance, because the numbers come from
+    manifests: every process that reads the manifests reports the same numbers."""
     for one in report.intake:
         yield _row(one.cluster_id, one.tenant_id, one.hour_ms, "", "", {"bytes_in": one.bytes_in})
 
@@ -131,9 +132,9 @@ def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> No
     table = tables.tenant_usage
     new = insert(table).prefix_with("OR IGNORE", dialect="sqlite").prefix_with("IGNORE", dialect="mysql")
     connection.execute(new, [{**row, **dict.fromkeys(tables.COUNTED, 0)} for row in rows])
-    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
-    raised = {name: case((table.c[name] < told[name], told[name]), else_=table.c[name]) for name in tables.COUNTED}
-    same = and_(*(table.c[name] == told[name] for name in _NAMES))
+    given: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
+    raised = {name: case((table.c[name] < given[name], given[name]), else_=table.c[name]) for name in tables.COUNTED}
+    same = and_(*(table.c[name] == given[name] for name in _NAMES))
     connection.execute(
         update(table).where(same).values(raised),
         [{f"told_{name}": value for name, value in row.items()} for row in rows],
@@ -145,10 +146,10 @@ def _keep_newest(connection: Connection, several: Sequence[StoredUsage]) -> None
     if not several:
         return
     table = tables.tenant_stored
-    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_TASK, "manifest")}
-    older = and_(table.c.manifest <= told["manifest"], *(table.c[name] == told[name] for name in _TASK))
+    given: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_TASK, "manifest")}
+    older = and_(table.c.manifest <= given["manifest"], *(table.c[name] == given[name] for name in _TASK))
     wanted = {_task(one): one for one in sorted(several, key=lambda one: one.manifest)}
-    bound = [dict(zip(told, (*task, one.manifest), strict=True)) for task, one in wanted.items()]
+    bound = [dict(zip(given, (*task, one.manifest), strict=True)) for task, one in wanted.items()]
     connection.execute(
         delete(table).where(older), [{f"told_{name}": value for name, value in row.items()} for row in bound]
     )
@@ -186,9 +187,8 @@ def _counts_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int)
 
 
 def _stored_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> dict[int, int]:
-    """Stored bytes by hour. Several heirs of a sealed task name the same objects, or a part of them once retention has
-    dropped some for one heir. So the maximum over the heirs is what exists.
-    """
+    """Stored bytes by hour. Child tasks report the inherited objects of a sealed task, all of them the same ones, or a
+    part once retention has dropped some. So the maximum over the children is counted."""
     table = tables.tenant_stored
     most = func.max(table.c.bytes).label("most")
     query = select(table.c.hour_ms, most).where(_hours(table.c, key, from_ms, to_ms))

@@ -1,7 +1,7 @@
-"""Balances load over nodes: finds the node with the lowest load, and the items that move to it. Pure.
+"""Balances load over nodes: finds the node with the lowest load, and the items that move to it.
 
-`policies` uses it for tasks on sorters, `store_policy` for stores on dispatchers. Each decides which of its items may
-move, in which order, and how many at a time.
+Pure. task_policy.py uses it for tasks on sorters, store_policy.py for stores on dispatchers. These modules decide which
+items may move, in which order, and how many at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNEVEN = 1.2  # times the mean load: a node above it has too much; one below 1/U
 
 
 class NodeLoads:
-    """The expected load of each live node: an item that moves counts at its destination."""
+    """The expected load of each live node: an item that moves is counted at its destination."""
 
     def __init__(self, of: Mapping[str, float]) -> None:
         self.of = {node: of[node] for node in sorted(of)}
@@ -25,7 +25,7 @@ class NodeLoads:
         heapq.heapify(self._heap)
 
     def among(self, nodes: Iterable[str]) -> NodeLoads:
-        """The same loads for the nodes that are alive now. A new node starts at 0."""
+        """A copy of the loads that has exactly the given nodes, which are alive now. A new node starts at 0."""
         return NodeLoads({node: self.of.get(node, 0.0) for node in nodes})
 
     def least(self) -> str:
@@ -71,7 +71,8 @@ class Move(Generic[Item]):
 
 
 def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Item]]:
-    """Move each item to the node with the lowest load. `loads` counts every move that is taken from the iterator."""
+    """Yield moves of each item to the node with the lowest load. `loads` counts every move that is taken from the
+    iterator."""
     for one in items:
         target = loads.least()
         loads.move(one.node, target, one.amount)
@@ -79,8 +80,9 @@ def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Ite
 
 
 def even_out(items: Iterable[Weighed[Item]], loads: NodeLoads, uneven: float, *, fill: bool) -> Iterator[Move[Item]]:
-    """Move items from nodes above `uneven` times the mean load to the node with the lowest load. `fill`: also from
-    nodes above the mean, while the node with the lowest load is below the mean divided by `uneven`.
+    """Yield moves of items from nodes above `uneven` times the mean load to the node with the lowest load. With `fill`,
+    items also move from nodes above the mean, while the node with the lowest load is below the mean divided by
+    `uneven`.
 
     Items are considered in their order, each once. `loads` counts every move that is taken from the iterator.
     """

@@ -18,8 +18,9 @@ _MASK = (1 << 64) - 1
 
 
 class Discoverers:
-    """The dispatchers that take part in discovery: those that stay; without any, those being drained; else the lost
-    ones, because one of them may have lost only its connection to the meta server."""
+    """The dispatchers that take part in discovery: the live ones that are not being drained. If there are none, those
+    being drained; if there are none of these either, the lost ones, because one of them may have lost only its
+    connection to the meta server."""
 
     def __init__(self, dispatchers: Mapping[str, NodeState]) -> None:
         there = {node: state for node, state in dispatchers.items() if state is not NodeState.LOST}
@@ -33,7 +34,7 @@ class Discoverers:
 
 
 def dispatchers(nodes: Iterable[Node], states: Mapping[str, NodeState]) -> dict[str, NodeState]:
-    """The state of every dispatcher; one without a state yet is lost."""
+    """The state of every dispatcher by name. A dispatcher without an entry in `states` counts as lost."""
     return {node.node_id: states.get(node.node_id, NodeState.LOST) for node in nodes if node.role == "dispatcher"}
 
 

@@ -1,10 +1,11 @@
 """Decides which worker holds which shard of a changefeed, and in which states a feed may be changed. Pure.
 
-A worker beats once a second. A beat renews the leases of the shards that it reports under their epochs, and its answer
-lists the shards that it is to hold. A shard is free if no process holds it, its lease has expired, or its worker has
-started anew; the next beat of a worker that holds less than its share takes it under the next epoch. A worker that
-holds more than its share, or is being drained, is not given the surplus any more, which is then free. Two workers may
-write one shard for a moment: the sink fences the lower epoch.
+A worker sends a heartbeat (a beat) once a second. A beat renews the leases of the shards that it reports under their
+epochs, and its answer lists the shards that it is to hold. A shard is free if no process holds it, its lease has
+expired, or its worker process has restarted. A worker that holds less than its share is assigned a free shard, under
+the next epoch, when it sends its next beat. If a worker holds more than its share, or is being drained, its answer
+leaves out the surplus shards, whose leases then expire. Two workers may write one shard for a moment: the sink fences
+the lower epoch.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A row of the table `changefeeds`. `config`: JSON. `error`: why it has failed. `revision`: raised by each change.
-    `begin_ts`: where a sink without progress begins, None: at `start_ts`. `moved`, `skips`, `applied`: as in FeedWork
-    and FeedReport. `skipped`: events that were left out, by sink and shard: a feed that goes to another topic keeps
-    them."""
+    """A row of the table `changefeeds`. `config` is JSON. `error` says why the feed has failed. Each change raises
+    `revision`. `begin_ts` is the ts after which a sink without progress begins; None means `start_ts`. `moved`, `skips`
+    and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by sink and
+    shard, so that a feed that goes to another topic keeps them."""
 
     tenant: TenantKey
     feed_id: str
@@ -47,8 +48,8 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class HeldShard:
-    """A row of the table `feed_shards`. `instance`: the start of the process `node_id`. `lease_until_ms`: by the
-    database's clock. `report`: a FeedReport as JSON, the newest."""
+    """A row of the table `feed_shards`. `node_id` and `instance` name the worker that holds the shard, and its process
+    start. `lease_until_ms` is by the database's clock. `report` is the newest FeedReport, as JSON."""
 
     tenant: TenantKey
     feed_id: str
@@ -62,15 +63,15 @@ class HeldShard:
 
     @property
     def key(self) -> tuple[TenantKey, str, int]:
-        """What names it."""
+        """The identity of the shard: tenant, feed id, number of the shard."""
         return self.tenant, self.feed_id, self.shard
 
     def of(self, node_id: str, instance: str) -> bool:
-        """Whether this start of a worker holds it."""
+        """Whether this start of a worker holds the shard."""
         return (self.node_id, self.instance) == (node_id, instance)
 
     def free(self, node_id: str, instance: str, now_ms: int) -> bool:
-        """Whether a worker may take it."""
+        """Whether this start of a worker may be assigned the shard at `now_ms`."""
         restarted = self.node_id == node_id and self.instance != instance
         return self.node_id is None or self.lease_until_ms < now_ms or restarted
 
@@ -78,8 +79,8 @@ class HeldShard:
 def assigned(
     shards: Sequence[HeldShard], node_id: str, instance: str, workers: Collection[str], now_ms: int
 ) -> list[HeldShard]:
-    """The shards of running feeds that a worker holds after its beat: new ones under their next epoch, the others as
-    they are. `workers`: the live workers that are not drained."""
+    """The shards of running feeds that a worker holds after its beat. New ones have their next epoch, the others are
+    unchanged. `workers` are the live workers that are not being drained."""
     mine = [one for one in shards if one.of(node_id, instance)]
     if node_id not in workers:
         return []
@@ -94,7 +95,7 @@ def assigned(
 
 
 def check_room(feeds: Sequence[Feed], key: TenantKey) -> None:
-    """Check that a tenant may have another feed. Raises LimitReached."""
+    """Check that a tenant with these feeds may have another one. Raises LimitReached."""
     if len(feeds) >= FEEDS_MAX:
         raise LimitReached(f"tenant {key} has {len(feeds)} changefeeds (at most {FEEDS_MAX}): remove one")
 
@@ -113,7 +114,7 @@ def check_quotas(limits: Limits, key: TenantKey, feeds: int, shards: int) -> Non
 
 
 def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:
-    """Check that a feed that exists is the one that is wanted. Raises AlreadyDiffers."""
+    """Check that the existing feed `there` is equal to the requested feed. Raises AlreadyDiffers."""
     same = (there.sink_uri, there.config, there.end_ts) == (wanted.sink_uri, wanted.config, wanted.end_ts)
     if not same or (start_given and there.start_ts != wanted.start_ts):
         raise AlreadyDiffers(
@@ -123,5 +124,5 @@ def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:
 
 
 def shown_state(stored: StoredState, phase: Phase | None) -> State:
-    """The state that users see. `phase`: of the newest report; None without one."""
+    """The state of a feed that users see. `phase` is that of the newest report; None if there is no report."""
     return "retrying" if stored == "running" and phase == "retrying" else stored

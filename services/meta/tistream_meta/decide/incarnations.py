@@ -32,8 +32,8 @@ class Start:
 
 
 class Standing(Enum):
-    """Whether a process start may use its node's name: it is the registered one, it may register, or a newer one has
-    replaced it."""
+    """Whether a process start may use its node's name: it is the registered start, it may register, or a newer start
+    has replaced it."""
 
     REGISTERED = "registered"
     UNKNOWN = "unknown"  # not registered; may register

@@ -1,4 +1,5 @@
-"""The rows of the repository, as immutable values."""
+"""The model of the meta database: tenants, tasks, nodes, stores and sources, as immutable values. The repository
+translates rows into them."""
 
 from __future__ import annotations
 
@@ -25,9 +26,8 @@ FOR_EVER = Retention(None)
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """The key that encrypts a tenant's objects, as the object store's key management names it; None: the tenant has no
-    key of its own.
-    """
+    """The key that encrypts a tenant's objects, by its id in the object store's key management; None if the tenant has
+    no key of its own."""
 
     kms_key_id: str | None
 
@@ -37,9 +37,8 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A registered tenant. `snapshot_ts`: None until its schema_snap has been read; `problem` says why it
-    could not be.
-    """
+    """A registered tenant. `snapshot_ts` is None until the tenant's schema_snap has been read; until then `problem`
+    says why it could not be read."""
 
     key: TenantKey
     snapshot_ts: int | None
@@ -54,14 +53,14 @@ class Tenant:
     erasing: bool = False  # it is being erased: it has neither tasks nor stores, and this cannot be undone
 
     @property
-    def takes_in(self) -> bool:
+    def accepts_files(self) -> bool:
         """Whether the files of the tenant's stores are read."""
         return not (self.paused or self.erasing or self.delete_at_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A task that will exist: it continues a sealed task for the keys in this span."""
+    """A task that will exist once its parents are sealed; it continues them for the keys in this span."""
 
     task_id: int
     span: KeySpan
@@ -71,8 +70,8 @@ class Child:
 class Seal:
     """The order to end a task by a seal that names `children`: two of a split, one of a merge.
 
-    Tasks to be merged first stop at one flushed_ts, `stop_at`. `final` permits them to seal there. It is never
-    withdrawn, because one of them may have sealed already.
+    Tasks to be merged first stop at one flushed_ts, `stop_at`. `final` permits them to seal there. A final order is
+    never withdrawn, because one of the tasks may have sealed already.
     """
 
     children: tuple[Child, ...]
@@ -86,10 +85,10 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tenant's span, its sorter, and the next sorter that prepares to take it over. `task_epoch` 0: no sorter ever
-    had it.
+    """A tenant's span, its sorter, and the next sorter that prepares to take it over.
 
-    parents: the sealed tasks that it began with. seal: the order to end it.
+    `task_epoch` is 0 if no sorter ever had the task. `parents` are the sealed tasks that it continues. `seal` is the
+    order to end it.
     """
 
     task_id: int
@@ -116,9 +115,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An upstream store and the dispatcher that reads it (None: no dispatcher). `retired_ts`: the store is retired, and
-    its files up to there are being deleted.
-    """
+    """An upstream store and the dispatcher that reads it (None: no dispatcher). If `retired_ts` is set, the store is
+    retired, and its files up to that ts are being deleted."""
 
     tenant: TenantKey
     store_id: int
@@ -132,9 +130,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of a tenant. snapshot_kind, snapshot_url: where its schema comes from. upstream_id: the id of the
-    upstream cluster, as its bucket states it.
-    """
+    """A source of a tenant. `snapshot_kind` and `snapshot_url` say where the tenant's schema comes from. `upstream_id`
+    is the id of the upstream cluster that the bucket states."""
 
     tenant: TenantKey
     source_id: str
@@ -175,8 +172,7 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The meta server that holds the lease, or held it last. `lease_left_ms` (by the database's clock) is negative once
-    the lease has run out. `version`: of the database's newest routes.
-    """
+    the lease has run out. `version` is that of the newest routes in the database."""
 
     node_id: str
     owner_rev: int

@@ -37,7 +37,7 @@ def cut(physical_ids: Sequence[int], count: int) -> tuple[KeySpan, ...]:
 
 def cut_raw(count: int) -> tuple[KeySpan, ...]:
     """Exactly `count` (1..RANGES_MAX) non-empty spans that cover the whole key space, cut evenly within keyspace 0 of
-    RawKV, because nothing is known of a new tenant's keys."""
+    RawKV, because the keys of a new tenant are not known."""
     assert 1 <= count <= RANGES_MAX
     bounds = [raw_row.prefix(0) + ((part << 16) // count).to_bytes(2, "big") for part in range(1, count)]
     return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))
@@ -69,7 +69,7 @@ def _schema_bounds(top: int, count: int) -> list[bytes]:
 
 
 def _spread(top: int, count: int) -> list[int]:
-    """`count` ids spread evenly over 1..top; all different if count <= top."""
+    """`count` ids, spread evenly over 1..top. They are all different if count <= top."""
     return [1 + (2 * index + 1) * top // (2 * count) for index in range(count)]
 
 

@@ -21,8 +21,8 @@ UNFINISHED: tuple[State, ...] = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A row of the table `restores`. `wanted`: a NewRestore as JSON. `tables`: a list of RestoreTable as JSON.
-    `lease_until_ms`: by the database's clock."""
+    """A row of the table `restores`. `wanted` is a NewRestore as JSON, and `tables` a list of RestoreTable as JSON.
+    `lease_until_ms` is by the database's clock."""
 
     tenant: TenantKey
     restore_id: str
@@ -66,8 +66,8 @@ def next_claim(restores: Iterable[Restore], now_ms: int) -> Restore | None:
 
 
 def check_report(one: Restore, epoch: int) -> None:
-    """Check a report of the claim `epoch`. Raises ClaimEnded if another process has claimed the restore since, or it
-    has ended."""
+    """Check a report of the claim `epoch`. Raises ClaimEnded if another process has claimed the restore since, or if
+    the restore has ended."""
     if one.epoch != epoch:
         raise ClaimEnded(f"restore {one.restore_id} was claimed under epoch {one.epoch}: the claim {epoch} has ended")
     if not one.unfinished:

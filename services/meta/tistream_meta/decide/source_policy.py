@@ -16,10 +16,11 @@ EVERY_TABLE = "*.*"
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """The facts by which a new source is judged. backup: the content of its prefix. snapshot_ts: of the tenant; None
-    while it has none. released_ts: where the releases of the tenant's earlier sources ended; None without any.
-    safe_point_ts: below it the log may be truncated. earlier: the tenant's sources, removed ones too. stores: the ids
-    of stores that push to the tenant. full: the full backup with the rows from before the log, if one is named."""
+    """The facts by which a new source is judged. backup: the content of the log backup's prefix. snapshot_ts: the
+    tenant's; None if it has none yet. released_ts: the ts up to which earlier sources of the tenant have released
+    changes; None if there were none. safe_point_ts: below it the log may be truncated. earlier: the tenant's sources,
+    including removed ones. stores: the ids of stores that push to the tenant. full: the full backup with the rows from
+    before the log, if one is named."""
 
     backup: LogBackup
     snapshot_ts: int | None
@@ -31,7 +32,7 @@ class SourceFacts:
 
 
 def refusal(facts: SourceFacts) -> str | None:
-    """The reason why the source is refused, and what to do; None if it may be added."""
+    """The reason why the source is refused, with advice; None if it may be added."""
     upstream = str(facts.backup.cluster_id)
     others = sorted({one.upstream_id for one in facts.earlier} - {upstream})
     if others:
@@ -52,8 +53,8 @@ def refusal(facts: SourceFacts) -> str | None:
 
 
 def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
-    """The reason why the log does not continue at the ts where the tenant begins, or where its earlier source ended;
-    None if it does."""
+    """The reason why the log leaves a gap after the ts at which the tenant begins, or at which its earlier source
+    ended; None if there is no gap."""
     begin = snapshot_ts if facts.released_ts is None else facts.released_ts
     what = "the tenant's snapshot_ts" if facts.released_ts is None else "the released ts of its earlier source"
     if facts.backup.start_ts > begin:
@@ -70,8 +71,8 @@ def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
 
 
 def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids: Collection[str]) -> str | None:
-    """The reason why a tenant's rows cannot come from a full backup; None if they can. upstream_ids: the ids of the
-    clusters that its log backups are of."""
+    """The reason why a tenant's rows cannot come from a full backup; None if they can. `upstream_ids` are the ids of
+    the upstream clusters of its log backups."""
     if others := sorted(set(upstream_ids) - {str(full.cluster_id)}):
         return (
             f"the full backup is of the cluster {full.cluster_id}, and the log backup of {others[0]}: name a full "
@@ -86,9 +87,9 @@ def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids:
 
 
 def rows_wait(source: Source, backfills: Sequence[BackfillRow]) -> str | None:
-    """The reason why a source may release nothing yet; None if it may. An update's old value may be a row from before
-    the log, so the backfill that began with the source must have ended: finished, or cancelled by an operator who does
-    without these values. `backfills`: those of the tenant."""
+    """The reason why a source may not release changes yet; None if it may. An update's old value may be a row from
+    before the log, so the backfill that began with the source must have ended: finished, or cancelled by an operator,
+    who gives up these values. `backfills` are those of the tenant."""
     if source.snapshot_url is None:
         return None
     mine = [one for one in backfills if one.source.url == source.snapshot_url and EVERY_TABLE in one.tables]

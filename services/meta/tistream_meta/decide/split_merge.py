@@ -1,4 +1,5 @@
-"""Splits and merges: which tasks to order, and how orders proceed with the reports of the sorters. Pure.
+"""Splits and merges of tasks: decides which tasks are ordered to seal themselves, and the next step of each order from
+the reports of the sorters. Pure.
 
     split   a hot task is ordered to seal itself into two, at a key that halves its load
     merge   two cold neighbours are ordered to stop at one flushed_ts, `stop_at`; once both have committed that order
@@ -30,9 +31,8 @@ MARGIN_TS = from_physical_ms(3_000)
 @dataclass(frozen=True, slots=True)
 class SorterReport:
     """The last report of a task's sorter. `load`: bytes per second. `split_key`: empty if not known. `settled_ms`: how
-    long the sorter has worked under this epoch; `still_ms`: how long its progress has not moved; both as far as this
-    owner knows.
-    """
+    long the sorter has worked under this epoch. `still_ms`: how long the task's progress has not moved. Both are as far
+    as this owner knows."""
 
     held: bool = False
     load: float = 0.0
@@ -80,7 +80,7 @@ DEFAULT_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
-    """A new order for these tasks; `seal` None withdraws their order."""
+    """A new order for these tasks. If `seal` is None, their order is withdrawn."""
 
     task_ids: tuple[int, ...]
     seal: Seal | None
@@ -88,8 +88,8 @@ class TaskOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class CarryOn:
-    """The replacement of the sealed `parents` by their `children` in the route table."""
+class Succession:
+    """A succession: the sealed `parents` are replaced by their `children` in the route table."""
 
     tenant: TenantKey
     parents: tuple[int, ...]
@@ -107,37 +107,37 @@ class Wish:
     why: str
 
 
-def carried_on(tasks: Iterable[Task], told: Mapping[int, SorterReport]) -> list[CarryOn]:
+def successions(tasks: Iterable[Task], reported: Mapping[int, SorterReport]) -> list[Succession]:
     """Find the sealed tasks that can be replaced by their children now: sets of parents that together cover the same
     keys as their children. Returns each set with its children."""
     ended: dict[tuple[TenantKey, tuple[Child, ...]], list[Task]] = defaultdict(list)
     for task in tasks:
-        children = told.get(task.task_id, NO_REPORT).sealed
+        children = reported.get(task.task_id, NO_REPORT).sealed
         if children:
             ended[task.tenant, children].append(task)
     out = []
     for (tenant, children), parents in ended.items():
         if _around([child.span for child in children]) == _around([task.span for task in parents]):
             ids = sorted(task.task_id for task in parents)
-            out.append(CarryOn(tenant, tuple(ids), children))
+            out.append(Succession(tenant, tuple(ids), children))
     return out
 
 
-def forgotten(tasks: Sequence[Task], told: Mapping[int, SorterReport]) -> list[TaskOrder]:
-    """Orders of merges that the database does not have although one part is sealed, for example after a restore. They
-    are ordered again as final.
+def forgotten(tasks: Sequence[Task], reported: Mapping[int, SorterReport]) -> list[TaskOrder]:
+    """Merges that the database has forgotten, for example after a restore of the database: one of the tasks is sealed
+    for a merge, and its neighbour has no order. Returns these orders again, as final ones.
 
     If a neighbour does not stop for the merge any more, it cannot be sealed at that ts, and nothing is ordered.
     """
     out = []
     seen: set[tuple[TenantKey, int]] = set()
     for task in tasks:
-        children = told.get(task.task_id, NO_REPORT).sealed
+        children = reported.get(task.task_id, NO_REPORT).sealed
         if len(children) != 1 or children[0].span == task.span or (task.tenant, children[0].task_id) in seen:
             continue
         seen.add((task.tenant, children[0].task_id))
         parents = [one for one in tasks if one.tenant == task.tenant and one.span.overlaps(children[0].span)]
-        waiting = [told.get(one.task_id, NO_REPORT) for one in parents]
+        waiting = [reported.get(one.task_id, NO_REPORT) for one in parents]
         stops = {one.stop_at for one in waiting if one.sealed != children}
         known = all(one.seal is not None and one.seal.final and one.seal.children == children for one in parents)
         if known or len(stops) != 1 or None in stops or _around([one.span for one in parents]) != children[0].span:
@@ -150,11 +150,11 @@ def forgotten(tasks: Sequence[Task], told: Mapping[int, SorterReport]) -> list[T
 
 
 def under_way(
-    tasks: Iterable[Task], told: Mapping[int, SorterReport], age_ms: Mapping[int, int], rules: Rules
+    tasks: Iterable[Task], reported: Mapping[int, SorterReport], age_ms: Mapping[int, int], rules: Rules
 ) -> list[TaskOrder]:
-    """The next step of each ordered merge: another stop, the permission to seal, or a withdrawal.
+    """The next step of each ordered merge: a later stop, the permission to seal, or a withdrawal.
 
-    `age_ms`: task id -> how long this owner has known the task's order.
+    `age_ms` maps task ids to the time for which this owner has known the task's order.
     """
     by_child: dict[tuple[TenantKey, int], list[Task]] = defaultdict(list)
     for task in tasks:
@@ -164,7 +164,7 @@ def under_way(
     for parents in by_child.values():
         ids, seal = tuple(task.task_id for task in parents), parents[0].seal
         assert seal is not None
-        heard = [told.get(task.task_id, NO_REPORT) for task in parents]
+        heard = [reported.get(task.task_id, NO_REPORT) for task in parents]
         if seal.final:
             continue  # one of them may be sealed, so the merge cannot be withdrawn
         if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the permission
@@ -183,7 +183,7 @@ def under_way(
 
 def wishes(
     tasks: Sequence[Task],
-    told: Mapping[int, SorterReport],
+    reported: Mapping[int, SorterReport],
     sorters: int,
     rules: Rules = DEFAULT_RULES,
     age_ms: Mapping[int, int] = MappingProxyType({}),
@@ -191,9 +191,9 @@ def wishes(
 ) -> list[Wish]:
     """Tasks to split and to merge now.
 
-    `tasks` of one tenant are in key order. `sorters`: number of sorters that are alive. `age_ms`: how long this owner
-    has known a task's order; an order that hangs does not block others for ever. `withdrawn`: tasks whose merge was
-    withdrawn lately.
+    `tasks` of one tenant are in key order. `sorters`: number of sorters that are alive. `age_ms` is how long this owner
+    has known a task's order, so that an order that hangs does not block others for ever. `withdrawn` are the tasks
+    whose merge was withdrawn less than `pause_ms` ago.
     """
     under_way = {
         task.seal.children[0].task_id
@@ -204,12 +204,12 @@ def wishes(
     counts: dict[TenantKey, int] = defaultdict(int)
     for task in tasks:
         counts[task.tenant] += 1
-    mean = sum(one.load for one in told.values()) / max(1, sorters)
+    mean = sum(one.load for one in reported.values()) / max(1, sorters)
     out: list[Wish] = []
-    for task in sorted(tasks, key=lambda task: -told.get(task.task_id, NO_REPORT).load):
+    for task in sorted(tasks, key=lambda task: -reported.get(task.task_id, NO_REPORT).load):
         if len(out) >= budget:
             return out
-        one = told.get(task.task_id, NO_REPORT)
+        one = reported.get(task.task_id, NO_REPORT)
         if one.load < rules.hot:
             break
         if sorters < 2 or one.load <= rules.uneven * mean:
@@ -221,7 +221,7 @@ def wishes(
     for left, right in pairwise(tasks):
         if len(out) >= budget:
             break
-        ours, theirs = (told.get(task.task_id, NO_REPORT) for task in (left, right))
+        ours, theirs = (reported.get(task.task_id, NO_REPORT) for task in (left, right))
         if (
             left.tenant == right.tenant
             and counts[left.tenant] > rules.tasks_min
@@ -241,7 +241,7 @@ def wishes(
 
 
 def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> Wish:
-    """The merge of two neighbours."""
+    """The Wish to merge two neighbours, at a stop above the progress of both."""
     span = _around([left.span, right.span])
     assert span is not None
     return Wish((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)
@@ -254,9 +254,9 @@ def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
     return KeySpan(span.start, key), KeySpan(key, span.end)
 
 
-def _ready(task: Task, told: SorterReport, rules: Rules) -> bool:
-    settled = told.held and told.settled_ms >= rules.settle_ms
-    return settled and task.seal is None and task.next_node is None and not told.sealed
+def _ready(task: Task, reported: SorterReport, rules: Rules) -> bool:
+    settled = reported.held and reported.settled_ms >= rules.settle_ms
+    return settled and task.seal is None and task.next_node is None and not reported.sealed
 
 
 def own_stop(stop_at: int, child: Child) -> int:
@@ -265,12 +265,12 @@ def own_stop(stop_at: int, child: Child) -> int:
     return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
 
 
-def _stop(told: Iterable[SorterReport]) -> int:
-    return max(one.progress_ts for one in told) + MARGIN_TS
+def _stop(reported: Iterable[SorterReport]) -> int:
+    return max(one.progress_ts for one in reported) + MARGIN_TS
 
 
 def _around(spans: Iterable[KeySpan]) -> KeySpan | None:
-    """The one span that these spans make up, or None if they overlap or leave a gap."""
+    """The union of these spans as one span; None if they overlap or leave a gap."""
     ordered = sorted(spans, key=lambda span: span.start)
     if any(left.end != right.start or not left.end for left, right in pairwise(ordered)):
         return None

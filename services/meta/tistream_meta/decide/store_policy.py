@@ -31,9 +31,8 @@ Loads = Mapping[tuple[TenantKey, int], float]
 
 @dataclass(frozen=True, slots=True)
 class StoreAssignment:
-    """A store with its new dispatcher, and the reason. `taken`: from a live dispatcher, so it counts against the
-    budget.
-    """
+    """A store with its new dispatcher, and the reason. `taken`: a live dispatcher loses the store, so the move counts
+    against the budget."""
 
     store: Store
     why: str
@@ -41,8 +40,8 @@ class StoreAssignment:
 
 
 def summed_up(given: Sequence[StoreAssignment]) -> list[dict[str, object]]:
-    """A summary of assignments for the log: for each reason the number of stores, three of them by name, and their
-    dispatchers."""
+    """A summary of assignments for the log. It has for each reason the number of stores, the names of three stores, and
+    their new dispatchers."""
     out: list[dict[str, object]] = []
     for why in sorted({one.why for one in given}):
         of_why = [one.store for one in given if one.why == why]

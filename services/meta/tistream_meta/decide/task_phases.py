@@ -70,9 +70,8 @@ class WrongStep(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A task as the scheduler sees it. `held`, `prepared`: as reported to this owner by its sorter, or by
-    the next one.
-    """
+    """A task as the scheduler sees it. `held` is reported to this owner by the task's sorter, and `prepared` by the
+    next one."""
 
     task_id: int
     sorter_node: str | None = None

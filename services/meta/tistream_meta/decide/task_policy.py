@@ -23,7 +23,7 @@ MOVES_MAX = 8  # tasks under way to another sorter at a time
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One step to execute."""
+    """One step of a task's move to execute, and the reason for it."""
 
     task_id: int
     step: PhaseEvent
@@ -33,7 +33,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class MoveLimits:
-    """Limits of balancing: tasks that move at a time, and how far above the mean load a sorter may be."""
+    """Limits of balancing: the number of tasks that move at a time, and the load above which a sorter is relieved, as a
+    multiple of the mean."""
 
     moves_max: int = MOVES_MAX
     uneven: float = UNEVEN

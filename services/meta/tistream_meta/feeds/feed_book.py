@@ -1,7 +1,7 @@
-"""Changefeeds in the meta database: one row each, and one for each of their shards. feed_policy decides; this reads and
-writes the rows.
+"""Changefeeds in the meta database: one row for each feed, and one for each of its shards.
 
-Progress here is a hint for users. A worker goes on from what the sink says.
+feed_policy.py decides; this module reads and writes the rows. The progress that is stored here is for users only: a
+worker continues from the progress that it reads in the sink.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Beat:
     shards: Sequence[HeldShard]
     feeds: Sequence[Feed]
     events: Sequence[tuple[Feed, Happening]]
-    told: Sequence[tuple[Feed, FeedReport]]  # reports that are stored
+    reported: Sequence[tuple[Feed, FeedReport]]  # reports that are stored
 
 
 class FeedBook:
@@ -50,8 +50,8 @@ class FeedBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewChangefeed) -> tuple[Shown, bool]:
-        """Add a feed with its shards; also whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached,
-        QuotaReached."""
+        """Add a feed with its shards. Returns the feed, and whether it is new. Raises UnknownName, AlreadyDiffers,
+        LimitReached, QuotaReached."""
 
         def body(connection: Connection) -> tuple[Shown, bool]:
             limits = tenant_rows.one(connection, key).limits
@@ -125,7 +125,7 @@ class FeedBook:
         return self._change(key, feed_id, lambda feed, _: feed_changes.skipping(feed, skip))
 
     def events(self, key: TenantKey, feed_id: str) -> Sequence[FeedEvent]:
-        """What happened to a feed, newest first. Raises UnknownName."""
+        """The events in the history of a feed, newest first. Raises UnknownName."""
 
         def body(connection: Connection) -> Sequence[FeedEvent]:
             feed_rows.one(connection, key, feed_id)
@@ -140,8 +140,8 @@ class FeedBook:
         change: Callable[[Feed, int], Feed],
         secrets: Mapping[str, str] = MappingProxyType({}),
     ) -> Shown:
-        """Change a feed, and end its holder. `change` takes the feed and its checkpoint. `secrets`: sealed, to be
-        stored with it."""
+        """Change a feed, and end the leases of its workers. `change` is called with the feed and its checkpoint, and
+        returns the changed feed. `secrets` are sealed texts that are stored with the feed."""
 
         def body(connection: Connection) -> Shown:
             feed, shard = feed_rows.one(connection, key, feed_id)
@@ -160,7 +160,7 @@ class FeedBook:
         return self._write(body)
 
     def remove(self, key: TenantKey, feed_id: str) -> Shown:
-        """Remove a feed; its worker stops with its next beat. Raises UnknownName."""
+        """Remove a feed; its workers stop at their next beat. Raises UnknownName."""
 
         def body(connection: Connection) -> Shown:
             found = feed_rows.one(connection, key, feed_id)
@@ -174,7 +174,8 @@ class FeedBook:
         return self._write(body)
 
     def beat(self, beat: WorkerBeat, workers: Collection[str]) -> Sequence[Shown]:
-        """Take a worker's reports, and return the shards that it is to hold. `workers`: those alive and not drained."""
+        """Store a worker's reports, and return the shards that it is to hold. `workers` are the live workers that are
+        not being drained."""
 
         def body(connection: Connection) -> Sequence[Shown]:
             found = self._judge(connection, beat, workers)
@@ -194,7 +195,7 @@ class FeedBook:
             for feed in found.feeds:
                 feed_rows.store(connection, feed)
             hour_ms = hour_of(int(connection.execute(select(self._now_ms)).scalar_one()))
-            for feed, report in found.told:
+            for feed, report in found.reported:
                 feed_usage.note(connection, hour_ms, feed, report)
             for feed, event in found.events:
                 feed_events.note(connection, self._now_ms, feed, event)
@@ -223,8 +224,8 @@ class FeedBook:
             feed = changed[key[:2]]
             if (shard.epoch, feed.generation) == (report.epoch, report.shard.generation):
                 others = [now[one] for one in siblings[key[:2]] if one != key]
-                now[key], changed[key[:2]], told = _reported(shard, others, feed, report, now_ms)
-                events += [(feed, one) for one in told]
+                now[key], changed[key[:2]], reported = _reported(shard, others, feed, report, now_ms)
+                events += [(feed, one) for one in reported]
                 reports += [(feed, report)] if now[key] is not shard else []
         wanted = [one for key, one in now.items() if changed[key[:2]].state == "running" and one.tenant not in ending]
         held = feed_policy.assigned(wanted, beat.node_id, beat.instance, workers, now_ms)
@@ -247,12 +248,12 @@ class FeedBook:
 def _reported(
     shard: HeldShard, others: Sequence[HeldShard], feed: Feed, report: FeedReport, now_ms: int
 ) -> tuple[HeldShard, Feed, Sequence[Happening]]:
-    """The shard and its feed after a report of the holder, and the events in the report. `others`: the feed's other
-    shards."""
+    """The shard and its feed after a report of the worker that holds the shard, and the events that follow from the
+    report. `others` are the feed's other shards."""
     before = None if shard.report is None else FeedReport.model_validate_json(shard.report)
     checkpoint_ts = max(shard.checkpoint_ts, report.checkpoint_ts or 0)
-    told = [None if one.report is None else FeedReport.model_validate_json(one.report) for one in others]
-    together = [report, *told]
+    reported = [None if one.report is None else FeedReport.model_validate_json(one.report) for one in others]
+    together = [report, *reported]
     applied, state = feed_shards.applied(together), feed_shards.state_after(together)
     happenings = feed_changes.reported(before, report, applied, feed.applied, state)
     quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings

@@ -1,7 +1,7 @@
-"""Decides what a change makes of a changefeed, and which event records it. Pure.
+"""Computes a changefeed after a change by a user, and the event that records the change.
 
-Each change raises the feed's revision. The worker that opens the sink next puts the revision in force from where the
-sink is, in the transaction that fences the worker before it, and reports the ts (invariant 41).
+Pure. Each change raises the feed's revision. The worker that opens the sink next applies the revision from the sink's
+checkpoint on, in the transaction that fences the previous worker, and reports that ts (invariant 41).
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed
 
 
 def paused(feed: Feed) -> Feed:
-    """The feed after a pause. Raises AlreadyDiffers for a finished one."""
+    """The feed after a pause. Raises AlreadyDiffers if the feed has finished."""
     if feed.state == "finished":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to pause")
     return replace(feed, state="paused", error=None)
 
 
 def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
-    """The feed after a resume, which with `checkpoint_ts` moves its checkpoint. Raises AlreadyDiffers for a finished
-    feed, or a move of one that runs; InvalidRequest for a move that leaves nothing to send."""
+    """The feed after a resume. With `checkpoint_ts` its checkpoint is moved there. Raises AlreadyDiffers if the feed
+    has finished, or if the checkpoint of a running feed would be moved; InvalidRequest if the move would leave nothing
+    to send."""
     if checkpoint_ts is None:
         if feed.state == "finished":
             raise AlreadyDiffers(
@@ -53,8 +54,9 @@ def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
 
 
 def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
-    """The feed after an update. `checkpoint_ts`: of its sink. A finished feed whose end moves on is paused then. Raises
-    AlreadyDiffers if the feed runs, or is not the one that the caller has seen; InvalidRequest for a bad end_ts."""
+    """The feed after an update. `checkpoint_ts` is that of its sink. A finished feed whose end is moved to a later ts
+    becomes paused. Raises AlreadyDiffers if the feed runs, or is not the one that the caller has seen; InvalidRequest
+    for a bad end_ts."""
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
@@ -84,7 +86,8 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
 
 
 def skipping(feed: Feed, skip: Skip) -> Feed:
-    """The feed with an event that it is to leave out. Raises AlreadyDiffers for a finished feed, LimitReached."""
+    """The feed with one more event that it is to leave out. Raises AlreadyDiffers if the feed has finished, and
+    LimitReached."""
     if any(_same(one, skip) for one in feed.skips):
         return feed
     if feed.state == "finished":
@@ -102,8 +105,9 @@ def _same(one: Skip, other: Skip) -> bool:
 
 
 def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
-    """The feed with a sink URI that may name another sink: without progress there it begins at the checkpoint of the
-    sink before. A move that no worker has put in force yet stays due; one that was is not made again there."""
+    """The feed with a changed sink URI, which may name another sink. If that sink has no progress, the feed begins at
+    the checkpoint that it had in the previous sink. A move of the checkpoint that no worker has applied yet is still to
+    be applied; a move that was applied is not repeated in the new sink."""
     done = 0 if feed.applied is None else feed.applied.revision
     if feed.moved is not None and feed.moved.revision > done:
         return feed
@@ -111,8 +115,8 @@ def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
 
 
 def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | None:
-    """The checkpoint of every shard after a change; None: it stays. A move back shows at once, and a move forward when
-    the sink has it (invariant 36). In another sink the shards begin together."""
+    """The checkpoint of every shard after a change; None if it is unchanged. A move back is shown at once, and a move
+    forward once the sink has stored it (invariant 36). In another sink all shards begin at one ts."""
     if changed.begin_ts != feed.begin_ts:
         return changed.begin_ts
     if changed.moved is None or changed.moved == feed.moved:
@@ -124,7 +128,7 @@ def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | Non
 
 
 def happening(before: Feed, after: Feed) -> Happening | None:
-    """What a call of a user did to a feed; None if it changed nothing."""
+    """The event that records what a user's call has changed in a feed; None if it has changed nothing."""
     if before == after:
         return None
     moved = after.moved is not None and after.moved != before.moved
@@ -150,8 +154,9 @@ def reported(
     known: Applied | None,
     state: StoredState | None,
 ) -> list[Happening]:
-    """The events in the report of a worker. `before`: its report before. `applied`, `state`: of the feed with this
-    report; `known`: the newest revision that is recorded as in force. A feed is finished with its last shard."""
+    """The events that follow from a worker's report. `before` is the previous report. `applied` and `state` are those
+    of the feed after this report. `known` is the newest revision that is recorded as applied. A feed has finished when
+    its last shard has."""
     found = []
     if applied is not None and applied != known:
         found.append(_in_force(applied))
@@ -162,7 +167,7 @@ def reported(
 
 
 def _tables(before: Sequence[StoppedTableInfo], now: Sequence[StoppedTableInfo]) -> list[Happening]:
-    """The tables that have stopped between two reports, and those that go on."""
+    """The tables that have stopped between two reports, and the tables that have continued."""
     was, became = ({(one.database, one.table): one for one in found} for found in (before, now))
     new = [one for name, one in became.items() if name not in was or was[name].reason != one.reason]
     gone = [one for name, one in was.items() if name not in became]
@@ -178,7 +183,7 @@ def _table(one: StoppedTableInfo) -> str:
 
 
 def taken(shard: HeldShard) -> Happening:
-    """The event of a worker that takes a shard."""
+    """The event that records that a worker begins to hold a shard."""
     return Happening(what="held", reason=f"worker {shard.node_id}, epoch {shard.epoch}")
 
 

@@ -1,4 +1,4 @@
-"""The rows of changefeeds and of their shards in the meta database: reads, and the values of writes."""
+"""The rows of changefeeds and of their shards in the meta database: reads the rows, and converts feeds to rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Shown = tuple[Feed, HeldShard]
 
 
 def one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
-    """A feed with its shards, as one (feed_shards.py). Raises UnknownName."""
+    """A feed, and its shards combined into one (feed_shards.together). Raises UnknownName."""
     found = feeds(connection, named(FEEDS, key, feed_id))
     if not found:
         raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}; the list of its changefeeds has the ids")
@@ -27,13 +27,13 @@ def one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
 
 
 def feeds(connection: Connection, *where: ColumnElement[bool]) -> list[Feed]:
-    """The feeds of these rows, by tenant and id."""
+    """The feeds whose rows satisfy the conditions, by tenant and id."""
     rows = connection.execute(select(FEEDS).where(*where).order_by(*FEEDS.primary_key))
     return [_feed(row) for row in rows]
 
 
 def shards(connection: Connection, *where: ColumnElement[bool]) -> list[HeldShard]:
-    """The shards of these rows, by tenant, feed and number."""
+    """The shards whose rows satisfy the conditions, by tenant, feed and number."""
     rows = connection.execute(select(SHARDS).where(*where).order_by(*SHARDS.primary_key))
     return [_shard(row) for row in rows]
 
@@ -44,8 +44,8 @@ def store(connection: Connection, feed: Feed) -> None:
 
 
 def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None) -> None:
-    """End the holders of the feed's shards. The next ones have new epochs, so a report that is under way changes
-    nothing. `checkpoint_ts`: what users see from now on."""
+    """End the leases of the feed's shards. Their next workers get new epochs, so a report that is under way changes
+    nothing. `checkpoint_ts` becomes the checkpoint that users see; None leaves it."""
     values: dict[str, Any] = {"node_id": None, "lease_until_ms": 0, "report": None}
     if checkpoint_ts is not None:
         values["checkpoint_ts"] = checkpoint_ts
@@ -65,12 +65,12 @@ def values_of(feed: Feed) -> dict[str, Any]:
 
 
 def of_tenant(table: Table, key: TenantKey) -> ColumnElement[bool]:
-    """The rows of a tenant."""
+    """The SQL condition that selects the rows of a tenant."""
     return and_(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
 
 
 def named(table: Table, key: TenantKey, feed_id: str) -> ColumnElement[bool]:
-    """The rows of a feed."""
+    """The SQL condition that selects the rows of a feed."""
     return and_(of_tenant(table, key), table.c.changefeed_id == feed_id)
 
 

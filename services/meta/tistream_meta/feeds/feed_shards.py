@@ -1,4 +1,5 @@
-"""What the shards of a changefeed are together: what users see of the feed, and what it is after a report. Pure."""
+"""Combines the shards of a changefeed: the progress and state that users see of the feed, and its state after a report.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finishe
 
 
 def wanted(config: Mapping[str, Any]) -> int:
-    """The number of shards that a configuration asks for: `shards` in `[tistream]`. Raises InvalidRequest."""
+    """The number of shards in a configuration (`shards` in `[tistream]`). Raises InvalidRequest."""
     own = config.get("tistream")
     found = own.get("shards", 1) if isinstance(own, Mapping) else 1
     text = str(config.get("tistream.shards", found))
@@ -25,8 +26,8 @@ def wanted(config: Mapping[str, Any]) -> int:
 
 
 def together(shards: Sequence[HeldShard]) -> HeldShard:
-    """The shards of a feed as one: its first, with the lowest checkpoint of all that the feed has, whether they report
-    or not (invariant 45), and with what their reports say together."""
+    """Combine the shards of a feed into one. The result is the first shard with the lowest checkpoint of all shards,
+    whether they report or not (invariant 45), and with the combined reports."""
     first = shards[0]
     if len(shards) == 1:
         return first
@@ -58,8 +59,8 @@ def _together(reports: Sequence[FeedReport], *, whole: bool) -> FeedReport:
 
 
 def known_ts(feed: Feed, shard: HeldShard) -> int | None:
-    """A checkpoint of the shard that its sink has acknowledged; None: the sink may have no progress, because nothing
-    was reported of it, or because a move of the checkpoint is due, which accepts that."""
+    """A checkpoint of the shard that its sink has acknowledged; None if the sink may have no progress: no worker has
+    reported any, or a move of the checkpoint is due, which permits a sink without progress."""
     done = 0 if feed.applied is None else feed.applied.revision
     due = feed.moved is not None and feed.moved.revision > done
     begin_ts = feed.start_ts if feed.begin_ts is None else feed.begin_ts
@@ -67,21 +68,21 @@ def known_ts(feed: Feed, shard: HeldShard) -> int | None:
 
 
 def state_after(reports: Sequence[FeedReport | None]) -> StoredState | None:
-    """The state that these reports of its shards put a running feed into; None: it stays. It has failed if one of them
-    has, and is finished if all are."""
+    """The state of a running feed after these reports of its shards; None if it is unchanged. A feed has failed if one
+    shard has failed, and has finished if all shards have."""
     if any(one is not None and one.phase == "failed" for one in reports):
         return "failed"
     return "finished" if all(one is not None and one.phase == "finished" for one in reports) else None
 
 
 def applied(reports: Sequence[FeedReport | None]) -> Applied | None:
-    """The revision that is in force in every shard; None: that with which the feed was created, or it is not known."""
+    """The revision that every shard has applied; None if that is the first revision of the feed, or not known."""
     found = [None if one is None else one.applied for one in reports]
-    told = [one for one in found if one is not None]
-    if len(told) < len(found):
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
         return None
     return Applied(
-        revision=min(one.revision for one in told),
-        from_ts=min(one.from_ts for one in told),
-        after_ts=min(one.after_ts for one in told),
+        revision=min(one.revision for one in known),
+        from_ts=min(one.from_ts for one in known),
+        after_ts=min(one.after_ts for one in known),
     )

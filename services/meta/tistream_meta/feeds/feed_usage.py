@@ -1,9 +1,10 @@
-"""What changefeeds have delivered, by feed and hour, for the usage of tenants.
+"""Counts the row events and bytes that changefeeds have delivered, by feed and hour, for the usage of tenants.
 
-A worker reports how many row events and bytes the sink has acknowledged since the feed began there, as its progress in
-the sink says. An hour gets what such a count exceeds the highest one before it by. So reports may come twice, and what
-a worker did not report before it was killed is in the next one's: the hours add up to what the sink has. What was
-acknowledged between the last report and the removal of a feed is not counted.
+A worker reports running totals: the row events and bytes that the sink has acknowledged since the feed began there. The
+totals are part of the feed's progress in the sink. An hour is credited with the amount by which a total exceeds the
+highest earlier total. So reports may arrive twice, and events that a killed worker did not report are in the total of
+the next worker: the hours add up to what the sink has. Events that were acknowledged between the last report and the
+removal of a feed are not counted.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ Used = Mapping[int, Mapping[str, tuple[int, int]]]
 
 
 class FeedUsageBook:
-    """Reads and forgets what was counted. Each call is a transaction of its own."""
+    """Reads and deletes the counts. Each call is a transaction of its own."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def of_tenant(self, key: TenantKey, from_ms: int, to_ms: int) -> Used:
-        """What the feeds of a tenant delivered in the hours that begin at or after `from_ms` and before `to_ms`."""
+        """The counts of a tenant's feeds in the hours that begin at or after `from_ms` and before `to_ms`."""
 
         def body(connection: Connection) -> Used:
             sums = func.sum(_USED.c.feed_rows).label("rows_in"), func.sum(_USED.c.feed_bytes).label("bytes_in")
@@ -52,8 +53,8 @@ class FeedUsageBook:
         return self._transactions.run(body)
 
     def forget(self, before_ms: int) -> int:
-        """Delete hours that began before `before_ms`, but the newest one of each sink, which later counts are compared
-        with. Returns the number of deleted rows."""
+        """Delete hours that began before `before_ms`, except the newest hour of each sink, because later totals are
+        compared with it. Returns the number of deleted rows."""
 
         def body(connection: Connection) -> int:
             newest = (
@@ -72,7 +73,7 @@ class FeedUsageBook:
 
 
 def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -> None:
-    """Count what a report of a shard's holder says, in the hour that begins at `hour_ms`."""
+    """Credit the totals in a report of a shard's worker to the hour that begins at `hour_ms`."""
     names = {
         "cluster_id": feed.tenant.cluster_id,
         "tenant_id": feed.tenant.tenant_id,
@@ -95,7 +96,7 @@ def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -
 
 
 def sink_of(uri: str) -> str:
-    """Names what has the progress: brokers and topic, without options and credentials."""
+    """The identity of the sink that stores the progress: brokers and topic, without options and credentials."""
     parts = urlsplit(uri)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return hashlib.sha256(where.encode()).hexdigest()[:32]

@@ -19,13 +19,14 @@ _FEEDS, _SHARDS = tables.changefeeds, tables.feed_shards
 
 
 class FeedCounts:
-    """Reads how feeds are, of all tenants. The call is a transaction of its own, and raises as the repository's do."""
+    """Reads the states of the changefeeds of all tenants. Each call is a transaction of its own, and raises as the
+    repository's calls do."""
 
     def __init__(self, transactions: Transactions, _: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._now_ms = transactions, now_ms
 
     def read(self) -> tuple[Sequence[State], Sequence[bool]]:
-        """The state of each feed, and of each shard of a running feed whether a worker holds it."""
+        """The state of each feed; and for each shard of a running feed, whether a worker holds it."""
 
         def body(connection: Connection) -> tuple[Sequence[State], Sequence[bool]]:
             keys = [_FEEDS.c[name] == _SHARDS.c[name] for name in ("cluster_id", "tenant_id", "changefeed_id")]

@@ -36,8 +36,8 @@ def put(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, name
 def put_of_feed(
     connection: Connection, now_ms: ColumnElement[int], key: TenantKey, feed_id: str, taken: Mapping[str, str]
 ) -> None:
-    """Store the secrets that were taken out of a feed's sink URI. Raises LimitReached, and AlreadyDiffers if another
-    feed refers to one of the same name."""
+    """Store the sealed secrets that replace the passwords in a feed's sink URI. Raises LimitReached, and AlreadyDiffers
+    if another feed refers to a secret of the same name."""
     for name, text in taken.items():
         users = [user for info in infos(connection, key, name) for user in info.used_by if user != feed_id]
         if users:
@@ -49,7 +49,8 @@ def put_of_feed(
 
 
 def remove_of_feed(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, feed_id: str) -> None:
-    """Remove the secrets that were taken out of a feed's sink URI, when the feed is gone and no other uses them."""
+    """Remove the secrets that were made from a feed's sink URI. The feed was removed before; a secret that another feed
+    uses is kept."""
     mine = f"{of_feed(feed_id)}."
     for one in infos(connection, key):
         if one.name.startswith(mine) and not one.used_by:

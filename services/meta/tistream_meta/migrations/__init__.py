@@ -44,7 +44,7 @@ def files(dialect: str) -> dict[int, str]:
 
 
 class NewerDatabase(Exception):
-    """The database's schema was made by a newer version of the program."""
+    """The database's schema was created by a newer version of the program."""
 
 
 def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) -> int:

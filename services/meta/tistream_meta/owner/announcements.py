@@ -1,7 +1,8 @@
-"""Announced files, kept for a short while in memory: a lost announcement costs latency only.
+"""Keeps the announcements of new change files in memory for a short while.
 
-Sequences grow across restarts: those of owner_rev r lie in (r << 32, (r + 1) << 32]. A reader whose sequence is of an
-earlier owner, or has been overrun by the ring, gets `lost`.
+A lost announcement costs latency only. Sequence numbers grow across restarts: those of owner_rev r lie in (r << 32, (r
++ 1) << 32]. A reader gets `lost` if its sequence number is from an earlier owner, or if the ring has overwritten
+announcements after it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class AnnouncementRing:
 
     @property
     def last(self) -> int:
-        """The newest sequence handed out."""
+        """The sequence number of the newest announcement."""
         return self._first + len(self._kept) - 1
 
     def add(self, announcement: Announcement) -> int:
-        """Store an announcement and return its sequence."""
+        """Store an announcement and return its sequence number."""
         self._kept.append(announcement)
         if len(self._kept) > self._capacity:
             self._kept.popleft()
@@ -38,9 +39,8 @@ class AnnouncementRing:
         return self.last
 
     def after(self, sequence: int) -> Announcements:
-        """The announcements with a higher sequence. `lost`: some of them were dropped, or this ring never issued
-        `sequence`; then all that are kept are returned.
-        """
+        """The announcements with a higher sequence number. If some of them were dropped, or if this ring never issued
+        `sequence`, the result is marked `lost` and has all announcements in the ring."""
         lost = not self._first - 1 <= sequence <= self.last
         skip = 0 if lost else sequence - self._first + 1
         kept = [self._kept[index] for index in range(skip, len(self._kept))]
@@ -57,7 +57,7 @@ class AnnouncementBoard:
         self._changed = new_condition()
 
     def add(self, announcement: Announcement) -> int:
-        """Store an announcement, wake the waiting readers, and return its sequence."""
+        """Store an announcement, wake the waiting readers, and return its sequence number."""
         with self._changed:
             sequence = self._ring.add(announcement)
             self._changed.notify_all()

@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 
 
 class AuditKeeping:
-    """Deletes old entries of the audit log. Run `step` in a loop: the owner deletes entries older than `keep_ms`, by
-    the database's clock."""
+    """Deletes old entries of the audit log. A background loop calls `step`. Only the owner deletes: entries older than
+    `keep_ms`, by the database's clock."""
 
     def __init__(self, entries: AuditLog, is_owner: Callable[[], bool], keep_ms: int) -> None:
         self._entries, self._is_owner, self._keep_ms = entries, is_owner, keep_ms

@@ -1,4 +1,4 @@
-"""The owner's copy of the database. Only the owner writes, so it need not read again. Not thread-safe."""
+"""The owner's copy of the database. Only the owner writes, so it need not read the database again. Not thread-safe."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OwnerCopy:
         return Touched(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> Touched:
-        """Apply the changes of a committed transaction; returns the tasks and tenants that it touches."""
+        """Apply the changes of a committed transaction. Returns the tasks and tenants that they affect."""
         touched = set(change.gone)
         for tenant in change.tenants:
             self.tenants[tenant.key] = tenant
@@ -94,7 +94,7 @@ class OwnerCopy:
         return [node.node_id for node in self.nodes.values() if node.role == role]
 
     def by_node(self) -> list[tuple[Node, int, int]]:
-        """Every node by name, with its numbers of tasks and stores."""
+        """Every node, ordered by name, each with the number of its tasks and the number of its stores."""
         tasks = Counter(task.sorter_node for task in self.tasks.values())
         stores = Counter(store.dispatcher_node for store in self.stores.values())
         return [(node, tasks[name], stores[name]) for name, node in sorted(self.nodes.items())]

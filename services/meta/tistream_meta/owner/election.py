@@ -1,5 +1,4 @@
-"""Elects the owner among the meta servers: this process holds the lease, or knows which process does. Holds the lease;
-makes no other decision."""
+"""Elects the owner among the meta servers: takes and renews the lease, or records which process holds it."""
 
 from __future__ import annotations
 
@@ -83,9 +82,8 @@ class Ownership:
         return table
 
     def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
-        """Become the owner, or renew the lease. Returns whether this process was elected now. `heard` returns the nodes
-        with a heartbeat since its last call; it is called with the lock held.
-        """
+        """Become the owner, or renew the lease. Returns whether this call has elected this process. `heard` returns the
+        nodes with a heartbeat since its last call; it is called with the lock held."""
         if self._since_ms is None:
             return self._take()
         if self._restored:

@@ -18,7 +18,7 @@ BEATS_A_SECOND = 400  # heartbeats that one process handles without being busy w
 
 
 @dataclass(slots=True)
-class HeardNodes:
+class NodeHeartbeats:
     """The last heartbeat of each node, and its state. Not thread-safe. Times are monotonic milliseconds."""
 
     timings: Timings
@@ -28,7 +28,7 @@ class HeardNodes:
     _routed_lost: set[str] = field(default_factory=set)
     _deaf_since_ms: int | None = None
 
-    def hear(self, node_id: str, now_ms: int) -> None:
+    def record(self, node_id: str, now_ms: int) -> None:
         """Record a heartbeat of a node."""
         self._heard_ms[node_id] = now_ms
         self._lately.add(node_id)
@@ -48,12 +48,12 @@ class HeardNodes:
         """Forget all heartbeats: a new owner starts with an empty table."""
         self._heard_ms.clear()
 
-    def deaf(self, since_ms: int) -> None:
+    def suspend(self, since_ms: int) -> None:
         """Suspend liveness checks: heartbeats are refused while the database does not answer."""
         if self._deaf_since_ms is None:
             self._deaf_since_ms = since_ms
 
-    def hears_again(self, now_ms: int) -> None:
+    def resume(self, now_ms: int) -> None:
         """Record that heartbeats are accepted again. Every node's last heartbeat is shifted by the length of the
         outage, so that an outage of the database does not make nodes look dead."""
         if self._deaf_since_ms is not None:
@@ -62,11 +62,11 @@ class HeardNodes:
             self._deaf_since_ms = None
 
     def lately(self) -> set[str]:
-        """The nodes that have sent a heartbeat since the last call."""
+        """The nodes that have sent a heartbeat since the last call of this method."""
         found, self._lately = self._lately, set()
         return found
 
-    def judge(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> list[str]:
+    def update_states(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> list[str]:
         """Update `states` and return the nodes whose state changed. `since_ms`: when this process became the owner."""
         before = self.states
         self.states = {

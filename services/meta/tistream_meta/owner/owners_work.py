@@ -1,7 +1,9 @@
-"""What only the owner among the meta servers does: plans tasks and stores, takes heartbeats, writes, publishes routes.
+"""The work that only the owner among the meta servers does: plans tasks and stores, accepts heartbeats, writes,
+publishes routes.
 
-`MetaServer.owned` is the door for requests: it checks the ownership. The lease may run out while a call waits for the
-lock, so `_locked` checks it again. No method checks it by itself; loops and lists of another meta server's do nothing.
+Requests get it through `MetaServer.owned`, which checks the ownership. The lease may run out while a call waits for the
+lock, so `_locked` checks it again. The methods do not check the ownership otherwise. On another meta server, loops do
+nothing and lists are empty.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from tistream_meta.owner import route_table
 from tistream_meta.owner.announcements import AnnouncementBoard
 from tistream_meta.owner.catalog import OwnerCopy, Touched
 from tistream_meta.owner.election import Ownership
-from tistream_meta.owner.node_liveness import HeardNodes
+from tistream_meta.owner.node_liveness import NodeHeartbeats
 from tistream_meta.owner.reports import Holding, Reports
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.scheduler import Scheduler
@@ -48,10 +50,8 @@ DRAINED = ("sorter", "dispatcher", "changefeed", "agent")  # roles of processes 
 
 
 class OwnersWork:
-    """The plan that the owner keeps in memory, and everything that changes it. Thread-safe: `lock` guards heartbeats,
-    reports, and the book. The database has the rest. `require_owner` raises Unavailable if this process is not the
-    owner.
-    """
+    """The owner's copy of the database in memory (OwnerCopy), and all calls that change it. Thread-safe: `lock` guards
+    heartbeats, reports, and the copy. `require_owner` raises Unavailable if this process is not the owner."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class OwnersWork:
         self._routes, self._stopping = routes, stopping
         self._maker = route_table.RouteMaker()
         self.announcements = AnnouncementBoard(0, options.announcements_max, stopping)
-        self.heard = HeardNodes(options.timings)
+        self.heard = NodeHeartbeats(options.timings)
         self._reports = Reports()
         self._stores = StoreKeeping()
         self._scheduler = Scheduler(repository, self._reports, options.rules)
@@ -81,11 +81,11 @@ class OwnersWork:
 
     @property
     def has_plan(self) -> bool:
-        """Whether the plan was read; after a failed write it is read again."""
+        """Whether the owner's copy has been read from the database. After a failed write it is read again."""
         return self._book is not None
 
     def begin(self, owner_rev: int) -> None:
-        """Start as the owner, after an election or after a time without renewals. The lock is held."""
+        """Start as the owner, after an election or after a time without renewals. The caller holds the lock."""
         if owner_rev != self.announcements.owner_rev:
             self.announcements = AnnouncementBoard(owner_rev, self._options.announcements_max, self._stopping)
             self._reports.forget()
@@ -103,7 +103,7 @@ class OwnersWork:
             return
         with self._rereading() as book:
             now_ms = self._clock.monotonic_ms()
-            turned = self.heard.judge(book.nodes.values(), since_ms, now_ms)
+            turned = self.heard.update_states(book.nodes.values(), since_ms, now_ms)
             self._metrics.count_nodes(self.heard.states.values())
             self._scheduler.touch(book.tasks_at(turned))
             for change in self._scheduler.step(book, self.heard.states, now_ms):
@@ -184,7 +184,7 @@ class OwnersWork:
                     self._metrics.refused.labels("start").inc()
                     raise
                 self._take(change)
-                self.heard.hear(node_id, self._clock.monotonic_ms())
+                self.heard.record(node_id, self._clock.monotonic_ms())
             log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})
             return node, self._known().version
 
@@ -197,11 +197,11 @@ class OwnersWork:
         holdings: Sequence[Holding] = (),
         stores: Sequence[ReportedStore] = (),
     ) -> tuple[int, int, int]:
-        """Take a heartbeat; returns (owner_rev, route version, milliseconds until the next heartbeat).
+        """Accept a heartbeat; returns (owner_rev, route version, milliseconds until the next heartbeat).
 
-        seen: the newest routes that the node has followed.
-        holdings: the tasks that it holds or is prepared for.
-        stores: those that it reads or has found; new ones are assigned before this returns.
+        `seen`: the newest routes that the node has followed. `holdings`: the tasks that a sorter holds or is prepared
+        for. `stores`: the stores that a dispatcher reads or has found; new ones are assigned before this method
+        returns.
 
         Raises:
             UnknownName: this start is not registered.
@@ -223,9 +223,9 @@ class OwnersWork:
             if news is None:
                 self._metrics.refused.labels("report").inc()
             else:
-                self.heard.hear(node_id, now_ms)
+                self.heard.record(node_id, now_ms)
                 self._scheduler.touch(news)
-                if node is not None and node.role == "dispatcher" and self._stores.hear(book, node_id, stores):
+                if node is not None and node.role == "dispatcher" and self._stores.record(book, node_id, stores):
                     self.look_after_nodes()
             return self._ownership.rev, self._known().version, self.heard.next_ms()
 
@@ -240,14 +240,14 @@ class OwnersWork:
         log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
 
     def move(self, task_id: int, node_id: str) -> None:
-        """Let a sorter prepare to take a task over. Raises UnknownName, and InvalidRequest if it cannot."""
+        """Begin to move a task to a sorter, which prepares to take it over. Raises UnknownName, and InvalidRequest if
+        the sorter or the task is not in a state for that."""
         with self._writing() as book:
             self._take(self._scheduler.move(book, self.heard.states, task_id, node_id))
 
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
-        """Order a task to be split at a key, or (None) where that halves its load; returns the ids of its children.
-        Raises UnknownName, and InvalidRequest if it cannot be split.
-        """
+        """Order a task to be split at `key`, or if that is None at the key that halves its load; returns the ids of its
+        children. Raises UnknownName, and InvalidRequest if it cannot be split."""
         return self._order(lambda book, now_ms: self._scheduler.split(book, task_id, key, now_ms))
 
     def merge(self, task_id: int, neighbour: int) -> tuple[int, ...]:
@@ -263,13 +263,14 @@ class OwnersWork:
         return children
 
     def nodes(self) -> list[tuple[Node, NodeState, int, int]]:
-        """Every node with its state and its numbers of tasks and stores."""
+        """Every node with its state, the number of its tasks, and the number of its stores."""
         with self._locked():
             states = self.heard.states
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def agents(self) -> dict[str, Agent]:
-        """Every agent by name; none of them has asked for anything yet, as far as this method knows."""
+        """Every agent by name. The heartbeats of agents are not part of the result: AgentBoard.asking adds what they
+        request."""
         with self._locked():
             since_ms, now_ms = self._ownership.since_ms or 0, self._clock.monotonic_ms()
             return {
@@ -289,7 +290,7 @@ class OwnersWork:
             return self._scheduler.placements(self._known(), self._clock.monotonic_ms())
 
     def announce(self, announcement: Announcement) -> None:
-        """Keep an announced file for the dispatchers."""
+        """Store the announcement of a change file for the dispatchers."""
         self.announcements.add(announcement)
         self._metrics.announced.inc()
 
@@ -312,21 +313,21 @@ class OwnersWork:
 
     @contextmanager
     def _rereading(self) -> Iterator[OwnerCopy]:
-        """Run a `with` block that writes by the book. A failed write may have been committed all the same, so after
-        Unavailable the book is read again from the database."""
+        """Run a `with` block that plans and writes with the owner's copy. A failed write may have been committed all
+        the same, so after Unavailable the copy is read again from the database."""
         with self._ownership.writing(), self._lock:
             began_ms = self._clock.monotonic_ms()
             try:
                 yield self._book if self._book is not None else self._read()
             except Unavailable:
                 self._book = None
-                self.heard.deaf(began_ms)
+                self.heard.suspend(began_ms)
                 raise
 
     def _read(self) -> OwnerCopy:
-        """Read the plan from the database; every task and tenant counts as touched."""
+        """Read the owner's copy from the database. Every task and tenant counts as changed."""
         self._book = book = OwnerCopy(self._repository.plan())
-        self.heard.hears_again(self._clock.monotonic_ms())
+        self.heard.resume(self._clock.monotonic_ms())
         self._touched = book.everything()
         self._scheduler.touch(self._touched.tasks)
         return book

@@ -87,7 +87,7 @@ class Reports:
         self._measured.clear()
 
     def keep(self, task_ids: Container[int]) -> None:
-        """Drop the measured loads of all tasks but these, because the others do not exist any more."""
+        """Drop the measured loads of all other tasks, because they do not exist any more."""
         for task_id in [task_id for task_id in self._measured if task_id not in task_ids]:
             del self._measured[task_id]
 
@@ -111,17 +111,17 @@ class Reports:
         )
 
     def claimed_by(self, task: Task) -> int | None:
-        """The epoch that has claimed a task's manifests, if it keeps the task's sorter from claiming under the epoch in
-        the database; else None. It happens after a restore of the database, which has forgotten newer epochs.
-        """
+        """The epoch that has claimed a task's manifests, if it is newer than the epoch in the database and so prevents
+        the task's sorter from claiming; else None. That happens after a restore of the database, which has forgotten
+        newer epochs."""
         heard = self._of.get(task.sorter_node or "")
         one = None if heard is None else heard.fenced.get(task.task_id)
         if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:
             return None
         return one.fenced_by if one.fenced_by >= task.task_epoch else None
 
-    def told(self, task: Task, now_ms: int) -> SorterReport:
-        """The last report of the task's sorter about it. `now_ms`: monotonic."""
+    def last_report(self, task: Task, now_ms: int) -> SorterReport:
+        """The last report of a task's sorter about the task; NO_REPORT if there is none. `now_ms` is monotonic."""
         one = self._holding(task.sorter_node, task.task_id)
         if one is None:
             return NO_REPORT

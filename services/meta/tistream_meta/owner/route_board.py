@@ -1,4 +1,4 @@
-"""The newest route table, for readers that wait for the next one and already have most of it."""
+"""Publishes the newest route table to readers that poll it and already have most of it."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class RouteBoard:
             return self._table
 
     def wait(self, known: RouteMark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
-        """The changes since the table `known`; waits up to `wait_ms` while nothing has changed. With `node_id`, only
-        tasks whose sorter or next sorter that node is. None before the first table.
-        """
+        """The changes since the table `known`; waits up to `wait_ms` while nothing has changed. With `node_id`, the
+        answer has only the tasks of which that node is the sorter or the next sorter. Returns None before the first
+        table."""
         with self._changed:
             remaining_s = wait_ms / 1000
             while self._nothing_new(known) and remaining_s > 0 and not self._stopping():
@@ -131,7 +131,7 @@ def _nodes(route: TenantRoute) -> Iterator[str]:
 
 
 def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[str]:
-    """The nodes that two routes of a tenant concern differently: those whose tasks or rules changed."""
+    """The nodes that are affected by the change of a tenant's route: their tasks, or the tenant's rules, differ."""
     if before is None or _rules(before) != _rules(after):
         return {*_nodes(after), *(_nodes(before) if before is not None else ())}
     old, new = {id(task) for task in before.tasks}, {id(task) for task in after.tasks}

@@ -1,4 +1,5 @@
-"""Route tables: tenants, tasks, stores and nodes, made from the owner's book for all other processes. Pure."""
+"""Makes route tables from the owner's copy of the database: the tenants, tasks, stores and nodes that all other
+processes need to know. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +14,8 @@ from tistream_meta.owner.catalog import OwnerCopy, Touched
 
 
 class RouteMaker:
-    """Makes route tables from an owner's book, each from the one before: a route that has not changed is the same
-    object.
-    """
+    """Makes each route table from the owner's copy and the previous table. A route that has not changed is the same
+    object in both tables."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, TaskRoute] = {}
@@ -25,8 +25,8 @@ class RouteMaker:
     def make(
         self, book: OwnerCopy, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
-        """Make the route table of the present book. `touched` names the tasks and tenants that may differ from the last
-        table."""
+        """Make the route table of the present state. `touched` names the tasks and tenants that may differ from the
+        last table."""
         for task_id in touched.tasks:
             task = book.tasks.get(task_id)
             if task is None:
@@ -51,7 +51,7 @@ class RouteMaker:
 
 
 def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[str, list[str]]:
-    """URLs by role: of the nodes that are not lost, or of all nodes of a role if all of them are lost."""
+    """The URLs of the nodes of each role. Lost nodes are left out, unless all nodes of the role are lost."""
     found: dict[str, list[str]] = {}
     for role in sorted({node.role for node in nodes} - {"meta"}):
         of_role = [node for node in nodes if node.role == role]
@@ -98,15 +98,16 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         kms_key_id=tenant.kms_key_id,
         index_keys=tenant.index_keys,
         kind=tenant.kind,
-        paused=not tenant.takes_in,
+        paused=not tenant.accepts_files,
         erasing=tenant.erasing,
         delete_at_ms=tenant.delete_at_ms,
     )
 
 
 def _seal_order(task: Task, book: OwnerCopy) -> SealOrder | None:
-    """The order with all parents of a merge: a sorter's routes have its own tasks alone, and each parent must know the
-    others. They are ordered in one transaction, so the route of each is made anew when one is."""
+    """A task's order to seal, with all parents of a merge. It names them because a sorter's routes have only its own
+    tasks, and each parent must know the others. All parents are ordered in one transaction, so their routes always
+    change together."""
     seal = task.seal
     if seal is None:
         return None
@@ -120,7 +121,7 @@ def _seal_order(task: Task, book: OwnerCopy) -> SealOrder | None:
 
 
 def tenant_info(tenant: Tenant) -> TenantInfo:
-    """A tenant as the API shows it."""
+    """Convert a tenant to the form that the API returns."""
     snapshot_ts = None if tenant.snapshot_ts is None else str(tenant.snapshot_ts)
     return TenantInfo(
         cluster_id=tenant.key.cluster_id,
@@ -131,7 +132,7 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
         kms_key_id=tenant.kms_key_id,
         index_keys=tenant.index_keys,
         kind=tenant.kind,
-        state="deleting" if tenant.erasing else "active" if tenant.takes_in else "paused",
+        state="deleting" if tenant.erasing else "active" if tenant.accepts_files else "paused",
         delete_at_ms=None if tenant.delete_at_ms is None else str(tenant.delete_at_ms),
     )
 

@@ -1,8 +1,8 @@
-"""Moves the tasks to where the policies and operators want them: executes what the pure modules decide.
+"""Executes the decisions of the pure modules, and the requests of operators, about where tasks run.
 
-Urgent steps are executed as soon as something about a task changes: a report that differs, a node with another state, a
-row that was written. Balancing, splits and merges look at all tasks together, from time to time. The pause grows with
-the number of tasks, so that the owner's work per second does not grow with it.
+Urgent steps are executed as soon as something about a task changes: its sorter's report, the state of a node, or its
+row. Balancing, splits and merges look at all tasks together, from time to time. The pause grows with the number of
+tasks, so that the owner's work per second does not grow with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ States = Mapping[str, NodeState]
 
 
 class Scheduler:
-    """Works on the owner's book. Not thread-safe. Times are monotonic milliseconds.
+    """Works on the owner's copy of the database. Not thread-safe. Times are monotonic milliseconds.
 
     The calls for operators raise UnknownName, and InvalidRequest if the request cannot be executed.
     """
@@ -54,8 +54,8 @@ class Scheduler:
         self._news.update(task_ids)
 
     def step(self, book: OwnerCopy, states: States, now_ms: int) -> Iterator[Change]:
-        """Compute and execute the steps that are due. The caller must apply each change to the book before it requests
-        the next."""
+        """Compute and execute the steps that are due. The caller must apply each change to the owner's copy before it
+        requests the next."""
         yield from self._look_after_seals(book, now_ms)
         sorters = {node: states[node] for node in book.of_role("sorter")}
         there = alive(sorters)
@@ -96,19 +96,19 @@ class Scheduler:
         # Urgent steps were taken already, unless a change was missed.
         yield from self._command([*urgent(placements, sorters, load, self._loads), *commands])
         tasks = book.in_order()
-        told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
+        reported = {task.task_id: self._reports.last_report(task, now_ms) for task in tasks}
         # Parents without an order, as far as a restored database knows, did not change at the same time, so the pass
         # over changed tasks does not find them.
-        if ended := self._possible(book, seals.carried_on(tasks, told)):
+        if ended := self._possible(book, seals.successions(tasks, reported)):
             yield from self._carry_on(ended)
             return
-        if again := seals.forgotten(tasks, told):
+        if again := seals.forgotten(tasks, reported):
             yield from self._take_orders(again)
             return
         pause_ms = self._rules.seals.pause_ms
         self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
         ages_ms = self._ages_ms(now_ms)
-        found = seals.wishes(tasks, told, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
+        found = seals.wishes(tasks, reported, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
         orders = [self._order(wish) for wish in found]
         yield from self._take_orders(orders)
 
@@ -130,7 +130,8 @@ class Scheduler:
     # -- what operators ask for ----------------------------------------------------------------------------------
 
     def move(self, book: OwnerCopy, states: States, task_id: int, node_id: str) -> Change | None:
-        """Let a sorter prepare to take a task over; None if it is preparing already."""
+        """Begin to move a task to a sorter, which prepares to take it over. Returns None if the sorter is preparing
+        already."""
         task = _find(book, task_id)
         if task.next_node == node_id:
             return None
@@ -140,7 +141,7 @@ class Scheduler:
             self._reports.placement(task).after(PhaseEvent.PREPARE, node_id)
         except WrongStep as error:
             raise InvalidRequest(str(error)) from error
-        return self._repository.take([Command(task_id, PhaseEvent.PREPARE, node_id, "asked for")], asked=True)
+        return self._repository.take([Command(task_id, PhaseEvent.PREPARE, node_id, "asked for")], by_operator=True)
 
     def split(
         self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
@@ -151,8 +152,8 @@ class Scheduler:
         seal = _find(book, task_id).seal
         if seal is not None and not seal.merges and (key is None or seal.children[1].span.start == key):
             return None, tuple(_ids(seal.children))
-        task, told = self._working(book, task_id, now_ms)
-        at = told.split_key if key is None else key
+        task, reported = self._working(book, task_id, now_ms)
+        at = reported.split_key if key is None else key
         if not at:
             reason = f"task {task_id}: its sorter knows no key that halves its load; give one"
             raise InvalidRequest(reason, {"parameter": "key"})
@@ -179,7 +180,7 @@ class Scheduler:
     def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
         order = self._order(wish)
         assert order.seal is not None
-        (change,) = self._take_orders([order], asked=True)
+        (change,) = self._take_orders([order], by_operator=True)
         return change, tuple(_ids(order.seal.children))
 
     def _working(self, book: OwnerCopy, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
@@ -189,18 +190,18 @@ class Scheduler:
             raise InvalidRequest(f"task {task_id} is about to be split or merged already")
         if (phase := self._reports.placement(task).phase) is not Phase.RUNNING:
             raise InvalidRequest(f"task {task_id} is {phase.value}: only a running one can be split or merged")
-        return task, self._reports.told(task, now_ms)
+        return task, self._reports.last_report(task, now_ms)
 
     # -- splits and merges ---------------------------------------------------------------------------------------
 
     def _look_after_seals(self, book: OwnerCopy, now_ms: int) -> Iterator[Change]:
         """Replace sealed tasks by their children, and proceed with merges under way."""
-        ended = seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms))
+        ended = seals.successions(*self._concerned(book, book.sealing | self._news, now_ms))
         yield from self._carry_on(self._possible(book, ended))
         self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
         age_ms = self._ages_ms(now_ms)
-        ordered, told = self._concerned(book, book.sealing, now_ms)
-        orders = seals.under_way(ordered, told, age_ms, self._rules.seals)
+        ordered, reported = self._concerned(book, book.sealing, now_ms)
+        orders = seals.under_way(ordered, reported, age_ms, self._rules.seals)
         for task_id in [task_id for order in orders if order.seal is None for task_id in order.task_ids]:
             del self._ordered_ms[task_id]  # its next order has a new age
             self._withdrawn_ms[task_id] = now_ms
@@ -209,17 +210,17 @@ class Scheduler:
     def _ages_ms(self, now_ms: int) -> dict[int, int]:
         return {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
 
-    def _carry_on(self, ended: Sequence[seals.CarryOn]) -> Iterator[Change]:
+    def _carry_on(self, ended: Sequence[seals.Succession]) -> Iterator[Change]:
         if not ended:
             return
-        change = self._repository.carry_on(ended)
+        change = self._repository.replace_sealed(ended)
         for one in ended:
             log.info("tasks carry on", extra={"parents": one.parents, "children": _ids(one.children)})
         yield change
 
-    def _possible(self, book: OwnerCopy, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
-        """The sealed parents that can be replaced by their children. The others have children whose ids are taken: a
-        restored database gave these ids out again before the restore was noticed. Such parents must not hold up other
+    def _possible(self, book: OwnerCopy, ended: Sequence[seals.Succession]) -> list[seals.Succession]:
+        """The successions that can be stored. The others name children whose ids other tasks have: a restored database
+        assigned these ids again before the restore was noticed. They must not block the successions of other
         tenants."""
         out = []
         for one in ended:
@@ -238,7 +239,7 @@ class Scheduler:
         self, book: OwnerCopy, task_ids: Iterable[int], now_ms: int
     ) -> tuple[list[Task], dict[int, seals.SorterReport]]:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
-        return tasks, {task.task_id: self._reports.told(task, now_ms) for task in tasks}
+        return tasks, {task.task_id: self._reports.last_report(task, now_ms) for task in tasks}
 
     def _order(self, wish: seals.Wish) -> seals.TaskOrder:
         first = self._repository.new_task_ids(len(wish.spans))
@@ -246,10 +247,10 @@ class Scheduler:
         stop_at = None if wish.stop_at is None else seals.own_stop(wish.stop_at, children[0])
         return seals.TaskOrder(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
 
-    def _take_orders(self, orders: Sequence[seals.TaskOrder], *, asked: bool = False) -> Iterator[Change]:
+    def _take_orders(self, orders: Sequence[seals.TaskOrder], *, by_operator: bool = False) -> Iterator[Change]:
         if not orders:
             return
-        change = self._repository.order(orders, asked=asked)
+        change = self._repository.order(orders, by_operator=by_operator)
         for one in orders:
             children = _ids(one.seal.children) if one.seal else []
             log.info("seal", extra={"tasks": one.task_ids, "children": children, "why": one.why})

@@ -1,7 +1,7 @@
-"""A meta server: what any of them answers, and the door to what only the owner does.
+"""One meta server process: the calls that every meta server answers, and the access to the work of the owner.
 
-Every meta server reads the database and has the routes. The owner is elected by a lease (election.py); its work is in
-owners_work.py, and `MetaServer.owned` is the only way to it.
+Every meta server reads the database and has the routes. The owner is elected by a lease (election.py). Its work is in
+owners_work.py, and is reached only through `MetaServer.owned`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FOLLOW_PAUSE_MS = 200
 
 
 class MetaServer:
-    """One meta process, owner or not: what each of them answers, and by `owned()` what only the owner does.
-    Thread-safe. stopping: whether the process is to end, and long polls return."""
+    """One meta server process, whether it is the owner or not. `owned()` returns the calls that only the owner answers.
+    Thread-safe. `stopping` returns whether the process is to end; then long polls return."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MetaServer:
 
     def owned(self) -> OwnersWork:
         """The OwnersWork of this process, which only the owner may use. Raises Unavailable if this process is not the
-        owner, or has not read the plan."""
+        owner, or has not read its copy of the database yet."""
         self._require_owner()
         return self._work
 
@@ -80,8 +80,8 @@ class MetaServer:
         self.owned().write(change)
 
     def writing(self) -> AbstractContextManager[None]:
-        """Wraps whatever writes as the owner. It raises Unavailable, and ends the ownership, if another meta server is
-        the owner by then."""
+        """A `with` block for a write as the owner. If another meta server has become the owner, it raises Unavailable
+        and ends the ownership of this process."""
         return self._ownership.writing()
 
     def ending(self) -> list[Tenant]:
@@ -104,7 +104,7 @@ class MetaServer:
         return found
 
     def not_ready(self) -> str | None:
-        """Why requests cannot be served, or None."""
+        """The reason why requests cannot be served; None if they can be."""
         if not self._prepared:
             return "the meta database was not opened yet"
         if not self.is_owner():
@@ -163,7 +163,6 @@ class MetaServer:
         return self._repository.owner()
 
     def routes(self) -> RouteBoard:
-        """The board of routes that readers wait on. It has the owner's routes also while another meta server is the
-        owner, and keeps them while no owner is known.
-        """
+        """The RouteBoard that readers wait on. While another meta server is the owner, it has a copy of that server's
+        routes. It keeps the last routes while no owner is known."""
         return self._routes

@@ -1,7 +1,7 @@
 """Reports of the dispatchers about stores, and the assignments of stores that follow from them. Pure.
 
-Each heartbeat names all stores that its dispatcher reads or has found. A store without a row in the database is new,
-whichever dispatcher names it. So stores that a restored database has forgotten come back with the next heartbeat.
+Each heartbeat names all stores that its dispatcher reads or has found. A store without a row in the database is a new
+store. So stores that a restored database has forgotten are inserted again at the next heartbeat.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReportedStore:
-    """One store of a heartbeat. `load` is as in store_policy; None: not measured yet."""
+    """One store of a heartbeat. `load` is as in store_policy; None if it has not been measured yet."""
 
     tenant: TenantKey
     store_id: int
@@ -48,10 +48,10 @@ class StoreKeeping:
         self._moved_ms = None
         self._look_ms = 0
 
-    def hear(self, book: OwnerCopy, node_id: str, told: Iterable[ReportedStore]) -> bool:
-        """Take the stores of a dispatcher's heartbeat; returns whether there are new stores."""
+    def record(self, book: OwnerCopy, node_id: str, reported: Iterable[ReportedStore]) -> bool:
+        """Record the stores in a dispatcher's heartbeat. Returns whether there are new stores."""
         self._heard.add(node_id)
-        for one in told:
+        for one in reported:
             key = (one.tenant, one.store_id)
             known = book.stores.get(key)
             tenant = book.tenants.get(one.tenant)
@@ -65,9 +65,8 @@ class StoreKeeping:
     def due(
         self, book: OwnerCopy, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool
     ) -> list[StoreAssignment]:
-        """Assignments of stores that are new or go to another dispatcher now. `turned`: the state of a node has
-        changed, so all stores are examined; otherwise they are examined once in LOOK_MS.
-        """
+        """Assignments of stores that are new or go to another dispatcher now. If `turned`, the state of a node has
+        changed, and all stores are examined; otherwise they are examined once in LOOK_MS."""
         self._found = {
             key: store
             for key, store in self._found.items()

@@ -1,4 +1,4 @@
-"""Operators' changes of stores: retirement."""
+"""Executes operators' requests to retire stores."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ class StoreRules:
     write: Callable[[Callable[[], Change | None]], None]
 
     def retire(self, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> None:
-        """Retire a store: no dispatcher reads it any more, and its files are deleted. These are the files up to
-        `taken_ts`, which no task needs, and with `discard` all that exist now. Raises UnknownName, and InvalidRequest
-        if there are files after `taken_ts` and `discard` is false.
-        """
+        """Retire a store: no dispatcher reads it any more, and its files up to `taken_ts`, which every task has
+        applied, are deleted. With `discard` all of its present files are deleted. Raises UnknownName, and
+        InvalidRequest if there are files after `taken_ts` and `discard` is false."""
         through_ts = files_end(self.objects, key, store_id, taken_ts, discard=discard)
         done: list[Change | None] = []
 

@@ -1,4 +1,4 @@
-"""Usage and quotas of tenants: the calls behind the routes, and the owner's periodic work."""
+"""Stores, reads and trims the usage of tenants, and sets their quotas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 
 
 class UsageKeeping:
-    """Every meta server accepts and returns usage, whether it is the owner or not, because counters only grow."""
+    """Usage and quotas of tenants. Every meta server accepts reports of usage and returns usage, whether it is the
+    owner or not, because the counters only grow."""
 
     def __init__(
         self, server: MetaServer, repository: Repository, clock: Clock, keep_ms: int, metrics: MetaMetrics

@@ -1,6 +1,7 @@
-"""Restores in the meta database, one row each. restore_policy decides; this reads and writes the rows.
+"""Restores in the meta database, one row each.
 
-Texts are JSON in ASCII, which the columns hold, whatever tables are called.
+restore_policy.py decides; this module reads and writes the rows. Names of tables may contain any character, so they are
+stored as JSON in ASCII.
 """
 
 from __future__ import annotations
@@ -100,11 +101,11 @@ class RestoreBook:
         return self._write(body)
 
     def unfinished(self) -> Sequence[Restore]:
-        """The restores of all tenants that wait or run."""
+        """The restores of all tenants that are queued or running."""
         return self._transactions.run(_unfinished)
 
     def claim(self, node_id: str) -> Restore | None:
-        """Claim the next restore for a process, under a new epoch. None if no restore waits."""
+        """Claim the next restore for a process, under a new epoch. Returns None if no restore waits."""
 
         def next_one(connection: Connection) -> tuple[Restore | None, int]:
             now_ms = int(connection.execute(select(self._now_ms)).scalar_one())

@@ -1,4 +1,4 @@
-"""The route class that records changes in the audit log, and the route that returns the log."""
+"""The class of routes whose changes are recorded in the audit log, and the route that returns the log."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ NOT_AUDITED = frozenset(("Notify",))
 
 
 class NotAudited(Exception):
-    """A route changes something that the audit log would not record."""
+    """A route changes data, and the audit log would not record the change."""
 
 
 class AuditedRoute(APIRoute):
-    """Records changes under the route's operation_id. The actor is the one that the API server names, else the service
-    (a holder of the services' key) at the request's address.
-    """
+    """Records changes under the route's operation_id. The actor is the one that the API server names, otherwise the
+    service that sent the request, by its address."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler. While it runs, the audit log takes the operation and the caller from its context."""
+        """FastAPI's handler, wrapped so that the audit log knows the operation and the actor while it runs."""
         handle, action = super().get_route_handler(), self.operation_id or self.name
 
         async def audited(request: Request) -> Response:
@@ -43,7 +42,8 @@ class AuditedRoute(APIRoute):
 
 
 def actor_of(request: Request) -> acting.Actor:
-    """The actor that the API server names, else the service at the request's address."""
+    """The actor that the API server names in the request, otherwise the service that sent the request, by its
+    address."""
     told = acting.read(request.headers.get(acting.HEADER))
     if told is not None:
         return told
@@ -51,7 +51,7 @@ def actor_of(request: Request) -> acting.Actor:
 
 
 def changing(routes: Iterable[BaseRoute]) -> list[APIRoute]:
-    """The routes, also those of included routers, that change something for an operator."""
+    """The routes that change data at the request of an operator, including routes of included routers."""
     found: list[APIRoute] = []
     for route in routes:
         included = getattr(route, "original_router", None)
@@ -67,7 +67,7 @@ def changing(routes: Iterable[BaseRoute]) -> list[APIRoute]:
 
 
 def refuse_unaudited(routes: Iterable[BaseRoute]) -> None:
-    """Raises NotAudited if a route that changes something is not an AuditedRoute."""
+    """Check that every route that changes data is an AuditedRoute. Raises NotAudited."""
     for route in changing(routes):
         if not isinstance(route, AuditedRoute):
             raise NotAudited(f"route {route.path} changes something: its router needs route_class=AuditedRoute")

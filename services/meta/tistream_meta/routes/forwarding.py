@@ -1,4 +1,4 @@
-"""Whether a request is answered here or forwarded to the owner."""
+"""Forwards requests to the owner if this meta server is not the owner."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def elsewhere(request: Request) -> MetaClient | None:
 
 
 class OwnersRoute(AuditedRoute):
-    """A route that only the owner answers. Another meta server forwards the request as it arrived, with its actor, and
-    returns the owner's answer. The owner validates the request and records it in the audit log.
-    """
+    """A route that only the owner answers. A meta server that is not the owner forwards the request unchanged, with its
+    actor, and returns the owner's answer. The owner validates the request and records it in the audit log."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The audited handler on the owner, else a call to the owner."""

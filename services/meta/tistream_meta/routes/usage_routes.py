@@ -32,7 +32,7 @@ def _keeping(request: Request) -> UsageKeeping:
 
 
 @router.post("/upcall/v1/usage", status_code=202, operation_id="TellUsage")
-def tell_usage(request: Request, body: UsageReport) -> Accepted:
+def report_usage(request: Request, body: UsageReport) -> Accepted:
     """Report the usage of tenants that a process has counted since it started. Any meta server accepts it."""
     _keeping(request).book.take(body)
     return Accepted()

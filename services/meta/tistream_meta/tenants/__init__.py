@@ -1,1 +1,1 @@
-"""The life of a tenant: its rules, its start, its tokens, its end."""
+"""The life of a tenant: its registration and rules, its start, its tokens, and its deletion."""

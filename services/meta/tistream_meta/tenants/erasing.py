@@ -1,8 +1,8 @@
-"""Deletes the objects of tenants that are being erased, and of stores that were retired, and no others.
+"""Deletes the objects of tenants that are being erased, and of retired stores, and no others.
 
-A process that has not received the news may write a little longer, and an upstream that was not stopped pushes for
-ever. So a tenant is gone once two listings, `quiet_ms` apart, have found nothing of it. The progress is kept in memory
-only: another owner, or this one after a restart, begins with what still exists.
+A process that does not know of the deletion yet may still write for a moment, and an upstream that was not stopped
+pushes for ever. So a tenant is gone once two listings, `quiet_ms` apart, have found no object of it. The progress is
+kept in memory only: another owner, or this one after a restart, begins with what still exists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Owner(Protocol):
     """The methods of the meta server that erasing uses."""
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased or have a deletion date; empty if another meta server is the owner."""
+        """The tenants that are being erased or have a deletion date; empty if another meta server is the owner."""
 
     def retired(self) -> list[Store]:
         """Stores that were retired; empty if another meta server is the owner."""
@@ -45,7 +45,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True)
 class _Sweep:
-    """Progress of erasing one tenant or store. Monotonic milliseconds."""
+    """Progress of erasing one tenant or store. Times are monotonic milliseconds."""
 
     deleted: int = 0
     clean_ms: int | None = None  # when a listing found nothing of it
@@ -53,7 +53,8 @@ class _Sweep:
 
 
 class Erasing:
-    """Erases tenants and retired stores. Run `step` in a loop of its own, because a large tenant takes long."""
+    """Erases tenants and retired stores. `step` runs in a background loop of its own, because a large tenant takes
+    long."""
 
     def __init__(
         self, objects: ObjectStore, owner: Owner, ends: TenantEnds, clock: Clock, quiet_ms: int, metrics: MetaMetrics
@@ -65,9 +66,8 @@ class Erasing:
         self._store_sweeps: dict[tuple[TenantKey, int], _Sweep] = {}
 
     def step(self) -> int:
-        """One pass over all tenants and stores that end; returns the milliseconds until the next. Raises
-        Unavailable.
-        """
+        """Make one pass over all tenants and stores that are being erased. Returns the milliseconds until the next
+        pass. Raises Unavailable."""
         ending = self._owner.ending()
         self._sweeps = {one.key: self._sweeps.get(one.key, _Sweep()) for one in ending if one.erasing}
         for tenant in ending:
@@ -82,7 +82,7 @@ class Erasing:
         return PAUSE_MS
 
     def close(self) -> None:
-        """Stop all deletes."""
+        """Stop the threads that delete objects."""
         self._deleter.close()
 
     def _begin(self, key: TenantKey) -> None:
@@ -123,7 +123,8 @@ class Erasing:
         going_on: Callable[[], bool],
         fields: Mapping[str, object],
     ) -> bool:
-        """Delete what `found` lists. Returns whether nothing was found twice, `quiet_ms` apart."""
+        """Delete the objects that `found` lists, while `going_on` returns True. Returns whether two listings,
+        `quiet_ms` apart, were empty."""
         keys = found()
         for lot in iter(lambda: list(itertools.islice(keys, AT_ONCE)), []):
             if not going_on():

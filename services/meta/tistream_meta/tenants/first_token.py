@@ -10,9 +10,9 @@ LABEL = "first token"
 
 
 def first_token(path: Path | None) -> StoreToken | None:
-    """The token in the file, as it is to be stored; None without a path. Raises ValueError if the file contains no
-    token, OSError if it cannot be read: a platform without a usable token should not start.
-    """
+    """The token in the file, in the form in which it is stored; None if no path is given. Raises ValueError if the file
+    contains no token, and OSError if the file cannot be read. These errors end the start of the process, because a
+    platform without a usable token should not start."""
     if path is None:
         return None
     found = take_apart(path.read_text("utf-8").strip())

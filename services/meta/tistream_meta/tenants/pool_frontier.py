@@ -18,8 +18,8 @@ from tistream_meta.decide.model import Child, Task
 
 @dataclass(frozen=True, slots=True)
 class PoolTask:
-    """A task according to its manifests. epoch: of the newest claim. begun: a manifest restates its state. children:
-    the tasks that its seal names; empty without a seal."""
+    """A task according to its manifests. `epoch` is that of the newest claim. `begun`: a manifest with the task's state
+    exists, not only claims. `children` are the tasks that its seal names; empty if it is not sealed."""
 
     task_id: int
     span: KeySpan

@@ -22,16 +22,16 @@ IDS_MAX = 2_000_000  # 100,000 tables of 20 partitions each
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """`physical_ids`: ids of all tables and partitions, system schemas included; ascending."""
+    """The facts that the meta server reads from a schema_snap. `physical_ids` are the ids of all tables and partitions,
+    including system schemas, in ascending order."""
 
     snapshot_ts: int
     physical_ids: tuple[int, ...]
 
 
 def parse(key: str, body: bytes | Iterable[bytes]) -> SnapshotFacts:
-    """Read a schema_snap (design.md 2), as a whole or in pieces. At most one table's description is in memory at a
-    time. Raises CorruptObject, which names `key` and the problem.
-    """
+    """Parse a schema_snap (design.md 2), given as a whole or in pieces. At most one table's description is in memory at
+    a time. Raises CorruptObject, which names `key` and the problem."""
     ids = _Ids()
     snapshot_ts, databases = cut_up(key, (body,) if isinstance(body, bytes) else body, ids.take)
     try:
@@ -49,7 +49,7 @@ class _Ids:
         self._ends: list[int | str] = []  # of each object: where its ids end, or why it is not a table
 
     def take(self, table: Any) -> None:
-        """Add one object. Raises ValueError if there are too many ids."""
+        """Add one object of the JSON text. Raises ValueError if there are too many ids."""
         try:
             ids = [_checked_id(table["id"])]
             for partition in (table.get("partition") or {}).get("definitions") or ():

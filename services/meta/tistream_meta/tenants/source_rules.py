@@ -1,5 +1,5 @@
-"""Operators' changes of sources: a log backup becomes the source of a tenant only if it can be read from where the
-tenant begins."""
+"""Executes operators' requests to add and remove sources. A log backup becomes the source of a tenant only if it can be
+read from the ts on at which the tenant begins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SourceRules:
     backfill: Callable[[Connection, TenantKey, str], object]
 
     def add(self, key: TenantKey, wanted: AddSource) -> Source:
-        """Add a source, after its bucket was looked at, and start the backfill from its full backup. Idempotent.
+        """Check the source's bucket, add the source, and start the backfill from its full backup. Idempotent.
 
         Raises:
             UnknownName: no such tenant.
@@ -82,7 +82,7 @@ class SourceRules:
         return source
 
     def remove(self, key: TenantKey, source_id: str) -> Source:
-        """Remove a source. What it has released stays. Raises UnknownName."""
+        """Remove a source. The changes that it has released are kept. Raises UnknownName."""
         source = self.repository.sources.remove(key, source_id)
         log.info("source removed", extra={"tenant": str(key), "source": source_id})
         return source
@@ -124,7 +124,7 @@ class SourceRules:
                 raise SourceRefused(f"{name} is there and differs from that of the full backup") from None
 
     def _look(self, url: str) -> tuple[LogBackup, int]:
-        """Read what the prefix of a log backup states, and its safe point."""
+        """Read the metadata below the prefix of a log backup. Returns them, and the log's safe point."""
         try:
             opened = self.open_log(url)
             backup = prefix.parse_backupmeta(opened.get(prefix.BACKUPMETA))

@@ -1,4 +1,4 @@
-"""Lists the files of a retired store, and those of them that are to be deleted."""
+"""Lists the files of a retired store that are to be deleted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tistream.storage.object_store import ObjectStore
 
 
 def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> int:
-    """The ts of the last file to delete when a store is retired. Files after `taken_ts` were not taken by any task.
-    Raises InvalidRequest if there are such files and `discard` is false, Unavailable.
-    """
+    """The ts of the last file to delete when a store is retired. No task has applied files after `taken_ts`. Raises
+    InvalidRequest if there are such files and `discard` is false, and Unavailable."""
     after = layout.change_file(key, store_id, taken_ts)
     names = (
         layout.parse_change_file(info.key)

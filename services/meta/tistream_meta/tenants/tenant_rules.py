@@ -1,4 +1,4 @@
-"""Operators' changes of tenants: registration, retention, encryption key, quotas, pause and deletion."""
+"""Executes operators' requests about tenants: registration, retention, encryption key, quotas, pause and deletion."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class TenantRules:
     ) -> Tenant:
         """Register a tenant; it is served once its schema_snap has been read.
 
-        `retention` None: the default of the settings. `encryption` None: no key of its own. `index_keys`: whether index
-        entries are kept; None: the sorters' setting applies. It never changes, because entries that were dropped would
-        be missing. `kind` None: a new tenant is a TiDB; it never changes either. Raises AlreadyDiffers, InvalidRequest.
+        If `retention` is None, the default of the settings applies. If `encryption` is None, the tenant has no key of
+        its own. `index_keys` says whether index entries are kept; None means that the sorters' setting applies. It
+        never changes, because entries that were dropped would be missing. `kind` None means TiDB for a new tenant; the
+        kind never changes either. Raises AlreadyDiffers, InvalidRequest.
         """
         self._check(encryption)
         default = self.options.retention
@@ -92,7 +93,7 @@ class TenantRules:
         return tenant
 
     def _check(self, encryption: Encryption | None) -> None:
-        """Check that the object store would use a key. Raises InvalidRequest if not, because an accepted key is a
-        promise."""
+        """Check that the object store supports encryption with a key. Raises InvalidRequest if it does not, because the
+        platform would then accept a key that it does not use."""
         if encryption is not None and encryption.kms_key_id is not None and not self.options.encrypts:
             raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")

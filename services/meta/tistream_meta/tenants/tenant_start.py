@@ -1,7 +1,8 @@
-"""Starts tenants: reads the schema_snap of each tenant that has not started, and reports its facts to the caller.
+"""Starts tenants: reads the schema_snap of each tenant that has not started, and passes its facts to the caller.
 
-The schema registry deletes a schema_snap that is in its log. If the log exists, the meta database has forgotten that
-the tenant started. Then the log says where it began, and the tasks that have manifests continue (pool_frontier.py).
+The schema registry deletes a schema_snap once its content is in the registry's log. So if the log exists, the tenant
+started before, and a restored meta database has forgotten it. Then the log says at which ts the tenant began, and the
+tasks that have manifests continue (pool_frontier.py).
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ class TenantStarts:
                 found(key, facts, tasks)
 
     def _continued(self, key: TenantKey) -> Frontier | str:
-        """The tasks with which a tenant continues that has started before, or the problem with them. The registry's log
-        is the evidence, because a search for tasks costs 256 requests, which no new tenant needs."""
+        """The tasks with which a tenant that has started before continues, or the problem with them as text. Whether
+        the tenant has started before is decided by the registry's log, because a search for tasks costs 256 requests,
+        which a new tenant should not cost."""
         try:
             if self._in_log(key) is None:
                 return NO_TASKS
@@ -103,8 +105,8 @@ class TenantStarts:
             return f"object storage does not answer: {error}"
 
     def _only_in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
-        """The facts about a tenant's start from the schema registry's log, or the problem with the log; None if there
-        is no log."""
+        """The facts about a tenant's start from the schema registry's log, or the problem with the log as text; None if
+        there is no log."""
         if retry.begins:
             return None
         try:
@@ -133,7 +135,8 @@ class TenantStarts:
             return 1
 
     def _read_large(self, name: str, retry: _Retry) -> snapshot.SnapshotFacts | str:
-        """Read a large snapshot piece by piece. Raises CorruptObject, also if it changes meanwhile."""
+        """Read a large schema_snap piece by piece. Returns its facts, or the reason if this version of it was refused
+        before. Raises CorruptObject, also if the object changes meanwhile."""
         info = self._objects.head(name)
         if retry.refused is not None and retry.refused[0] == info.version:
             return retry.refused[1]

@@ -20,8 +20,8 @@ _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
 class TokenBoard:
-    """The valid tokens, for API servers that poll them. Thread-safe. Run `look` in a loop. The owner stores the token
-    `first` if it does not exist."""
+    """The valid tokens, for API servers that poll them. Thread-safe. A background loop calls `look`. The owner stores
+    the token `first` if it does not exist."""
 
     def __init__(
         self,
@@ -56,9 +56,8 @@ class TokenBoard:
             self._changed.notify_all()
 
     def wait(self, version: int, wait_ms: int) -> KnownTokens:
-        """The valid tokens. Waits up to `wait_ms` while their version is `version`. Raises Unavailable if they were not
-        read, or not within STALE_MS.
-        """
+        """The valid tokens. Waits up to `wait_ms` while their version is `version`. Raises Unavailable if the tokens
+        have not been read from the database within the last STALE_MS."""
         until_ms = self._clock.monotonic_ms() + wait_ms
         with self._changed:
             while True:

@@ -1,1 +1,1 @@
-"""Territories of agents: which process holds the change stream of which keys."""
+"""Territories of agents: ranges of keys, and the agent that reads the change stream of each."""

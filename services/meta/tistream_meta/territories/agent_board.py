@@ -1,4 +1,5 @@
-"""What agents have said with their last beats. In memory only: every agent says it again to a new owner in a second."""
+"""The last beat (heartbeat) of each agent. It is kept in memory only, because every agent sends a beat to a new owner
+within a second."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ class AgentBoard:
         self._beats: dict[str, AgentBeat] = {}
 
     def take(self, beat: AgentBeat) -> None:
-        """Keep an agent's beat."""
+        """Store an agent's beat in place of the previous one."""
         with self._lock:
             self._beats[beat.node_id] = beat
 
     def asking(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """The agents with what their beats say: whether they ask for territories, and of which cluster. What a former
-        start of an agent said does not count."""
+        """The same agents, with `asks` and `serves` set from their last beats: whether they request territories, and of
+        which cluster. Beats of an earlier start of an agent are ignored."""
         with self._lock:
             beats = {name: self._beats.get(name) for name in agents}
         found = dict(agents)
@@ -35,7 +36,7 @@ class AgentBoard:
         return found
 
     def said(self, territory: Territory) -> TerritoryState | None:
-        """What the holder says of a territory; None: nothing yet."""
+        """The state of a territory as its agent reported it in its last beat; None if it has not reported it yet."""
         with self._lock:
             beat = self._beats.get(territory.node_id or "")
         if beat is None or beat.instance != territory.instance:

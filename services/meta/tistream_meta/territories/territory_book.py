@@ -1,4 +1,5 @@
-"""Territories in the meta database: one row each. territory_policy decides; this reads and writes the rows."""
+"""Territories in the meta database: one row each. territory_policy.py decides; this module reads and writes the
+rows."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class TerritoryBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, wanted: Territory) -> tuple[Territory, bool]:
-        """Add a territory; also whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        """Add a territory. Returns it, and whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached."""
 
         def body(connection: Connection) -> tuple[Territory, bool]:
             tenant_rows.one(connection, wanted.tenant)
@@ -51,7 +52,7 @@ class TerritoryBook:
         return self._transactions.run(_read)
 
     def wanted(self) -> list[Territory]:
-        """The territories that an agent should hold: not those of a tenant that is being deleted."""
+        """The territories that an agent should hold. Those of a tenant that is being deleted are left out."""
         return self._transactions.run(_wanted)
 
     def of_tenant(self, key: TenantKey) -> list[Territory]:
@@ -64,7 +65,7 @@ class TerritoryBook:
         return self._transactions.run(body)
 
     def remove(self, key: TenantKey, store_id: int) -> Territory:
-        """Remove a territory: its agent ends it with the next beat. Raises UnknownName."""
+        """Remove a territory: its agent stops reading it after its next beat. Raises UnknownName."""
 
         def body(connection: Connection) -> Territory:
             found = _one(connection, key, store_id)
@@ -76,8 +77,8 @@ class TerritoryBook:
         return self._write(body)
 
     def held(self, node_id: str, instance: str, agents: Mapping[str, Agent]) -> list[Territory]:
-        """Assign what is to be assigned, and return the territories that an agent is to hold. Those of a tenant that is
-        being deleted have no holder."""
+        """Assign the territories that are due for another agent, and return those that this agent is to hold.
+        Territories of a tenant that is being deleted have no agent."""
 
         def judged(connection: Connection) -> tuple[list[Territory], list[tuple[Territory, str]]]:
             there = _wanted(connection)

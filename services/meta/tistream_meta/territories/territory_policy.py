@@ -30,7 +30,8 @@ BALANCE_MOVES = 1
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where the changes of a territory come from. `kind`, `keyspace`: as the agent's settings of that name."""
+    """The upstream cluster from which the changes of a territory come. `kind` and `keyspace` are as the agent's
+    settings of the same names."""
 
     pd: str
     pd_cluster_id: int
@@ -40,8 +41,8 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Territory:
-    """A row of the table `territories`. `node_id`, `instance`: the start of the agent that holds it; `epoch` 0: none
-    ever did."""
+    """A row of the table `territories`. `node_id` and `instance` name the agent that holds it and its process start.
+    `epoch` is 0 if no agent ever held it."""
 
     tenant: TenantKey
     store_id: int
@@ -53,18 +54,19 @@ class Territory:
 
     @property
     def key(self) -> tuple[TenantKey, int]:
-        """What names it."""
+        """The identity of the territory: tenant and store id."""
         return self.tenant, self.store_id
 
     def of(self, node_id: str, instance: str) -> bool:
-        """Whether this start of an agent holds it."""
+        """Whether this start of an agent holds the territory."""
         return (self.node_id, self.instance) == (node_id, instance)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent as the owner sees it. `silent_ms`: since its last heartbeat. `asks`: it has asked this owner for
-    territories. `serves`: the only PD cluster that it can reach; None: any, or it has not asked yet."""
+    """An agent as the owner sees it. `silent_ms`: milliseconds since its last heartbeat. `asks`: whether it has
+    requested territories from this owner. `serves`: the id of the only PD cluster that it can reach; None if it can
+    reach any, or has not requested any territory yet."""
 
     instance: str
     state: NodeState
@@ -74,12 +76,12 @@ class Agent:
 
     @property
     def lost(self) -> bool:
-        """Whether its territories must go to others."""
+        """Whether its territories must be assigned to other agents."""
         return self.state is NodeState.LOST or self.silent_ms >= LOST_MS
 
     @property
     def ready(self) -> bool:
-        """Whether it may be given territories."""
+        """Whether territories may be assigned to it."""
         return self.state is NodeState.ALIVE and self.asks and not self.lost
 
     def can(self, territory: Territory) -> bool:
@@ -94,7 +96,8 @@ def is_held(territory: Territory, agents: Mapping[str, Agent]) -> bool:
 
 
 def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> list[tuple[Territory, str]]:
-    """The territories that change hands now, each with its new holder and epoch, and why; empty if nothing does."""
+    """The territories to assign to another agent now, each with its new agent and epoch, and the reason; empty if
+    nothing needs to change."""
     given: dict[tuple[TenantKey, int], tuple[Territory, str]] = {}
     for clusters in _groups(territories):
         able = {name: one for name, one in agents.items() if one.can(clusters[0])}
@@ -104,7 +107,7 @@ def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -
 
 
 def _groups(territories: Iterable[Territory]) -> list[list[Territory]]:
-    """The territories by the cluster that an agent must reach for them."""
+    """The territories, grouped by the cluster that an agent must reach to read them."""
     found: dict[int, list[Territory]] = {}
     for one in territories:
         found.setdefault(one.upstream.pd_cluster_id, []).append(one)

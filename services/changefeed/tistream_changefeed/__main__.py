@@ -14,7 +14,7 @@ from tistream_changefeed.settings import ChangefeedSettings
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Start the changefeed service, and serve until SIGTERM."""
     run_service(ChangefeedSettings, _build)
 
 

@@ -1,4 +1,4 @@
-"""Composition of the changefeed service."""
+"""Builds the changefeed service: its parts, routes and background loops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.registry.of_feed import registry_of
 from tistream_changefeed.settings import ChangefeedSettings
-from tistream_changefeed.shard_metrics import ShardsTold
+from tistream_changefeed.shard_metrics import ShardCollector
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
 from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
@@ -60,7 +60,7 @@ router = APIRouter()
 
 @router.post("/v1/changefeeds/checks", operation_id="CheckChangefeed")
 def check_changefeed(request: Request, body: CheckChangefeed) -> ChangefeedPlan:
-    """What a feed would do, after a look at its sink. Refuses what cannot run, with the way out."""
+    """The plan of a feed, after a look at its sink. Refuses a feed that cannot run, and names the remedy."""
     checks: Checks = request.app.state.checks
     return checks.plan(body)
 
@@ -81,7 +81,7 @@ def build_app(
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the app. Its loops run while it serves; `end` ends the process."""
+    """Build the ASGI app. Its background loops run while it serves. `end` is called to end the process."""
     peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
     keys, counted = keys_of(objects), measured(objects, registry)
@@ -169,12 +169,12 @@ def build_app(
         Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget),
     )
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, Crew(clock))
-    registry.register(ShardsTold(driver.told, clock, cache))
+    registry.register(ShardCollector(driver.reports, clock, cache))
     app.include_router(router)
     return app
 
 
 def _warm() -> None:
-    """Compile the kernels before the first events come."""
+    """Compile the numba kernels before the first events arrive."""
     decode.warm()
     warm_kernels()

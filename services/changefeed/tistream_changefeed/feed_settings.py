@@ -1,4 +1,4 @@
-"""A feed's sink URI and configuration, as what runs it. Pure."""
+"""Converts a feed's sink URI and configuration to the parts that run it. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LETTER_HEAD = 200  # bytes that a broker and a client add to a letter
 
 @dataclass(frozen=True, slots=True)
 class RunnableFeed:
-    """What runs a feed: its configuration, its target, and warnings for its user."""
+    """A feed that can be run: its configuration, its target, and warnings for its user."""
 
     config: FeedConfig
     target: KafkaTarget
@@ -59,16 +59,16 @@ class RunnableFeed:
 
     @property
     def claim_check(self) -> str | None:
-        """Where large messages are put; None: nowhere."""
+        """The URL at which large messages are stored; None if the feed stores none."""
         large = self.config.kafka.large
         return large.claim_check_storage_uri if large.option == "claim-check" else None
 
     def pipeline(
         self, registry: SchemaIds | None = None, owner: str = "", ownership: Ownership = WHOLE
     ) -> FeedPipeline:
-        """A new pipeline of the shard that writes the partitions of `ownership`. `registry`: the client of
-        `sink.schema-registry`, which avro needs. `owner`: names the feed and its tenant; names of files are made of
-        it."""
+        """A new pipeline of the shard that writes the partitions of `ownership`. `registry` is the client of
+        `sink.schema-registry`, which avro needs. `owner` names the feed and its tenant; the names of claim-check files
+        are derived from it."""
         config, large, location = self.config, self.config.kafka.large, self.claim_check
         limit = Limit(
             config.kafka.max_message_bytes,
@@ -98,8 +98,8 @@ class RunnableFeed:
 
 
 def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> RunnableFeed:
-    """Parse a sink URI and a configuration. `skips`: events that a person named. Raises InvalidRequest, which names
-    what is wrong or not supported, and never a secret."""
+    """Parse a sink URI and a configuration. `skips` are the events that a person has named to be left out. Raises
+    InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]
@@ -123,14 +123,14 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
 
 
 def without_secrets(feed_id: str, sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:
-    """A feed whose passwords and private keys in clear are taken out: `secrets` has them by the name under which the
-    tenant's secrets are to keep them, and `sink_uri` and `document` refer to these. Raises InvalidRequest, which never
-    names a secret."""
+    """Parse a feed, and replace its passwords and private keys in clear text by references in `sink_uri` and
+    `document`. `secrets` maps the names in the references to the values, which are to be stored as secrets of the
+    tenant. Raises InvalidRequest, which never names a secret."""
     return parse_feed(sink_uri, document, f"{references.of_feed(feed_id)}.")
 
 
 def _check_supported(kafka: KafkaConfig) -> None:
-    """Refuse what the Kafka sink cannot do yet."""
+    """Check that the Kafka sink supports the configuration. Raises InvalidRequest."""
     if kafka.insecure_skip_verify:
         raise _refused("insecure-skip-verify is not supported: put the authority of the brokers into a secret, as ca")
 

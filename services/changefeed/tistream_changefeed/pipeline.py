@@ -1,5 +1,5 @@
-"""Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: a function of the
-events, the configuration, and where the holder has begun."""
+"""Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: the messages depend
+only on the events, the configuration, and the position at which the holder has begun."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ from tistream_changefeed.table_errors.table_failed import TableFailed, naming
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How open-protocol puts events into messages: at most `events_max` events and
-    `bytes_max` bytes."""
+    """How open-protocol puts events into messages: at most `events_max` events and `bytes_max` bytes in one message."""
 
     events_max: int
     bytes_max: int
 
     def frame(self, part: Outgoing) -> Outgoing:
-        """The messages of these events. Those of a partition stay in their order."""
+        """The messages of these events. The order within a partition is kept."""
         if not len(part):
             return part
         order = np.lexsort((part.partition, part.topic))  # it is stable
@@ -58,8 +57,8 @@ class Framing:
 
 @dataclass(slots=True)
 class FeedPipeline:
-    """The pipeline of a feed. `framing` None: each event is a message of its own. `schemas`: of a protocol that sends
-    the schemas of tables."""
+    """The pipeline of a feed. If `framing` is None, each event is a message of its own. `schemas` is set if the
+    protocol sends the schemas of tables."""
 
     encoder: Encoder
     filter: FeedFilter
@@ -84,7 +83,8 @@ class FeedPipeline:
         return self.filter.read
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
-        """Begin anew at `ts`. Yields the schemas of all tables, if the protocol sends them at the start."""
+        """Implement Pipeline.opened: reset the state. Yields the schemas of all tables, if the protocol sends them at
+        the start."""
         schemas = self.schemas
         if schemas is None:
             return
@@ -123,8 +123,8 @@ class FeedPipeline:
         return EventWindow(tuple(rows), ())
 
     def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[Letter]]:
-        """The messages of a batch, and the letters of its events that are left out: those that a person has named and,
-        where the configuration says so, those that are too large."""
+        """The messages of a batch, and the dead letters of its events that are left out. These are the events that a
+        person has named and, if the configuration says so, those that are too large."""
         letters: list[Letter] = []
         skips = self.skips
         with naming(batch):
@@ -145,7 +145,7 @@ class FeedPipeline:
                 skips = self.skips.of(large)
 
     def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[Letter]]:
-        """The events of a batch that stay, and the letters of the others."""
+        """The events of a batch that are sent, and the dead letters of the others."""
         left_out = skips.rows(batch)
         if not left_out:
             return batch, []
@@ -177,47 +177,48 @@ class FeedPipeline:
         return _Part(batch, messages, topic, places)
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
-        """The tables of a DDL of which the feed sends anything."""
+        """Implement Pipeline.concerned: the tables that a DDL concerns and whose events the feed sends."""
         if not self.filter.sends(event):
             return ()
         names = event.involved or ((event.database, event.table),)
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
-        """The messages of a DDL, one for each partition that gets it. It names no tables that the rules leave out."""
+        """The messages of a DDL, one for each partition that gets it. It does not name tables that the rules leave
+        out."""
         if not self.filter.sends(event):
             return ()
         skip = self.skips.ddl(event)
         if skip is not None:
             partitions(self.skips.topic)
             return (of_ddl(event, skip, self.skips.topic, self.skips.bytes_max),)
-        changes = table_changes(event, table_at) if self.encoder.tells_tables else ()
-        told = [change for change in changes if any(map(self.filter.includes_name, change.names))]
-        message = self.encoder.ddl(event, told)
+        changes = table_changes(event, table_at) if self.encoder.describes_tables else ()
+        included = [change for change in changes if any(map(self.filter.includes_name, change.names))]
+        message = self.encoder.ddl(event, included)
         if message is None:
             return ()
         topics = self.dispatchers.ddl_topics(event)
         return tuple(sent for topic in topics for sent in to_partitions(message, partitions(topic), topic))
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-        """A resolved message for every partition of these topics that the shard writes, but of dead letters; none if
-        the protocol has no such message."""
+        """A resolved message for every partition of these topics that the shard writes, except the dead letter topic;
+        empty if the protocol has no such message."""
         message = self.encoder.resolved(ts)
         sent = {name: count for name, count in topics.items() if name != self.skips.topic}
         return () if message is None else self.own(everywhere(message, sent))
 
     def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
-        """Those of these messages that the shard writes."""
+        """The messages, of those given, that the shard writes."""
         return self.ownership.own(marks)
 
     def skipped(self, marks: Sequence[Sent]) -> int:
-        """How many of these messages are letters."""
+        """The number of dead letters among these messages."""
         return sum(one.topic == self.skips.topic for one in marks)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The messages of a batch with their places."""
+    """The messages of a batch, with the place of each in the window."""
 
     batch: RowBatch
     messages: Messages
@@ -245,7 +246,8 @@ def _in_order(parts: Sequence[_Part], versions: Sequence[TableVersion]) -> Outgo
 
 
 def _concatenated(keys: Sequence[pa.Array | None], parts: Sequence[_Part]) -> pa.Array:
-    """The keys of several batches, of which some may have none: tables without a primary key, in avro."""
+    """The keys of several batches as one array. In avro a batch of a table without a primary key has no keys, and gets
+    nulls."""
     kind = pa.large_binary()
     return pa.concat_arrays(
         [pa.nulls(len(part.batch), kind) if one is None else one for one, part in zip(keys, parts, strict=True)]

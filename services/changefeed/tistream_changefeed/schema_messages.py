@@ -1,4 +1,4 @@
-"""Puts the schemas of tables among the messages of rows. Pure."""
+"""Inserts the schemas of tables between the messages of rows. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tistream_changefeed.protocols.simple.bootstraps import BootstrapRule, Boots
 
 @dataclass(slots=True)
 class SchemaMessages:
-    """Schemas as `encode` writes them, by `rule`."""
+    """Inserts schema messages, which `encode` makes, when `rule` requires them."""
 
     rule: BootstrapRule
     encode: Callable[[TableVersion], Message]
@@ -27,11 +27,11 @@ class SchemaMessages:
 
     @classmethod
     def by(cls, rule: BootstrapRule, encode: Callable[[TableVersion], Message]) -> SchemaMessages:
-        """With nothing sent yet."""
+        """A new object, which has sent no schema yet."""
         return cls(rule, encode, Bootstraps(rule))
 
     def begin(self) -> None:
-        """Forget what was sent."""
+        """Forget which schemas were sent, because the sink was opened again."""
         self._sent = Bootstraps(self.rule)
 
     def first(self, version: TableVersion, ts: int, topic: str, count: int) -> tuple[Sent, ...]:
@@ -40,7 +40,7 @@ class SchemaMessages:
         return to_partitions(self._message(version), count, topic)
 
     def inserted(self, part: Outgoing, versions: Sequence[TableVersion], partitions: PartitionsOf) -> Outgoing:
-        """The messages of rows with the schemas that are due before them. `part.shape` counts in `versions`."""
+        """The messages of rows with the schemas that are due before them. `part.shape` has indexes into `versions`."""
         part = part.in_order()
         assert part.shape is not None
         before: list[int] = []

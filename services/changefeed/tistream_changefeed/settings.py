@@ -11,7 +11,7 @@ from tistream.service.settings import ServiceSettings, settings_config
 
 
 class ChangefeedSettings(ServiceSettings):
-    """Settings that an operator may change."""
+    """Settings of the changefeed service."""
 
     model_config = settings_config("CHANGEFEED")
 
@@ -52,5 +52,5 @@ class ChangefeedSettings(ServiceSettings):
 
     @property
     def file_urls(self) -> tuple[str, ...]:
-        """The places where feeds may put the files of large messages."""
+        """The URLs below which feeds may put the files of large messages."""
         return tuple(url.strip() for url in self.claim_check_urls.split(",") if url.strip())

@@ -1,7 +1,7 @@
-"""Metrics of each shard that a worker holds. They are made at each scrape of what holders report, so that a shard that
-has moved away leaves no series behind.
+"""Metrics of each shard that a worker holds.
 
-The labels name the tenant and its feed: who may read /metrics of a worker may see which feeds there are.
+They are computed at each scrape from the reports of the holders, so that a shard that has moved away leaves no series
+behind. The labels name the tenant and its feed, so access to /metrics of a worker shows which feeds exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LABELS = ("cluster", "tenant", "feed", "shard")
 
 @dataclass(slots=True)
 class ShardTally:
-    """What a holder has done since it began. One thread writes it; another one may read it at any time."""
+    """Counters of a holder since it began. One thread writes them; another one may read them at any time."""
 
     transactions: int = 0  # acknowledged
     messages: int = 0  # in them
@@ -36,79 +36,80 @@ class ShardTally:
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # failed steps, by stage and cause
 
 
-Told = tuple[FeedReport, ShardTally]
+ReportAndTally = tuple[FeedReport, ShardTally]
 
 
-class ShardsTold(Collector):
-    """The metrics of the shards that `told` returns, and of the `cache` of row groups that they share."""
+class ShardCollector(Collector):
+    """A collector of the metrics of the shards that `reports` returns, and of the `cache` of row groups that they
+    share."""
 
-    def __init__(self, told: Callable[[], Iterable[Told]], clock: Clock, cache: GroupCache) -> None:
-        self._told, self._clock, self._cache = told, clock, cache
+    def __init__(self, reports: Callable[[], Iterable[ReportAndTally]], clock: Clock, cache: GroupCache) -> None:
+        self._reports, self._clock, self._cache = reports, clock, cache
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Compute all of them."""
-        told, now_ms = list(self._told()), self._clock.now_ms()
-        yield _gauge("lag_seconds", "From what the pool has resolved to what is in the sink.", told, _lag)
+        """Compute all metrics, for a scrape."""
+        reports, now_ms = list(self._reports()), self._clock.now_ms()
+        yield _gauge("lag_seconds", "From what the pool has resolved to what is in the sink.", reports, _lag)
         yield _gauge(
             "pool_lag_seconds",
             "Age of what the pool has resolved, as the worker has seen it.",
-            [one for one in told if one[0].resolved_ts],
+            [one for one in reports if one[0].resolved_ts],
             lambda report, _: max(0, now_ms - physical_ms(report.resolved_ts)) / 1000,
         )
         yield _gauge(
             "retrying_seconds",
             "For how long the shard has not got a step done; 0 while it runs.",
-            told,
+            reports,
             lambda report, _: _retrying(report, now_ms),
         )
         yield _gauge(
             "window_size_bytes",
             "Bytes of the rows' messages in the newest transaction.",
-            told,
+            reports,
             lambda _, tally: tally.window_bytes,
         )
         yield _gauge(
             "buffer_bytes",
             "Bytes of encoded messages that the sink has not acknowledged.",
-            told,
+            reports,
             lambda _, tally: tally.buffer_bytes,
         )
         yield _gauge(
             "stopped_tables",
             "Tables that have stopped, because an event of them cannot be sent, while the others go on.",
-            told,
+            reports,
             lambda report, _: len(report.stopped),
         )
         yield _counter(
             "skipped",
             "Events that are in the dead letters, not in their topic.",
-            told,
+            reports,
             lambda report, _: report.skipped,
         )
         yield _counter(
-            "rows", "Row events in the sink, since the feed was created.", told, lambda report, _: report.rows
+            "rows", "Row events in the sink, since the feed was created.", reports, lambda report, _: report.rows
         )
         yield _counter(
             "bytes",
             "Bytes of messages in the sink, since the feed was created.",
-            told,
+            reports,
             lambda report, _: report.bytes,
         )
         yield _counter(
-            "transactions", "Transactions that the sink acknowledged.", told, lambda _, tally: tally.transactions
+            "transactions", "Transactions that the sink acknowledged.", reports, lambda _, tally: tally.transactions
         )
-        yield _counter("messages", "Messages that the sink acknowledged.", told, lambda _, tally: tally.messages)
+        yield _counter("messages", "Messages that the sink acknowledged.", reports, lambda _, tally: tally.messages)
         yield _counter(
-            "aborted", "Transactions that the sink did not acknowledge.", told, lambda _, tally: tally.aborted
+            "aborted", "Transactions that the sink did not acknowledge.", reports, lambda _, tally: tally.aborted
         )
-        yield _counter("encoding_seconds", "Time spent on encoding.", told, lambda _, tally: tally.encode_seconds)
+        yield _counter("encoding_seconds", "Time spent on encoding.", reports, lambda _, tally: tally.encode_seconds)
         yield _counter(
-            "flushing_seconds", "Time spent on waiting for the sink.", told, lambda _, tally: tally.flush_seconds
+            "flushing_seconds", "Time spent on waiting for the sink.", reports, lambda _, tally: tally.flush_seconds
         )
         yield _counter(
             "barrier_seconds",
             "Time spent on waiting for other shards at DDLs.",
-            told,
+            reports,
             lambda _, tally: tally.barrier_seconds,
         )
         failures = CounterMetricFamily(
@@ -116,7 +117,7 @@ class ShardsTold(Collector):
             "Failed steps of a shard, by stage and by the sink's name of the error.",
             labels=(*LABELS, "stage", "cause"),
         )
-        for report, tally in told:
+        for report, tally in reports:
             for names, count in sorted(tally.failures.items()):
                 failures.add_metric((*_values(report), *names), count)
         yield failures
@@ -133,16 +134,16 @@ class ShardsTold(Collector):
 Value = Callable[[FeedReport, ShardTally], float]
 
 
-def _gauge(name: str, text: str, told: Iterable[Told], value: Value) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, reports: Iterable[ReportAndTally], value: Value) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"tistream_changefeed_{name}", text, labels=LABELS)
-    for report, tally in told:
+    for report, tally in reports:
         family.add_metric(_values(report), value(report, tally))
     return family
 
 
-def _counter(name: str, text: str, told: Iterable[Told], value: Value) -> CounterMetricFamily:
+def _counter(name: str, text: str, reports: Iterable[ReportAndTally], value: Value) -> CounterMetricFamily:
     family = CounterMetricFamily(f"tistream_changefeed_{name}", text, labels=LABELS)
-    for report, tally in told:
+    for report, tally in reports:
         family.add_metric(_values(report), value(report, tally))
     return family
 

@@ -331,9 +331,9 @@ def test_a_replay_sends_no_resolved_message_until_it_has_passed_the_highest_one(
     shard.acknowledged(shard.send(NOTHING, 0, (), Position(120)), 0)
     shard.skip(Position(140))
     assert shard.resolved_ts_due(shard.at, 60_000, reaches_end=True) is None
-    assert shard.ends_unsaid
+    assert shard.end_unstored
     shard.acknowledged(shard.send(NOTHING, 0, (), shard.at), 0)
-    assert (shard.phase, shard.ends_unsaid) == ("finished", False)
+    assert (shard.phase, shard.end_unstored) == ("finished", False)
 
 
 def test_a_feed_that_cannot_write_waits_longer_each_time_and_says_why() -> None:

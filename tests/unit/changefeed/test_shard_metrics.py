@@ -14,7 +14,7 @@ from tistream.read.scan import Scan
 from tistream.read.source import TenantSource
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, Phase, StoppedTableInfo
-from tistream_changefeed.shard_metrics import LABELS, ShardsTold, ShardTally, Told
+from tistream_changefeed.shard_metrics import LABELS, ReportAndTally, ShardCollector, ShardTally
 
 NOW_MS = 1_000_000
 ORDERS = ("7", "acme", "orders", "0")
@@ -25,7 +25,7 @@ def told(
     phase: Phase = "running",
     since_ms: int | None = None,
     checkpoint_ms: int | None = NOW_MS - 90_000,
-) -> Told:
+) -> ReportAndTally:
     report = FeedReport(
         shard=FeedShard(cluster_id="7", tenant_id="acme", changefeed_id=feed, shard=0, generation=1),
         epoch=1,
@@ -47,10 +47,10 @@ def told(
 class Scrapes:
     """A registry whose shards may change."""
 
-    def __init__(self, *shards: Told) -> None:
+    def __init__(self, *shards: ReportAndTally) -> None:
         self.shards, self._registry = list(shards), CollectorRegistry()
         self._registry.register(
-            ShardsTold(lambda: self.shards, ManualClock(NOW_MS), GroupCache(MemoryObjectStore(), 1 << 20))
+            ShardCollector(lambda: self.shards, ManualClock(NOW_MS), GroupCache(MemoryObjectStore(), 1 << 20))
         )
 
     def value(self, name: str, labels: tuple[str, ...] = ORDERS, **more: str) -> float | None:
@@ -95,7 +95,7 @@ def test_a_second_read_of_the_same_rows_is_a_hit_of_the_cache() -> None:
     world, registry = golden_world("everything"), CollectorRegistry()
     cache = GroupCache(world.objects, 64 << 20)
     source = TenantSource(threading.RLock(), lambda: world.history, lambda: world.indexes, cache, lambda: None)
-    registry.register(ShardsTold(list, ManualClock(NOW_MS), cache))
+    registry.register(ShardCollector(list, ManualClock(NOW_MS), cache))
 
     def reads(outcome: str) -> float:
         return registry.get_sample_value("tistream_changefeed_cache_reads_total", {"outcome": outcome}) or 0

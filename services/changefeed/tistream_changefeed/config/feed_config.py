@@ -30,7 +30,7 @@ class EventFilterConfig(_Part):
 
 
 class FilterConfig(_Part):
-    """`[filter]`, with the keys of the top level that decide which tables are sent."""
+    """The section `[filter]`, and the keys of the top level that decide which tables are sent."""
 
     rules: tuple[str, ...] = ("*.*",)
     case_sensitive: bool = False
@@ -40,7 +40,7 @@ class FilterConfig(_Part):
 
 
 class DispatcherConfig(_Part):
-    """One of `sink.dispatchers`. `topic` None: the topic of the sink URI."""
+    """One entry of `sink.dispatchers`. If `topic` is None, the topic of the sink URI is used."""
 
     matcher: tuple[str, ...]
     topic: str | None = None
@@ -50,15 +50,16 @@ class DispatcherConfig(_Part):
 
 
 class SelectorConfig(_Part):
-    """One of `sink.column-selectors`."""
+    """One entry of `sink.column-selectors`."""
 
     matcher: tuple[str, ...]
     columns: tuple[str, ...]
 
 
 class TableErrorConfig(_Part):
-    """One of `tistream.tables`: what a table's errors do. `on_row_error`: whether a row event that cannot be sent stops
-    its table, or goes to the dead letter topic by itself. `on_table_error` None: as of the feed."""
+    """One entry of `tistream.tables`: how errors of the matching tables are handled. `on_row_error`: whether a row
+    event that cannot be sent stops its table, or is written to the dead letter topic. If `on_table_error` is None, the
+    setting of the whole feed applies."""
 
     matcher: tuple[str, ...]
     on_table_error: OnTableError | None = None
@@ -77,8 +78,8 @@ class LargeMessageConfig(_Part):
 class KafkaConfig(_Part):
     """The brokers and the topic of the sink URI, and `[sink.kafka-config]`.
 
-    `partition_num` None: the topic's own number. `ca`, `cert` and `key` are PEM texts. `sasl_password` and `key` are
-    `${secret:NAME}`.
+    If `partition_num` is None, all partitions of a topic are used. `ca`, `cert` and `key` are PEM texts.
+    `sasl_password` and `key` are references of the form `${secret:NAME}`.
     """
 
     brokers: tuple[str, ...]
@@ -101,7 +102,7 @@ class KafkaConfig(_Part):
 
 
 class ProtocolConfig(_Part):
-    """What the encoder of the messages needs."""
+    """The protocol of the messages and the options of its encoder."""
 
     protocol: Protocol = "open-protocol"
     max_batch_size: int = 16
@@ -122,11 +123,12 @@ class ProtocolConfig(_Part):
 
 
 class FeedConfig(_Part):
-    """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). Keys of
-    `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
-    handle key), `compatible` (messages have the faults of TiCDC's), `allow_no_tables` (the rules may include no table
-    that exists), `on_table_error` (whether an event that cannot be sent stops its table or the feed), `tables` (the
-    first that matches a table is its), `shards` (how many write the feed side by side)."""
+    """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). These are keys
+    of `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
+    handle key), `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its
+    rules include no existing table), `on_table_error` (whether an event that cannot be sent stops its table or the
+    feed), `tables` (entries for tables; the first one that matches a table applies), `shards` (the number of shards
+    that write the feed in parallel)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()

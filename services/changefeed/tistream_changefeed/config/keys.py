@@ -1,4 +1,4 @@
-"""Every key of TiCDC's configuration file and sink URI, and what it means here. Pure."""
+"""Every key of TiCDC's configuration file and sink URI, and the field of FeedConfig that it sets. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Kind = Literal["flag", "number", "text", "texts", "numbers"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that is used: the field of FeedConfig that it sets, as a path, and the kind of its value. Numbers lie
-    between `low` and `high`, both inclusive. The value of a `secret` is taken out."""
+    """A supported key: the path of the field of FeedConfig that it sets, and the kind of its value. Numbers lie between
+    `low` and `high`, both inclusive. The value of a `secret` is replaced by a reference."""
 
     field: str
     kind: Kind

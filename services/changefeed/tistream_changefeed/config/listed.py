@@ -12,7 +12,7 @@ ENTRIES_MAX = 1_000
 
 
 def dispatchers(value: Any) -> tuple[DispatcherConfig, ...]:
-    """`sink.dispatchers`. `dispatcher` is the old name of `partition`. Raises InvalidRequest."""
+    """Parse `sink.dispatchers`. `dispatcher` is the old name of the key `partition`. Raises InvalidRequest."""
     out: list[DispatcherConfig] = []
     for number, entry in _entries("sink.dispatchers", value):
         where = f"sink.dispatchers[{number}]"
@@ -35,7 +35,7 @@ def dispatchers(value: Any) -> tuple[DispatcherConfig, ...]:
 
 
 def column_selectors(value: Any) -> tuple[SelectorConfig, ...]:
-    """`sink.column-selectors`. Raises InvalidRequest."""
+    """Parse `sink.column-selectors`. Raises InvalidRequest."""
     out: list[SelectorConfig] = []
     for number, entry in _entries("sink.column-selectors", value):
         where = f"sink.column-selectors[{number}]"
@@ -55,7 +55,7 @@ _FILTER_LISTS = ("ignore-event", "ignore-sql", "ignore-update-only-columns")
 
 
 def event_filters(value: Any) -> tuple[EventFilterConfig, ...]:
-    """`filter.event-filters`. Raises InvalidRequest."""
+    """Parse `filter.event-filters`. Raises InvalidRequest."""
     out: list[EventFilterConfig] = []
     for number, entry in _entries("filter.event-filters", value):
         where = f"filter.event-filters[{number}]"
@@ -70,7 +70,7 @@ def event_filters(value: Any) -> tuple[EventFilterConfig, ...]:
 
 
 def table_errors(value: Any) -> tuple[TableErrorConfig, ...]:
-    """`tistream.tables`. Raises InvalidRequest."""
+    """Parse `tistream.tables`. Raises InvalidRequest."""
     out: list[TableErrorConfig] = []
     for number, entry in _entries("tistream.tables", value):
         where = f"tistream.tables[{number}]"
@@ -86,7 +86,8 @@ def table_errors(value: Any) -> tuple[TableErrorConfig, ...]:
 
 
 def texts(where: str, value: Any) -> tuple[str, ...]:
-    """A list of texts. Raises InvalidRequest."""
+    """Check that a value is a list of texts, and return it as a tuple. Raises InvalidRequest, which names the key
+    `where`."""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise refused(f"{where} is a list of texts, for example ['shop.*']")
     return tuple(value)
@@ -120,5 +121,5 @@ def _one_of(where: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def refused(reason: str) -> InvalidRequest:
-    """The error of a configuration."""
+    """The error for an invalid configuration, with this reason."""
     return InvalidRequest(f"config: {reason}", {"parameter": "config"})

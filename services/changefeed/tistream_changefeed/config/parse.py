@@ -1,7 +1,7 @@
 """Parses a sink URI and a configuration file of TiCDC into a FeedConfig. Pure.
 
 An option of the URI wins over the same key of the file, as in TiCDC. Keys that a feed does not need are named in a
-warning. Unknown keys, and values that are not supported, are refused by name. Secrets are taken out.
+warning. Unknown keys, and values that are not supported, are refused by name. Secrets are replaced by references.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SECRET_OPTION = re.compile(r"(?i)(secret|password|token|key)[^=&]*=(?!\$\{secre
 
 @dataclass(frozen=True, slots=True)
 class ParsedFeed:
-    """A feed's configuration. `sink_uri` and `document` are what may be stored and shown: they have a placeholder in
-    the place of each secret, and parse to the same configuration. `secrets` has the values by name."""
+    """A feed's configuration. `sink_uri` and `document` may be stored and shown: they have a placeholder in the place
+    of each secret, and parse to the same configuration. `secrets` maps the names in the placeholders to the values."""
 
     config: FeedConfig
     sink_uri: str
@@ -43,7 +43,7 @@ class ParsedFeed:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The document of a configuration file. Raises InvalidRequest for a text that is no TOML."""
+    """Parse the text of a configuration file. Raises InvalidRequest if it is not TOML."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -51,8 +51,8 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> ParsedFeed:
-    """Parse a sink URI and the document of a configuration file, which may be empty. `prefix`: of the names of secrets
-    that are taken out. Raises InvalidRequest, which names the key, and never a secret."""
+    """Parse a sink URI and the document of a configuration file, which may be empty. The names of the secrets that are
+    found begin with `prefix`. Raises InvalidRequest, which names the key, and never a secret."""
     uri = parse_uri(sink_uri, prefix)
     warnings: list[str] = []
     secrets = _Secrets(prefix)
@@ -70,19 +70,20 @@ def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> 
 
 @dataclass(frozen=True, slots=True)
 class _Secrets:
-    """The secrets that were taken out, by name."""
+    """The secrets that were found and replaced by placeholders, by name."""
 
     prefix: str
     values: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, value: str) -> str:
-        """The placeholder of a secret, which is kept under its name."""
+        """Store a secret under its name, and return the placeholder for it."""
         self.values[self.prefix + name] = value
         return placeholder(self.prefix + name)
 
 
 def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The document with placeholders, and its pairs. Secrets are added to `secrets`."""
+    """The document with placeholders in the place of secrets, and its pairs of key and value. The secrets are added to
+    `secrets`."""
     values: dict[str, Any] = {}
 
     def cleaned(part: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -115,7 +116,8 @@ def _shown(key: str, value: Any, secrets: _Secrets) -> Any:
 
 
 def _address(key: str, value: str, name: str, secrets: _Secrets) -> str:
-    """An address without the password in it. Raises InvalidRequest for one that has secrets as options."""
+    """An address with a placeholder in the place of its password. Raises InvalidRequest if the address has secrets as
+    options."""
     if _SECRET_OPTION.search(urlsplit(value).query):
         raise refused(f"{key} has a secret as an option: write ${{secret:NAME}} there, and store the secret")
     parts = urlsplit(value)
@@ -139,7 +141,7 @@ class _Fields:
         self._warnings = warnings
 
     def take(self, key: str, value: Any) -> None:
-        """Set what one key means. Raises InvalidRequest."""
+        """Set the field that a key of the configuration names. Raises InvalidRequest."""
         if key in LISTS:
             self._list(key, value)
         elif key in USED:
@@ -160,7 +162,7 @@ class _Fields:
             raise refused(f"{key[:120]!r} is unknown{_nearest(key)}")
 
     def config(self) -> FeedConfig:
-        """The configuration. Raises InvalidRequest for values that do not fit."""
+        """The configuration. Raises InvalidRequest if values contradict each other."""
         protocol = self._values["protocol"]
         name = str(protocol.get("protocol", "open-protocol")).lower()
         if name == "csv":
@@ -238,7 +240,7 @@ def _nearest(key: str) -> str:
 
 
 def _check(config: FeedConfig) -> None:
-    """Raise InvalidRequest for settings that contradict each other."""
+    """Check that the settings do not contradict each other. Raises InvalidRequest."""
     kafka, protocol = config.kafka, config.protocol
     if kafka.required_acks != -1 and config.delivery == "exactly-once":
         raise refused("required-acks must be -1 (all) with delivery = 'exactly-once'")

@@ -1,4 +1,4 @@
-"""The parts of a feed that its configuration decides: filter, dispatchers, column selectors, splitting. Pure."""
+"""Makes the parts of a feed from its configuration: filter, dispatchers, column selectors, splitting. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tistream_changefeed.table_errors.rules import ErrorRules, TableErrors
 
 
 def feed_filter(config: FeedConfig) -> FeedFilter:
-    """What the feed leaves out. Raises InvalidRequest for a rule, a kind or an expression that is wrong."""
+    """The filter of the feed. Raises InvalidRequest for an invalid rule, kind of event or expression."""
     chosen = config.filter
     try:
         return FeedFilter(
@@ -82,7 +82,7 @@ def column_selectors(config: FeedConfig) -> tuple[ColumnSelector, ...]:
 
 
 def error_rules(config: FeedConfig) -> ErrorRules:
-    """What a table's errors do. Raises InvalidRequest."""
+    """The rules by which errors of tables are handled. Raises InvalidRequest."""
     try:
         cased, feeds = config.filter.case_sensitive, config.on_table_error
         entries = tuple(
@@ -97,8 +97,9 @@ def error_rules(config: FeedConfig) -> ErrorRules:
 
 
 def splitting(config: FeedConfig, routes: Dispatchers) -> Splitting:
-    """Which updates are split: none with `output-raw-change-event`; else those of any unique index, or those of the
-    handle key and of the index that the partition rule hashes."""
+    """The rule by which updates are split into a delete and an insert. With `output-raw-change-event` none are.
+    Otherwise the configuration says whether updates of any unique index are split, or only updates of the handle key
+    and of the index that the partition rule hashes."""
     if config.raw_changes:
         return never
     if config.split_unique_updates:

@@ -1,4 +1,5 @@
-"""What a feed would do with the tables that exist: for `dry_run` and for the checks at its creation. Pure."""
+"""Plans a feed for the tables that exist: which tables it would send, and to which topics. Used for `dry_run` and for
+the checks at its creation. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class PlannedTable:
 
 @dataclass(frozen=True, slots=True)
 class FeedPlan:
-    """`topics`: the number of partitions of each topic that the feed writes to, the default one among them."""
+    """The plan of a feed. `topics`: the number of partitions of each topic that the feed writes to, including the
+    default topic."""
 
     tables: tuple[PlannedTable, ...]
     topics: Mapping[str, int]
@@ -40,11 +42,11 @@ class FeedPlan:
 
 
 def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[str, int] | None = None) -> FeedPlan:
-    """The plan of a feed. `existing`: the numbers of partitions of the topics that exist; None: it is unknown.
+    """The plan of a feed.
 
-    Raises InvalidRequest for what cannot work with these tables: an expression, an index or a column that a table
-    lacks, a selector without a key, rules that include no table, a topic with too few partitions or one that may not be
-    created.
+    `existing`: the numbers of partitions of the topics that exist; None if they are not known. Raises InvalidRequest if
+    the feed cannot work with these tables: an expression, an index or a column that a table lacks, a selector without a
+    key, rules that include no table, a topic with too few partitions or one that may not be created.
     """
     chosen, routes, selectors = parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config)
     base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
@@ -71,7 +73,7 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
 
 
 def _partitions(config: FeedConfig, topic: str, existing: Mapping[str, int] | None) -> int:
-    """The number of partitions of a topic that are written to. Raises InvalidRequest."""
+    """The number of partitions of a topic that the feed writes to. Raises InvalidRequest."""
     wanted, there = config.kafka.partition_num, None if existing is None else existing.get(topic)
     if there is None:
         if existing is not None and not config.kafka.auto_create_topic:
@@ -131,7 +133,7 @@ def _warnings(
 
 
 def _of_shards(config: FeedConfig, partitions: int) -> list[str]:
-    """What several shards mean for topics of at most this number of partitions."""
+    """Warnings about the number of shards, for topics that have at most this number of partitions."""
     out: list[str] = []
     if config.shards > partitions:
         out.append(

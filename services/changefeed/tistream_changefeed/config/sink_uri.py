@@ -18,8 +18,8 @@ _PLACEHOLDER = re.compile(r"\$\{secret:[A-Za-z0-9._-]{1,64}\}")
 
 @dataclass(frozen=True, slots=True)
 class SinkUri:
-    """A parsed sink URI. `values` are its options by key of the configuration. `shown` is the URI with a placeholder in
-    the place of each secret, and `secrets` has these by name."""
+    """A parsed sink URI. `values` are its options, by key of the configuration. `shown` is the URI with a placeholder
+    in the place of each secret. `secrets` maps the names in the placeholders to the values."""
 
     brokers: tuple[str, ...]
     topic: str
@@ -30,7 +30,7 @@ class SinkUri:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value is `${secret:NAME}`."""
+    """Whether a value has the form `${secret:NAME}`."""
     return _PLACEHOLDER.fullmatch(value) is not None
 
 
@@ -45,7 +45,7 @@ def placeholder(name: str) -> str:
 
 
 def parse_uri(uri: str, prefix: str = "") -> SinkUri:
-    """Parse `kafka://host:port,…/topic?protocol=…`. `prefix`: of the names of secrets. Raises
+    """Parse `kafka://host:port,…/topic?protocol=…`. The names of its secrets begin with `prefix`. Raises
     InvalidRequest, which names the part, never a secret."""
     scheme, found, rest = uri.partition("://")
     if not found or scheme.lower() not in _SCHEMES:
@@ -97,5 +97,5 @@ def _without_secrets(
 
 
 def refused(reason: str) -> InvalidRequest:
-    """The error of a sink URI."""
+    """The error for an invalid sink URI, with this reason."""
     return InvalidRequest(f"sink_uri: {reason}", {"parameter": "sink_uri"})

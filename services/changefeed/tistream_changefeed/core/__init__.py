@@ -1,1 +1,2 @@
-"""What a shard of a feed decides: what is sent, in which atomic steps, and where it goes on after a crash. Pure."""
+"""The decisions of a shard of a feed: which messages are sent, in which atomic steps, and where the shard continues
+after a crash. Pure."""

@@ -1,9 +1,10 @@
-"""When a shard of a feed may send a DDL, and the rows behind it (design-changefeeds.md 9.5). Pure.
+"""Decides when a shard of a feed may send a DDL, and the rows after it (design-changefeeds.md 9.5).
 
-All shards read the same events. A shard that comes to a DDL commits its progress before it, and sends its copies of the
-DDL once every expected shard stands there or further: then all rows at or below the DDL are durable. It sends rows
-again once every shard stands behind the DDL: then all copies of it are durable. What counts is the progress that shards
-have committed into the sink, not what they or the meta server say: no late holder can answer for a shard.
+Pure. All shards read the same events. A shard that reaches a DDL first commits its progress up to the DDL. It sends its
+copies of the DDL once every expected shard has committed at least that progress: then all rows at or below the DDL are
+durable. It sends rows again once every shard has committed progress after the DDL: then all copies of the DDL are
+durable. Only the progress that shards have committed into the sink counts. Reports of workers or of the meta server do
+not, because a worker that has lost the shard may still report.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from tistream_changefeed.core.progress import Fence, Progress, Revision
 def behind(
     found: Mapping[int, Progress], expected: range, own: int, fence: Fence, revision: Revision, until: Position
 ) -> tuple[int, ...]:
-    """The expected shards, but `own`, that do not stand at or behind `until`. `found`: their committed progress, by
-    shard. Progress of an earlier feed of that name, or under another revision, does not count: that shard may go back.
-    """
+    """The expected shards, except `own`, whose committed progress has not reached `until`. `found` is the committed
+    progress by shard. Progress of an earlier feed of the same name, or under another revision, does not count, because
+    that shard may go back."""
     return tuple(
         shard
         for shard in expected

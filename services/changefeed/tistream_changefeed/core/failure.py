@@ -1,4 +1,4 @@
-"""Why a feed does not advance, and whether it tries again by itself. Pure."""
+"""Failures of a feed: the reason why it does not advance, and whether it retries by itself. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Kind = Literal["retry", "failed", "fenced"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of one step. The text names the object and the way out, and holds no secret. `refused`: the sink has
-    answered, and refuses the credentials or the certificate; a person must act unless they are about to be rotated.
-    `cause`: one of few words, by which failures are counted: for Kafka the name of its error."""
+    """A failure of one step. The text names the object and the remedy, and contains no secret. `refused`: the sink has
+    answered, and rejects the credentials or the certificate. A person must act, unless a rotation of the credentials is
+    under way. `cause` is the label by which failures are counted; for Kafka it is the name of the client's error."""
 
     kind: Kind
     stage: HeldStage
@@ -26,7 +26,7 @@ class Failure:
 
     @property
     def held_by(self) -> HeldBy:
-        """As a status shows it."""
+        """The failure as an entry of `held_by` in a status."""
         return HeldBy(stage=self.stage, object=self.object, reason=self.reason)
 
 
@@ -39,20 +39,20 @@ class FeedFailed(Exception):
 
 
 def retry(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A failure that may pass by itself."""
+    """A failure that may end by itself, so the step is retried."""
     return FeedFailed(Failure("retry", stage, what, reason, cause=cause))
 
 
 def refused(what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """The sink refuses the credentials. It is tried again, because they may be put anew."""
+    """A failure because the sink rejects the credentials. The step is retried, because an operator may replace them."""
     return FeedFailed(Failure("retry", "sink", what, reason, refused=True, cause=cause))
 
 
 def failed(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A failure that only a person can end."""
+    """A failure that only a person can end, so the step is not retried."""
     return FeedFailed(Failure("failed", stage, what, reason, cause=cause))
 
 
 def fenced(what: str, reason: str) -> FeedFailed:
-    """Another holder owns the shard: this one must end, and change nothing any more."""
+    """A failure because another worker owns the shard: this worker must end, and must not write any more."""
     return FeedFailed(Failure("fenced", "sink", what, reason))

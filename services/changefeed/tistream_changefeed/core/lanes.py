@@ -1,9 +1,9 @@
-"""What a shard sends now: the events of the tables that go on (Ahead), or those of tables that had stopped and catch up
-(Behind). Pure.
+"""The two lanes of a shard: Ahead sends the events of all tables that have not stopped, Behind those of stopped tables
+that catch up.
 
-Behind sends what lies between the position of each such table and that of the shard. Then the tables go on with the
-others. A table whose event cannot be sent stops, again or for the first time, in both lanes alike. A DDL waits for
-every table that it concerns, so each of these stops before it.
+Pure. For each stopped table, Behind sends the events between the table's position and the shard's. Then the table
+continues in Ahead. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table that it
+concerns, so each of these tables stops before the DDL.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tistream_changefeed.core.stopped import StoppedTable, behind, following
 
 
 class Lane(Protocol):
-    """What is common to Ahead and Behind. Positions are those of the pool. `resolves`: resolved messages follow its
-    rows."""
+    """The interface of Ahead and Behind. Positions are positions in the pool. `resolves`: whether resolved messages
+    follow the lane's rows."""
 
     @property
     def resolves(self) -> bool: ...
 
     def rows(self, events: Events) -> Events:
-        """The row events that are sent."""
+        """The row events of `events` that this lane sends."""
 
     def sends_ddl(self, names: Sequence[Name], end: Position) -> bool:
-        """Whether this lane sends a DDL that concerns the tables `names`. `end`: the position after the DDL."""
+        """Whether this lane sends a DDL that concerns the tables `names`. `end` is the position after the DDL."""
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
-        """The stopped table for which a DDL that concerns the tables `names` waits, or None."""
+        """The stopped table for which a DDL that concerns the tables `names` has to wait; None if it can be sent."""
 
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
@@ -44,7 +44,7 @@ class Lane(Protocol):
         """Return the transaction of a window, as Shard.send does."""
 
     def passed(self, until: Position) -> None:
-        """Go on behind `until`: nothing before it is left to be sent."""
+        """Move the lane's position to `until`, because it has sent everything up to there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Ahead:
     resolves: bool = True
 
     def rows(self, events: Events) -> Events:
-        """The events of all tables but the stopped ones."""
+        """Implement Lane.rows: the events of all tables except the stopped ones."""
         stopped = [(one, one.end) for one in self.shard.stopped]
         return events.chosen(np.flatnonzero(~following(events, stopped))) if stopped else events
 
@@ -64,8 +64,8 @@ class Ahead:
         return bool(names) and end > self.shard.at
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
-        """Implement Lane.waits_for: a stopped table that the DDL concerns. DDLs do not wait for a table that a
-        user has left behind."""
+        """Implement Lane.waits_for: a stopped table that the DDL concerns. DDLs do not wait for a stopped table that
+        the user has chosen to leave behind."""
         return _touched([one for one in self.shard.stopped if not one.left], names, end)
 
     def send(
@@ -88,7 +88,7 @@ class Behind:
     resolves: bool = False
 
     def rows(self, events: Events) -> Events:
-        """The events of the tables that catch up, up to the shard's position."""
+        """Implement Lane.rows: the events of the tables that catch up, up to the shard's position."""
         lacking = [(one, one.at) for one in self.shard.catching]
         ended = [(one, one.end) for one in self.shard.stopped if one.left or one.limit is not None]
         mine = following(events, lacking) & ~following(events, ended) & ~behind(events, self.shard.at)
@@ -105,11 +105,11 @@ class Behind:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window; the shard stays where it is."""
+        """Return the transaction of a window. The shard's position does not change."""
         return self.shard.catch_up(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:
-        """Move the positions of the tables that catch up; the shard's own stays."""
+        """Move the positions of the tables that catch up to `until`. The shard's position does not change."""
         self.shard.passed(until)
 
 

@@ -135,7 +135,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message with its place."""
+    """One message with its topic and partition."""
 
     topic: str
     partition: int

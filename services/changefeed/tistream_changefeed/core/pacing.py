@@ -1,4 +1,4 @@
-"""When a resolved message is due (design-changefeeds.md 9.5). Pure."""
+"""Decides when a resolved message is due (design-changefeeds.md 9.5). Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ IDLE_MS = 10_000
 
 @dataclass(slots=True)
 class Pacing:
-    """The last resolved message, on the monotonic clock. `idle_ms`: `resolved-interval` of the feed's configuration."""
+    """The time of the last resolved message, on the monotonic clock. `idle_ms` is the setting `resolved-interval` of
+    the feed."""
 
     idle_ms: int = IDLE_MS
     _told_ms: int | None = None
     _rows: bool = True  # sent since
 
     def sent_rows(self) -> None:
-        """Note that rows were sent."""
+        """Record that rows were sent."""
         self._rows = True
 
-    def told(self, now_ms: int) -> None:
-        """Note that a resolved message is in the sink."""
+    def resolved_sent(self, now_ms: int) -> None:
+        """Record that the sink has acknowledged a resolved message."""
         self._told_ms, self._rows = now_ms, False
 
     def due_in_ms(self, now_ms: int) -> int:
-        """Milliseconds until the next is due: a second after the last while rows are sent, else the idle interval."""
+        """Milliseconds until the next resolved message is due. While rows are sent, it is due a second after the last
+        one, otherwise after the idle interval."""
         if self._told_ms is None:
             return 0
         every_ms = min(BUSY_MS, self.idle_ms) if self._rows else self.idle_ms

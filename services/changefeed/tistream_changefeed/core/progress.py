@@ -36,8 +36,9 @@ PLAIN, WITH_WAITS = 1, 2  # versions
 
 
 class Fence(NamedTuple):
-    """Fences compare as tuples. `generation`: milliseconds at which the feed was created, so that a feed that was
-    removed and created anew is above the old one. `epoch`: of the shard's assignment."""
+    """The fence of a shard's worker; the worker with the higher fence owns the shard. Fences compare as tuples.
+    `generation` is the time in milliseconds at which the feed was created, so a feed that was removed and created again
+    has a higher fence. `epoch` is that of the shard's assignment."""
 
     generation: int
     epoch: int
@@ -56,8 +57,8 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The revision of a feed that a holder runs, and the newest move of its checkpoint, which was part of that or of an
-    earlier one."""
+    """The revision of a feed that a worker runs, and the newest move of the feed's checkpoint, which was part of this
+    or an earlier revision."""
 
     revision: int = 0
     moved: Move | None = None
@@ -65,12 +66,12 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a shard is. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message in
-    it; 0: none. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of the feed that is in
-    force; None: that with which it was created. `skipped`: events that were left out because a person named them, or
-    has chosen so for their table. `stopped`: tables of which less is in the sink than `at` says. `ddl`: the position
-    behind the newest DDL; None: of a feed with one shard, or before the first. `ids`: of the topics that were written,
-    by name, as far as they are known."""
+    """The progress of a shard. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message
+    in the sink; 0 before the first. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of
+    the feed that has been applied; None for the first revision. `skipped`: the number of events that were left out,
+    because a person named them or the configuration of their table says so. `stopped`: tables of which events at or
+    before `at` are missing in the sink. `ddl`: the position after the newest DDL; None before the first DDL, and in a
+    feed with one shard. `ids`: of the topics that were written, by name, as far as they are known."""
 
     at: Position
     resolved_ts: int
@@ -86,16 +87,16 @@ class Progress:
 
     @property
     def checkpoint_ts(self) -> int:
-        """Every event at or below it is in the sink, but of tables that were left."""
+        """The ts at or below which every event is in the sink, except events of tables that were left behind."""
         return min([self.at.low_ts, *(one.at.low_ts for one in self.holding)])
 
     @property
     def holding(self) -> tuple[StoppedTable, ...]:
-        """The stopped tables that the checkpoint waits for."""
+        """The stopped tables that hold the checkpoint back."""
         return tuple(one for one in self.stopped if not one.left)
 
     def caught_up(self, until: Position) -> Progress:
-        """With everything up to `until` sent of the tables that catch up."""
+        """This progress after all events up to `until` of the tables that catch up were sent."""
         return replace(self, stopped=tuple(one.caught_up(min(until, self.at)) for one in self.stopped))
 
     def held_under(self, fence: Fence) -> Progress:
@@ -218,8 +219,8 @@ def _applied(members: Mapping[str, Any]) -> Applied | None:
 
 
 def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) -> Progress:
-    """The progress that a new holder goes on from. `found`: what the sink has, read after the old holder was fenced
-    there. Raises FeedFailed(fenced) if a newer holder has written meanwhile."""
+    """The progress from which a new worker of the shard continues. `found` is the progress in the sink, read after the
+    old worker was fenced there. Raises FeedFailed(fenced) if a newer worker has written meanwhile."""
     if found is None or found.fence.generation < fence.generation:  # that feed was removed, and this one begins anew
         return Progress(Position(start_ts), 0, fence)
     if found.fence > fence:
@@ -228,10 +229,11 @@ def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) 
 
 
 def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int, int]]) -> Progress:
-    """The progress with the wanted revision in force from where it is, or from where the feed was moved to. `ends`: as
-    of check_kept. A move accepts that topics have lost messages, or have other partitions: they are counted anew. The
-    highest resolved message stays, because none may follow that is lower (invariant 39). Tables that were left go on
-    with the others: what lies between is a gap. A move holds for all tables."""
+    """The progress after the wanted revision was applied: at the same position, or at the position to which the
+    checkpoint was moved. `ends` is as in check_kept. A move accepts that topics have lost messages, or have other
+    partitions: they are counted again. The highest resolved message is unchanged, because no lower one may follow
+    (invariant 39). Tables that were left behind continue with the others, and their events in between are not sent. A
+    move affects all tables."""
     done = 0 if progress.applied is None else progress.applied.revision
     if done >= wanted.revision:
         return progress
@@ -265,8 +267,9 @@ def kept_ends(
 
 
 def check_there(found: Progress | None, fence: Fence, known_ts: int | None, where: str) -> None:
-    """Check that the sink has progress if it had some. `known_ts`: a checkpoint that it has acknowledged; None: it may
-    be empty. Raises FeedFailed: to begin anew would repeat everything, unasked."""
+    """Check that the sink still has the progress that it once had. `known_ts` is a checkpoint that it has acknowledged;
+    None if it may be empty. Raises FeedFailed, because to begin again would repeat everything although no user
+    requested it."""
     if known_ts is None or (found is not None and found.fence.generation >= fence.generation):
         return
     reason = (
@@ -278,9 +281,9 @@ def check_there(found: Progress | None, fence: Fence, known_ts: int | None, wher
 
 
 def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
-    """Check that each topic has as many partitions as were written until now: with another number the changes of a row
-    would go to another partition, and could be read before earlier ones. `ends`: of the partitions that are to be
-    written. Raises FeedFailed."""
+    """Check that each topic has the number of partitions that were written until now. With another number, later
+    changes of a row would go to another partition, and could be read before earlier ones. `ends` has the end offsets of
+    the partitions to be written. Raises FeedFailed."""
     for topic, tallies in progress.topics.items():
         there = len(ends.get(topic, {}))
         if there and tallies and there != len(tallies) and not _short(topic, tallies[:there], ends):
@@ -293,8 +296,8 @@ def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> N
 
 
 def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
-    """Check that the sink still has as many offsets as messages were sent. `ends`: the end offset of each partition, by
-    topic. Raises FeedFailed: the topic was deleted, or the broker has lost messages."""
+    """Check that each partition has at least as many offsets as messages were sent to it. `ends` is the end offset of
+    each partition, by topic. Raises FeedFailed if the topic was deleted, or the broker has lost messages."""
     for topic, tallies in progress.topics.items():
         for number, tally in enumerate(tallies):
             end = ends.get(topic, {}).get(number, 0)
@@ -308,5 +311,5 @@ def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> Non
 
 
 def within(start: Position, end_ts: int | None) -> bool:
-    """Whether anything up to `end_ts` is left to send."""
+    """Whether a shard at position `start` has anything left to send up to `end_ts`."""
     return end_ts is None or start < Position(end_ts, Place.DONE)

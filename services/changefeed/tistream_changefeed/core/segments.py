@@ -15,8 +15,8 @@ from tistream.schema.ddl_event import DdlEvent
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Row events, and the DDL that follows them, if any. `rows_end`: the position after the rows. `ddl_end`: after the
-    DDL."""
+    """Row events, and the DDL that follows them, if any. `rows_end` is the position after the rows, and `ddl_end` the
+    position after the DDL."""
 
     rows: Events
     rows_end: Position
@@ -25,9 +25,9 @@ class Segment:
 
 
 def segments(events: Events, start: Position, through: int | None) -> Iterator[Segment]:
-    """Cut the events of a batch behind `start` at each DDL: the rows at or before a DDL are durable before it is sent,
-    and it before any row above it (invariant 43). `through` as of a Batch: None if the batch ends inside a
-    commit_ts."""
+    """Cut the events of a batch after `start` at each DDL, because the rows at or before a DDL must be durable before
+    the DDL is sent, and the DDL before any later row (invariant 43). `through` is as in Batch: None if the batch ends
+    inside a commit_ts."""
     begin = 0
     for at in np.flatnonzero(events.place == int(Place.DDL)).tolist():
         ddls = events.sets[int(events.source[at])]
@@ -43,15 +43,15 @@ def segments(events: Events, start: Position, through: int | None) -> Iterator[S
 
 
 def _before(events: Events, at: int, start: Position) -> Position:
-    """The position at which everything before event `at` was sent, and it was not."""
+    """The position directly before event `at`."""
     done = Position(int(events.commit_ts[at]) - 1)
     return max(start, done if at == 0 or events.commit_ts[at - 1] < events.commit_ts[at] else events.position(at - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class MessageWindow:
-    """Messages `start` (inclusive) to `end` (exclusive) of a segment, which one step sends; `until`: the position
-    after it."""
+    """Messages `start` (inclusive) to `end` (exclusive) of a segment, which one transaction sends. `until` is the
+    position after the transaction."""
 
     start: int
     end: int
@@ -60,9 +60,9 @@ class MessageWindow:
 
 def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[MessageWindow]:
     """Cut messages into windows of about `limit` bytes. `commit_ts` ascends. A window ends only between two commit_ts,
-    because a position inside of one counts events, not messages; so one is larger if a commit_ts is. Memory is bounded
-    all the same: a scan reads a commit_ts that is too large to hold in pieces, each of which is a segment of its own.
-    """
+    because a position inside a commit_ts counts events, not messages. So a window may be larger than `limit` if one
+    commit_ts is. Memory is bounded all the same: a scan reads a very large commit_ts in pieces, and each piece is a
+    segment of its own."""
     count = len(commit_ts)
     ends = np.append(np.flatnonzero(commit_ts[1:] != commit_ts[:-1]) + 1, count) if count else np.empty(0, np.int64)
     filled = np.cumsum(sizes)

@@ -1,9 +1,10 @@
-"""The machine of one shard: what a holder reads, sends and may report, without I/O. Pure.
+"""The state machine of one shard: decides what its worker (the holder) reads, sends and reports.
 
-A holder opens the sink (which fences the holder before it), calls `opened`, and writes the transaction that it gets
-back, so that the sink knows the new fence before anything else happens. Then it reads events behind `at`, encodes them,
-and writes one Transaction after the other. Only `acked` advances what is reported: the checkpoint is what the sink has
-acknowledged (invariant 39). After any failure the holder opens the sink again and goes on from what the sink says.
+Pure. A holder opens the sink, which fences the previous holder. It calls `opened`, and writes the transaction that it
+gets back, so that the sink knows the new fence before anything else happens. Then it reads events after `at`, encodes
+them, and writes one Transaction after the other. The reported checkpoint is that of `acked`, the progress that the sink
+has acknowledged (invariant 39). After any failure the holder opens the sink again and continues from the progress in
+the sink.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ REFUSED_MS = 600_000  # the feed fails after credentials were refused for so lon
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A shard that the meta server has given to a holder. `start_ts`: where a sink without progress begins. `end_ts`,
-    inclusive: the feed finishes there."""
+    """A shard that the meta server has assigned to a worker. `start_ts` is the ts after which a sink without progress
+    begins. The feed finishes at `end_ts`, inclusive."""
 
     tenant: TenantKey
     feed_id: str
@@ -44,7 +45,7 @@ class Order:
 
     @property
     def name(self) -> str:
-        """As logs and errors name it."""
+        """The name of the shard in logs and errors."""
         return f"{self.tenant}/{self.feed_id}/{self.shard}"
 
 
@@ -58,14 +59,14 @@ class Transaction:
 
 
 def to_partitions(message: Message, count: int, topic: str) -> tuple[Sent, ...]:
-    """A message of a DDL for the `count` partitions of a topic: all of them, or the first alone if the protocol says
-    so."""
+    """The copies of a DDL message for a topic with `count` partitions: one for each partition, or only for the first if
+    the protocol says so."""
     numbers = range(count) if message.every_partition else range(1)
     return tuple(Sent(topic, number, message.key, message.value) for number in numbers)
 
 
 def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-    """A resolved message for every partition of every topic (invariant 42)."""
+    """The copies of a resolved message: one for every partition of every topic (invariant 42)."""
     return tuple(
         Sent(topic, number, message.key, message.value)
         for topic, count in sorted(topics.items())
@@ -74,7 +75,7 @@ def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[Sent, ...]:
 
 
 class Shard:
-    """The state of one holder of a shard. Times are of the monotonic clock, in ms."""
+    """The state of one worker of a shard. Times are monotonic milliseconds."""
 
     def __init__(self, order: Order, rng: Random, resolved_every_ms: int = IDLE_MS) -> None:
         self.order = order
@@ -93,37 +94,37 @@ class Shard:
 
     @property
     def acked(self) -> Progress | None:
-        """What the sink has acknowledged to this holder; None before it was opened."""
+        """The progress that the sink has acknowledged to this worker; None before `opened`."""
         return self._acked
 
     @property
     def at(self) -> Position:
-        """Where to read on. Only after `opened`."""
+        """The position after which to read on. It is available after `opened`."""
         assert self._planned is not None
         return self._planned.at
 
     @property
     def uncommitted(self) -> bool:
-        """Whether the sink does not know yet how far the shard has come."""
+        """Whether the shard's position is ahead of the progress that the sink has acknowledged."""
         return self._planned is not None and self._acked is not None and self._acked.at < self._planned.at
 
     @property
     def ddl(self) -> Position | None:
-        """The position behind the newest DDL; None: of a feed with one shard, or before the first."""
+        """The position after the newest DDL; None before the first DDL, and in a feed with one shard."""
         return None if self._planned is None else self._planned.ddl
 
     @property
-    def ends_unsaid(self) -> bool:
-        """Whether the shard has read up to its end, and the sink does not know it. After a replay no resolved message
-        says it, because a higher one was sent before."""
+    def end_unstored(self) -> bool:
+        """Whether the shard has read up to its end, but the progress in the sink does not show it. That happens after a
+        replay, because no resolved message is sent below a higher one that was sent before."""
         planned = self._planned
         return self.uncommitted and planned is not None and not progress.within(planned.at, self.order.end_ts)
 
     # ---- opening
 
     def opened(self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str) -> Transaction:
-        """Take over what the sink has. `ends`: end offsets of the topics in `found`. Returns the transaction that
-        raises the fence in the sink. Raises FeedFailed."""
+        """Continue from `found`, the progress in the sink. `ends` has the end offsets of the topics in `found`. Returns
+        the transaction that raises the fence in the sink. Raises FeedFailed."""
         acked = None if self._acked is None else self._acked.checkpoint_ts
         known = [ts for ts in (self.order.known_ts, acked) if ts is not None]
         progress.check_there(found, self.order.fence, max(known, default=None), where)
@@ -140,11 +141,11 @@ class Shard:
     # ---- sending
 
     def high(self, resolved_ts: int) -> int:
-        """The ts up to which events may be sent now. `resolved_ts`: of the pool."""
+        """The ts up to which events may be sent now. `resolved_ts` is that of the pool."""
         return resolved_ts if self.order.end_ts is None else min(resolved_ts, self.order.end_ts)
 
     def skip(self, until: Position) -> None:
-        """Go on behind `until`: nothing before it is to be sent. The sink learns of it with the next transaction."""
+        """Move the position to `until` without sending anything. The next transaction stores it in the sink."""
         assert self._planned is not None
         planned = self._planned
         self._planned = planned.moved(max(planned.at, until), NOTHING, (), 0, None)
@@ -152,19 +153,20 @@ class Shard:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window: its messages, which hold `events` row events, then `marks`, of which `skipped`
-        are letters of events that are left out."""
+        """The transaction of a window: its messages, which contain `events` row events, then `marks`. `skipped` is the
+        number of dead letters among `marks`."""
         return self._planning(rows, events, marks, until, None, skipped)
 
     def send_ddl(self, marks: tuple[Sent, ...], until: Position, skipped: int) -> Transaction:
-        """The transaction of the copies of a DDL, which may be none, that one of several shards sends."""
+        """The transaction with this shard's copies of a DDL, in a feed with several shards. There may be no copies."""
         assert self._planned is not None
         self._planned = replace(self._planned, ddl=until)
         return self._planning(NOTHING, 0, marks, until, None, skipped)
 
     def resolved_ts_due(self, until: Position, now_ms: int, *, reaches_end: bool) -> int | None:
-        """The ts of the resolved message that the transaction up to `until` ends with, or None. `reaches_end`: it holds
-        the last of what can be read now, so readers need not wait for the next."""
+        """The ts of the resolved message with which the transaction up to `until` should end; None if it should have no
+        such message. `reaches_end`: the transaction contains the last events that can be read now, so a resolved
+        message is sent for readers that wait."""
         planned = self._planned
         if planned is None or until.place is not Place.DONE or until.commit_ts <= planned.resolved_ts:
             return None
@@ -175,11 +177,11 @@ class Shard:
     def resolve(
         self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window that ends with a resolved message of `ts`."""
+        """The transaction of a window that ends with resolved messages for `ts`."""
         return self._planning(rows, events, message, until, ts, skipped)
 
     def due_in_ms(self, now_ms: int) -> int:
-        """Milliseconds until a resolved message is due. None can be sent while a table has stopped."""
+        """Milliseconds until a resolved message is due. While a table has stopped, no resolved message can be sent."""
         due_ms = self._pacing.due_in_ms(now_ms)
         return max(due_ms, BUSY_MS) if self._planned is not None and self._planned.holding else due_ms
 
@@ -202,23 +204,23 @@ class Shard:
 
     @property
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """The tables that have stopped. Only after `opened`."""
+        """The tables that have stopped. It is available after `opened`."""
         assert self._planned is not None
         return self._planned.stopped
 
     @property
     def catching(self) -> tuple[StoppedTable, ...]:
-        """Those of them that catch up, because the sink was opened since they have stopped."""
+        """The stopped tables that catch up now, because the sink was opened after they had stopped."""
         return tuple(one for one in self.stopped if one.lacks)
 
     @property
-    def stops_unsaid(self) -> bool:
-        """Whether a table has stopped, and the sink does not know it."""
+    def stops_unstored(self) -> bool:
+        """Whether a table has stopped, but the progress in the sink does not show it yet."""
         return self._acked is None or self.stopped != self._acked.stopped
 
     def stop(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
-        """Send nothing more of a table behind `at`, or behind what was sent of it, until a sink is opened again. The
-        sink learns of it with the next transaction."""
+        """Stop a table: nothing of it after `at`, or after the position up to which it was sent, is sent until a sink
+        is opened again. The next transaction stores the stop in the sink."""
         assert self._planned is not None
         sent = [one.at for one in self.catching if one.touches(name)]
         limit = max(at, min(sent, default=self.at))
@@ -228,7 +230,7 @@ class Shard:
     def catch_up(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window of the tables that catch up. The shard stays where it is."""
+        """The transaction of a window of the tables that catch up. The shard's position does not change."""
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, rows, marks, events, None, skipped)
@@ -236,21 +238,22 @@ class Shard:
         return Transaction(rows, marks, self._planned)
 
     def passed(self, until: Position) -> None:
-        """Go on behind `until` with the tables that catch up. The sink learns of it with the next transaction."""
+        """Move the position of the tables that catch up to `until`. The next transaction stores it in the sink."""
         assert self._planned is not None
         self._planned = self._planned.caught_up(until)
 
     @property
     def rejoined_ts(self) -> int | None:
-        """The ts of the resolved message that is due when the tables that catch up are where the shard is, or None."""
+        """The ts of the resolved message that is due when the tables that catch up have reached the shard's position;
+        None if none is due."""
         planned = self._planned
         assert planned is not None
         resolved = planned.at.place is Place.DONE and planned.at.commit_ts > planned.resolved_ts
         return planned.at.commit_ts if resolved and all(map(_rejoins, planned.holding)) else None
 
     def rejoin(self, marks: tuple[Sent, ...], ts: int | None) -> Transaction:
-        """The transaction with which the tables that catch up go on with the others, with a resolved message of
-        `ts`."""
+        """The transaction after which the tables that catch up continue with the others. `marks` are resolved messages
+        for `ts`, if it is not None."""
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, NOTHING, marks, 0, ts)
@@ -258,7 +261,7 @@ class Shard:
         return Transaction(NOTHING, marks, self._planned)
 
     def acknowledged(self, transaction: Transaction, now_ms: int) -> None:
-        """Note that the sink has made a transaction durable."""
+        """Record that the sink has made a transaction durable."""
         before = self._acked
         self._acked = transaction.progress
         if before is not None:  # to open the sink proves nothing: the next message may fail again
@@ -267,14 +270,15 @@ class Shard:
         if len(transaction.rows):
             self._pacing.sent_rows()
         if before is not None and transaction.progress.resolved_ts > before.resolved_ts:
-            self._pacing.told(now_ms)
+            self._pacing.resolved_sent(now_ms)
         if not transaction.progress.holding and not progress.within(transaction.progress.at, self.order.end_ts):
             self.phase = "finished"
 
     # ---- failures
 
     def failed(self, failure: Failure, now_ms: int) -> None:
-        """Note that a step failed. What was not acknowledged is forgotten: the sink is opened again."""
+        """Record that a step failed. Everything that was not acknowledged is discarded, and the sink is opened
+        again."""
         self._planned = None
         if self.since_ms is None:
             self.since_ms = now_ms
@@ -294,7 +298,7 @@ class Shard:
             self.phase = "failed" if failure.kind == "failed" else "fenced"
 
     def held_by(self) -> Iterator[HeldBy]:
-        """What keeps the shard from advancing."""
+        """The reasons why the shard does not advance, as entries of `held_by`."""
         if self.failure is not None:
             yield self.failure.held_by
         if self._acked is not None:
@@ -302,5 +306,5 @@ class Shard:
 
 
 def _rejoins(one: StoppedTable) -> bool:
-    """Whether a table that caught up goes on with the others."""
+    """Whether a table has caught up and can continue with the others."""
     return one.limit is None and not one.left

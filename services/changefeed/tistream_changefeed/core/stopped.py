@@ -19,8 +19,9 @@ STOPPED_MAX = 100  # of a feed; with more, the feed fails
 @dataclass(frozen=True, slots=True)
 class StoppedTable:
     """A table that has stopped; the table "" stands for all tables of its database, because a DDL of the database
-    waits. Everything of it at or before `at` is in the sink. `left`: the user has chosen that the others do not wait
-    for it. `limit`: where it has stopped since the sink was opened; None: it is tried again."""
+    waits. All its events at or before `at` are in the sink. `left`: the user has chosen to leave it behind, so DDLs and
+    the checkpoint do not wait for it. `limit` is the position at which it has stopped again since the sink was opened;
+    None if it is retried."""
 
     name: Name
     at: Position
@@ -29,7 +30,8 @@ class StoppedTable:
     limit: Position | None = None
 
     def touches(self, name: Name) -> bool:
-        """Whether a name is this table's, or one of them is the database of the other."""
+        """Whether a name is that of this table, or one of the two names is that of a database and the other lies in
+        it."""
         (database, table), (other_database, other_table) = self.name, name
         if fold(database) != fold(other_database):
             return False
@@ -37,23 +39,23 @@ class StoppedTable:
 
     @property
     def end(self) -> Position:
-        """Nothing of it behind this position is sent."""
+        """The position after which nothing of the table is sent."""
         return self.at if self.limit is None else self.limit
 
     @property
     def lacks(self) -> bool:
-        """Whether something of it is to be sent now, so that it catches up."""
+        """Whether the table has events to send now, so that it catches up."""
         return (not self.left) if self.limit is None else self.at < self.limit
 
     def caught_up(self, until: Position) -> StoppedTable:
-        """The same with everything up to `until` sent of it that may be."""
+        """This table after all its events up to `until` were sent, as far as they may be."""
         if not self.lacks:
             return self
         return replace(self, at=max(self.at, until if self.limit is None else min(until, self.limit)))
 
     @property
     def info(self) -> StoppedTableInfo:
-        """As a report shows it."""
+        """The table as an entry of a worker's report."""
         database, table = self.name
         return StoppedTableInfo(
             database=database, table=table, checkpoint_ts=str(self.at.low_ts), reason=self.reason, left=self.left
@@ -61,12 +63,12 @@ class StoppedTable:
 
     @property
     def held_by(self) -> HeldBy:
-        """As a status shows it."""
+        """The table as an entry of `held_by` in a status."""
         return HeldBy(stage="encode", object=".".join(self.name) if self.name[1] else self.name[0], reason=self.reason)
 
 
 def following(events: Events, tables: Iterable[tuple[StoppedTable, Position]]) -> Bools:
-    """For each event, whether it is a row of one of these tables behind the position beside it."""
+    """For each event, whether it is a row of one of these tables after the position that is paired with the table."""
     found = np.zeros(len(events), bool)
     for table, at in tables:
         for number, one in enumerate(events.sets):
@@ -85,6 +87,6 @@ def behind(events: Events, at: Position) -> Bools:
 
 
 def replaced(tables: Iterable[StoppedTable], one: StoppedTable) -> tuple[StoppedTable, ...]:
-    """The tables with this one, in place of one of the same name."""
+    """The tables after `one` was added, in place of the table of the same name if there is one."""
     name = tuple(map(fold, one.name))
     return (*(table for table in tables if tuple(map(fold, table.name)) != name), one)

@@ -1,1 +1,1 @@
-"""Events that a feed leaves out because a person named them: the dead letter topic has them."""
+"""Dead letters: messages that replace events which a feed leaves out, for example because a person named them."""

@@ -1,4 +1,4 @@
-"""Which events a feed leaves out, because a person named them (invariant 44). Pure."""
+"""Finds the events that a feed leaves out because a person named them (invariant 44). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class Skips:
-    """The events of a feed that were named. `topic`: the dead letter topic. `bytes_max`: of a letter."""
+    """The events that a person has named to be left out. `topic` is the dead letter topic, and `bytes_max` the maximum
+    size of a letter."""
 
     named: Sequence[Skip]
     topic: str
@@ -42,7 +43,7 @@ class Skips:
         return None
 
     def of(self, error: MessageTooLarge) -> Skips:
-        """The skips of the events that are too large for a message. They go to the same dead letter topic."""
+        """Skips for the events that are too large for a message, so that they go to the same dead letter topic."""
         why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
         named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
         return replace(self, named=named)
@@ -52,7 +53,7 @@ NO_SKIPS = Skips((), "", 0)
 
 
 def without(batch: RowBatch, left_out: Sequence[tuple[int, Skip]]) -> Bools:
-    """Which events of the batch stay."""
+    """For each event of the batch, whether it is not left out."""
     stay = np.ones(len(batch), bool)
     stay[[at for at, _ in left_out]] = False
     return stay

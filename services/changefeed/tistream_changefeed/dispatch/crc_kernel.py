@@ -37,7 +37,7 @@ class Form(IntEnum):
 
 
 def _tables() -> I64:
-    """Row k has the CRC of each byte followed by k zero bytes (slicing by eight)."""
+    """The tables of the slicing-by-8 algorithm: row k has the CRC of each byte followed by k zero bytes."""
     out = np.zeros((_WORD, 256), np.int64)
     for byte in range(256):
         value = byte
@@ -174,7 +174,7 @@ def _put_plain(out: U8, negative: bool, digits: int, exponent: int) -> int:
 
 @inline
 def _crc(prefix: int, data: U8, first: int, last: int) -> int:
-    """The CRC of a text with this CRC, followed by `data[first:last]`."""
+    """The CRC of a text whose first part has the CRC `prefix` and is followed by `data[first:last]`."""
     state = prefix ^ _ALL
     at = first
     while at + _WORD <= last:
@@ -199,7 +199,7 @@ def _crc(prefix: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def _crc_json(prefix: int, data: U8, first: int, last: int) -> int:
-    """The same of JSON text with a blank after each colon and comma outside of strings."""
+    """As _crc, for JSON text, into which a blank is inserted after each colon and comma outside of strings."""
     state = prefix ^ _ALL
     quoted = escaped = False
     for at in range(first, last):

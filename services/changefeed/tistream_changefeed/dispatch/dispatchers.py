@@ -1,4 +1,5 @@
-"""Dispatchers: which topic and which partition rule each table has, and where DDL and resolved messages go. Pure."""
+"""Dispatchers: choose the topic and the partition rule of each table, and the topics of DDL and resolved messages.
+Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ class Dispatcher:
 
 @dataclass(frozen=True, slots=True)
 class Dispatchers:
-    """The dispatchers of a feed in order, of which the first one that matches a table is used. Tables that none matches
-    go to `default_topic` by the default rule."""
+    """The dispatchers of a feed in order, of which the first that matches a table is used. Tables that none matches go
+    to `default_topic` by the default rule."""
 
     entries: tuple[Dispatcher, ...]
     default_topic: str
@@ -59,8 +60,8 @@ class Dispatchers:
     def ddl_topics(self, event: DdlEvent) -> list[str]:
         """The topics that a DDL message goes to.
 
-        A DDL of a database goes to the default topic, and one that renames a table to the topic of the old name. One
-        that changes several tables goes to the topics of all names that they have before and after it.
+        A DDL of a database goes to the default topic, and one that renames a table to the topic of the old name. A DDL
+        that changes several tables goes to the topics of all names that these tables have before or after it.
         """
         if not event.table:
             return [self.default_topic]

@@ -1,4 +1,4 @@
-"""Which shard of a feed writes which partition. Pure."""
+"""Assigns partitions to the shards of a feed. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tistream_changefeed.core.outgoing import Sent
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The partitions of shard `shard` of `shards`. Each partition of each topic has one shard, always the same: the
-    first partitions of topics lie with different shards, because many topics may have one alone."""
+    """The partitions of shard `shard` of `shards`. Each partition of each topic always has the same shard. The first
+    partitions of different topics have different shards, because many topics may have only one partition."""
 
     shard: int = 0
     shards: int = 1
@@ -30,7 +30,7 @@ class Ownership:
         return bool(self.chosen(topic, np.array([partition], np.int64))[0])
 
     def own(self, messages: Iterable[Sent]) -> tuple[Sent, ...]:
-        """Those of these messages that the shard writes."""
+        """The messages, of those given, that this shard writes."""
         return tuple(one for one in messages if self.shards == 1 or self.has(one.topic, one.partition))
 
 

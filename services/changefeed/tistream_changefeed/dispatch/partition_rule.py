@@ -23,7 +23,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 class By(StrEnum):
-    """What decides the partition of a row."""
+    """The part of a row's change that determines its partition."""
 
     TABLE = "table"
     INDEX = "index-value"
@@ -59,7 +59,8 @@ class UnfitTable(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """One rule. `index` is the index of By.INDEX; None: the handle key. `columns` are those of By.COLUMNS."""
+    """One rule. `index` names the index that By.INDEX hashes; None means the handle key. `columns` are the columns that
+    By.COLUMNS hashes."""
 
     by: By = By.TABLE
     index: str | None = None
@@ -84,8 +85,8 @@ class PartitionRule:
         return name.lower() in _NAMES
 
     def hashed(self, version: TableVersion) -> tuple[Column, ...]:
-        """The columns of the table whose values decide the partition. Raises UnfitTable if the table lacks the index or
-        a column, or if a column is virtual, because its values are unknown."""
+        """The columns of the table whose values are hashed to determine the partition. Raises UnfitTable if the table
+        lacks the index or a column, or if a column is virtual, because its values are unknown."""
         table = version.table
         match self.by:
             case By.TABLE | By.TS:
@@ -128,7 +129,8 @@ class PartitionRule:
         return self.hashes(batch) % count
 
     def _spelled(self, table: Table, columns: Sequence[Column]) -> list[str]:
-        """The names of the columns as they are hashed: as the index spells them, or as the table does."""
+        """The names of the columns in the upper and lower case in which they are hashed: that of the index definition,
+        or that of the table."""
         if self.by is By.INDEX and self.index is not None:
             for index in table.indexes:
                 if index.public and (index.unique or index.primary) and index.name.lower() == self.index.lower():
@@ -149,6 +151,6 @@ def _columns(table: Table, names: Sequence[str], shown: str) -> tuple[Column, ..
 
 
 def _texts(columns: Sequence[tuple[Column, pa.Array]]) -> tuple[list[pa.Array], list[Form]]:
-    """The values of columns and the form in which each is hashed."""
+    """The values of columns, and for each column the form in which it is hashed."""
     arrays = [numbers(column, array) if column.tp in (t.ENUM, t.SET) else array for column, array in columns]
     return arrays, [_FORMS.get(kind_of(column), Form.BYTES) for column, _ in columns]

@@ -1,1 +1,1 @@
-"""What a feed leaves out: tables, kinds of events, rows by expressions, and columns. Pure."""
+"""Filters of a feed: which tables, kinds of events, rows (by expressions) and columns it leaves out. Pure."""

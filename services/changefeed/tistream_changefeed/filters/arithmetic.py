@@ -21,7 +21,7 @@ _INT64, _UINT64 = pa.int64(), pa.uint64()
 
 
 def add(left: Operand, right: Operand) -> Operand:
-    """`left + right`. Raises InvalidRequest for what is no number."""
+    """`left + right`. Raises InvalidRequest if an operand is not a number."""
     return _calculated("+", pc.add, left, right)
 
 
@@ -94,7 +94,7 @@ def _integers(sign: str, left: Operand, right: Operand) -> Operand:
 
 
 def _as_integers(operand: Operand, kind: Any) -> Any:
-    """The values as integers of this type; None if they are of another."""
+    """The values as integers of this type; None if they are of another type."""
     if operand.values.type == kind:
         return operand.values
     if operand.sort is Sort.EXACT and operand.constant:

@@ -21,8 +21,9 @@ _UNORDERED_BIN = frozenset({"gbk_bin", "gb18030_bin"})  # ordered by the bytes o
 
 
 def comparable(texts: Any, collation: str, *, ordered: bool) -> Any:
-    """Texts (an array or a scalar of large_string) whose bytes compare as the collation compares the texts. `ordered`:
-    also by less and greater, not only by equality. Raises InvalidRequest for a collation that cannot be compared so."""
+    """Texts (an array or a scalar of large_string) whose bytes compare as the collation compares the texts. With
+    `ordered` also less and greater are compared, not only equality. Raises InvalidRequest for a collation for which
+    that is not supported."""
     if ordered and (collation in _UCA or collation in _UNORDERED_BIN):
         raise InvalidRequest(f"texts of collation {collation} can be compared by =, <>, IN and LIKE only, not by order")
     if collation not in _NO_PAD:
@@ -31,7 +32,8 @@ def comparable(texts: Any, collation: str, *, ordered: bool) -> Any:
 
 
 def folded(texts: Any, collation: str) -> Any:
-    """Texts without the case and accents that the collation ignores. Raises InvalidRequest for an unknown collation."""
+    """Texts without the differences of case and accents that the collation ignores. Raises InvalidRequest for an
+    unknown collation."""
     if collation in _BIN or collation in _UNORDERED_BIN:
         return texts
     if collation not in _GENERAL and collation not in _UCA:

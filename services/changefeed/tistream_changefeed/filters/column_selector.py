@@ -48,8 +48,8 @@ def _has_other_key(table: Table, sent: Sequence[Column]) -> bool:
 
 
 def selected(batch: RowBatch, columns: Sequence[Column]) -> RowBatch:
-    """A batch with these of its columns alone. The handle key is cut likewise. Call it behind filters, the split and
-    the dispatcher, which may use other columns."""
+    """A batch with these of its columns alone. Columns of the handle key that are not sent are removed from it, too.
+    Call this after filters, the split and the dispatcher, because these may use other columns."""
     places = [place for place, column in enumerate(batch.columns) if column in columns]
     return replace(
         batch,

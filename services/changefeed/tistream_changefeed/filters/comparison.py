@@ -31,8 +31,8 @@ LIKE_CHARS_MAX = 1_024
 
 
 def compare(how: str, left: Operand, right: Operand) -> Operand:
-    """A BOOL operand: `how` is a key of _COMPARE; NULL where either side is. Raises InvalidRequest for operands that
-    MySQL would compare by converting one of them in a way that is not supported."""
+    """The result of a comparison, as a BOOL operand; NULL if one side is NULL. `how` is a key of _COMPARE. Raises
+    InvalidRequest for operands that MySQL would compare by converting one of them in a way that is not supported."""
     if Sort.NULL in (left.sort, right.sort):
         return NULL
     ordered = how not in (EQUAL, UNEQUAL)
@@ -64,7 +64,7 @@ def truth(operand: Operand) -> Any:
 
 
 def like(operand: Operand, pattern: str, escape: str) -> Operand:
-    """`LIKE`, with a constant pattern. Raises InvalidRequest for what is no text."""
+    """`LIKE`, with a constant pattern. Raises InvalidRequest if the operand is not a text."""
     if operand.sort is Sort.NULL:
         return NULL
     if operand.sort not in (Sort.TEXT, Sort.ENUM):
@@ -91,7 +91,7 @@ def like(operand: Operand, pattern: str, escape: str) -> Operand:
 
 
 def numeric(operand: Operand) -> Operand:
-    """An operand as a number. Raises InvalidRequest for one that MySQL would read a number from."""
+    """An operand as a number. Raises InvalidRequest for a text or a time, which MySQL would convert to a number."""
     if operand.sort is Sort.BOOL:
         return Operand(Sort.EXACT, operand.values.cast(_INT64), operand.name)
     if operand.sort is Sort.ENUM:
@@ -118,7 +118,7 @@ def double(values: Any) -> Any:
 
 
 def _alike(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
-    """Both values in one type in which they compare."""
+    """Convert both values to one type in which they can be compared."""
     sorts = {left.sort, right.sort}
     if Sort.OPAQUE in sorts:
         name = left.name if left.sort is Sort.OPAQUE else right.name

@@ -30,7 +30,8 @@ REGEX_CHARS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """One `[[filter.event-filters]]`. A change that an expression finds true is left out; None: no expression."""
+    """One `[[filter.event-filters]]`. A change is left out if an expression is true for it. An expression is None if
+    the filter does not have it."""
 
     matcher: TableRules
     ignored: frozenset[str] = frozenset()  # event_kinds.parse_kinds
@@ -52,9 +53,9 @@ class EventFilter:
             raise InvalidRequest(f"ignore-update-only-columns: table {table.name!r} has no column {missing[0]!r}")
 
     def rows(self, batch: RowBatch) -> tuple[Bools, Bools]:
-        """For each change of a table that the matcher includes: whether it is left out, and whether it is an update of
-        a row that the sink never had, because both its insert and an update to it are ignored. Raises InvalidRequest
-        if the table lacks a column of an expression."""
+        """Two masks for the changes of a table that the matcher includes: whether the change is left out, and whether
+        it is an update of a row that the sink never received, because both its insert and updates to its old value are
+        ignored. Raises InvalidRequest if the table lacks a column of an expression."""
         kind = kinds(batch)
         out = np.isin(kind, ignored_rows(self.ignored))
         update = kind == UPDATE
@@ -109,5 +110,5 @@ def _values(batch: RowBatch, columns: Sequence[Column], side: Sequence[pa.Array]
 
 
 def as_inserts(batch: RowBatch, fresh: Bools) -> RowBatch:
-    """The batch with these updates as inserts."""
+    """The batch with the updates in the mask `fresh` turned into inserts."""
     return replace(batch, old_at=np.where(fresh, -1, batch.old_at)) if fresh.any() else batch

@@ -100,7 +100,7 @@ class Expression:
         return tuple(out.values())
 
     def fits(self, table: Table, arrays: Callable[[Column], Any]) -> None:
-        """Check the types of the expression for a table. `arrays` gives an empty array of a column's decoded type.
+        """Check the types of the expression for a table. `arrays` returns an empty array of a column's decoded type.
         Raises InvalidRequest."""
         columns = self.columns(table)
         self.true_of(columns, [arrays(column) for column in columns], 0)
@@ -144,7 +144,7 @@ def _check(node: exp.Expr, depth: int) -> None:
 
 
 def _named(node: exp.Expr) -> str:
-    """The node as an error shows it: its kind, and its text."""
+    """The kind and the text of a node, for an error text."""
     kind = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
     return f"{kind} in {node.sql(dialect='mysql')[:60]!r}"
 

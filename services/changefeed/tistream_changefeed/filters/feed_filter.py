@@ -1,4 +1,4 @@
-"""All that a feed leaves out, in the order in which it is decided. Pure."""
+"""The filter of a feed: applies table rules, event filters and expressions, in TiCDC's order. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
 
 @dataclass(frozen=True, slots=True)
 class FeedTables:
-    """The tables whose rows a feed reads (TableChoice). Two feeds with the same rules share what they read."""
+    """The tables whose rows a feed reads (TableChoice). Two feeds with the same rules share the row groups that they
+    read."""
 
     texts: tuple[str, ...]  # of the rules: they are compared in place of the patterns, because their hashes are kept
     without_key: bool
@@ -52,7 +53,7 @@ class FeedFilter:
         return FeedTables(texts, self.without_key, self.tables)
 
     def includes(self, version: TableVersion) -> bool:
-        """Whether rows of the table are sent. It decides by the table's name and keys alone."""
+        """Whether rows of the table are sent. Only the table's name and keys decide."""
         return (self.without_key or eligible(version.table)) and self.includes_name(version.name)
 
     def includes_name(self, name: Name) -> bool:

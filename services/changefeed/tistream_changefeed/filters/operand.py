@@ -26,7 +26,7 @@ _SPAN_PARTS = r"^(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)(?:
 
 
 class Sort(Enum):
-    """How an operand is compared."""
+    """The type by which an operand is compared."""
 
     NULL = auto()
     BOOL = auto()
@@ -71,13 +71,13 @@ def of_column(column: Column, array: Any) -> Operand:
 
 
 def of_text(text: str) -> Operand:
-    """A quoted constant."""
+    """The operand of a quoted constant."""
     return Operand(Sort.TEXT, pa.scalar(text, pa.large_string()), repr(text))
 
 
 def of_number(text: str) -> Operand:
-    """A number, which is exact without an exponent. Raises InvalidRequest for a text that is no number, or one of more
-    than DIGITS_MAX digits."""
+    """The operand of a number, which is exact if it has no exponent. Raises InvalidRequest if the text is not a number,
+    or has more than DIGITS_MAX digits."""
     exact = exact_number(text)
     if exact is not None:
         return Operand(Sort.EXACT, exact, text)
@@ -88,7 +88,7 @@ def of_number(text: str) -> Operand:
 
 
 def exact_number(text: str) -> Any:
-    """A decimal256 scalar; None if the text is no number without exponent."""
+    """A decimal256 scalar; None if the text is not a number, or has an exponent."""
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None
@@ -100,7 +100,7 @@ def exact_number(text: str) -> Any:
 
 
 def moment(text: str) -> Any:
-    """A constant that is compared with a date or time of day. Raises InvalidRequest."""
+    """Parse a constant that is compared with a DATE, DATETIME or TIMESTAMP. Raises InvalidRequest."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         raise InvalidRequest(f"{text!r} is no date: write '2006-01-02' or '2006-01-02 15:04:05'")
@@ -109,7 +109,7 @@ def moment(text: str) -> Any:
 
 
 def span(text: str) -> Any:
-    """A constant that is compared with a TIME, as int64 microseconds. Raises InvalidRequest."""
+    """Parse a constant that is compared with a TIME. Returns int64 microseconds. Raises InvalidRequest."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
         raise InvalidRequest(f"{text!r} is no time: write '15:04:05' or '-15:04:05.25'")
@@ -133,7 +133,7 @@ def _decimals(column: Column, array: Any) -> Any:
 
 
 def _moments(column: Column, texts: Any) -> Any:
-    """DATE or DATETIME texts with a time of day of six fraction digits."""
+    """Complete DATE or DATETIME texts to a time of day with six fraction digits."""
     blank, point, nothing, midnight = (pa.scalar(text, pa.large_string()) for text in (" ", ".", "", _MIDNIGHT))
     if column.tp in (t.DATE, t.NEWDATE):
         return pc.binary_join_element_wise(texts, midnight, blank)
@@ -142,7 +142,7 @@ def _moments(column: Column, texts: Any) -> Any:
 
 
 def _spans(_: Column, texts: Any) -> Any:
-    """TIME texts as microseconds."""
+    """Convert TIME texts to microseconds."""
     parts = pc.extract_regex(texts, _SPAN_PARTS)
     hours, minutes, seconds = (
         pc.struct_field(parts, name).cast(pa.int64()) for name in ("hours", "minutes", "seconds")

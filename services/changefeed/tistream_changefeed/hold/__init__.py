@@ -1,1 +1,1 @@
-"""The shards that this process holds: each reads, encodes and writes in a thread of its own."""
+"""Runs the shards that this process holds. Each shard has a thread, which reads, encodes and writes."""

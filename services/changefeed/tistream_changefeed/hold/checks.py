@@ -1,4 +1,4 @@
-"""Whether a feed could run: its URI and configuration, the hosts that it may write to, and a look at its sink."""
+"""Checks whether a feed could run: its URI and configuration, the hosts that it may write to, and its sink."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ CHECK_S = 4.0  # less than the API server waits for the answer
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """`hosts`: those that feeds may write to. `file_urls`: places for the files of large messages. `tables`: the tables
-    of a tenant that exist now."""
+    """Checks feeds before they are created or changed. `hosts` are the hosts that feeds may write to, and `file_urls`
+    the URLs below which they may put the files of large messages. `tables` returns the tables of a tenant that exist
+    now."""
 
     hosts: Sequence[str]
     keys: SecretKeys
@@ -31,8 +32,8 @@ class Checks:
     file_urls: Sequence[str] = ()
 
     def plan(self, check: CheckChangefeed) -> ChangefeedPlan:
-        """What the feed would do; without `look` its sink is not asked. Creates nothing. Raises InvalidRequest,
-        TargetNotAllowed, and Unavailable if the sink does not answer."""
+        """The plan of the feed. The sink is contacted only if the request has `look`. Nothing is created. Raises
+        InvalidRequest, TargetNotAllowed, and Unavailable if the sink does not answer."""
         tenant = TenantKey.parse(check.cluster_id, check.tenant_id)
         clean = without_secrets(check.wanted.changefeed_id, check.wanted.sink_uri, check.wanted.config)
         feed = parsed(clean.sink_uri, clean.document)

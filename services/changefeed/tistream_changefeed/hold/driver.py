@@ -1,4 +1,4 @@
-"""Holds the shards that the meta server gives to this process. `beat` is a loop's body."""
+"""Holds the shards that the meta server gives to this process. A background loop calls `beat`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tistream.wire.clients.meta_client import MetaClient
 from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
-from tistream_changefeed.shard_metrics import ShardTally, Told
+from tistream_changefeed.shard_metrics import ReportAndTally, ShardTally
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,8 @@ Key = tuple[str, str, str, int, int, int, int]
 
 @dataclass(slots=True)
 class Driver:
-    """`new_holder` raises a TiStreamError for a feed whose configuration this version does not take."""
+    """Begins and ends the shards of this process as the meta server orders. `new_holder` makes the Holder of a shard;
+    it raises a TiStreamError for a configuration that this version does not support."""
 
     meta: MetaClient
     node_id: str
@@ -35,12 +36,12 @@ class Driver:
     _beaten: bool = False
 
     def not_ready(self) -> str | None:
-        """Why no feed can run yet, or None."""
+        """The reason why no feed can run yet; None if feeds can run."""
         return None if self._beaten else "the meta server has not answered a beat yet"
 
     def beat(self) -> None:
         """Send one heartbeat to the meta server, and begin and end shards as its answer says. If no meta server
-        answers, the shards go on. Raises Unavailable."""
+        answers, the shards continue. Raises Unavailable."""
         reports = [*(holder.report() for holder in self._holders.values()), *self._refused.values()]
         answer = self.meta.beat_feeds(WorkerBeat(node_id=self.node_id, instance=self.instance, reports=reports))
         wanted = {_key(work): work for work in answer.shards}
@@ -53,8 +54,8 @@ class Driver:
         self._beaten = True
         self._count(reports)
 
-    def told(self) -> Iterator[Told]:
-        """What metrics show of each shard. For any thread."""
+    def reports(self) -> Iterator[ReportAndTally]:
+        """The report and the counters of each shard, for metrics. Any thread may call it."""
         for holder in list(self._holders.values()):
             yield holder.report(), holder.tally
         for report in list(self._refused.values()):
@@ -96,7 +97,7 @@ def _key(work: FeedWork) -> Key:
 
 
 def _refusal(work: FeedWork, reason: str) -> FeedReport:
-    """The report of a shard that cannot run."""
+    """The report of a shard that cannot run, with the reason."""
     held = HeldBy(stage="encode", object=work.shard.changefeed_id, reason=reason)
     return FeedReport(
         shard=work.shard,

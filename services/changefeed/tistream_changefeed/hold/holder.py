@@ -1,4 +1,5 @@
-"""Holds one shard of a feed: reads the pool, encodes, writes to the sink. The machine of core/shard.py decides."""
+"""Holds one shard of a feed: reads the pool, encodes, writes to the sink. The state machine in core/shard.py
+decides."""
 
 from __future__ import annotations
 
@@ -49,9 +50,9 @@ class Rest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """One shard that this process holds. `run` is a thread's main function; `report` and `stop` are for other
-    threads, `is_due` for one that decides when `run` is called again. `window_bytes`: what one transaction aims for.
-    `charge` counts the row events and bytes of a transaction against the tenant's quotas."""
+    """One shard that this process holds. `run` is a thread's main function; `report` and `stop` are for other threads,
+    `is_due` for one that decides when `run` is called again. `window_bytes`: what one transaction aims for. `charge`
+    counts the row events and bytes of a transaction against the tenant's quotas."""
 
     shard: Shard
     view: Callable[[], Pool]
@@ -104,7 +105,7 @@ class Holder:
         self._stopping.set()
 
     def report(self) -> FeedReport:
-        """The state of the shard, for the meta server."""
+        """The report of the shard for the meta server."""
         order, acked, failure = self.shard.order, self.shard.acked, self.shard.failure
         since_ms = self.shard.since_ms
         return FeedReport(
@@ -229,13 +230,13 @@ class Holder:
             sending.segment(Ahead(self.shard), segment, view, last=last)
 
     def _resolve(self, now_ms: int) -> None:
-        """Send a resolved message alone, if one is due, or the feed ends here."""
+        """Send a transaction with resolved messages only, if they are due or the feed ends here."""
         sink, shard = self._sink, self.shard
         assert sink is not None
         ts = shard.resolved_ts_due(shard.at, now_ms, reaches_end=shard.at.commit_ts == shard.order.end_ts)
         if ts is not None:
             self._commit(shard.resolve(NOTHING, 0, self.pipeline.resolved(ts, sink.topics()), ts, shard.at))
-        elif shard.ends_unsaid:
+        elif shard.end_unstored:
             self._commit(shard.send(NOTHING, 0, (), shard.at))
 
     def _commit(self, transaction: Transaction) -> None:

@@ -15,12 +15,14 @@ from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys, se
 
 @dataclass(frozen=True, slots=True)
 class SecretKeys:
-    """`file` None: this worker opens no secret. The file is read at each use, so that a key can be added."""
+    """The private keys in `file`; None if this worker has no keys. The file is read at each use, so that a key can be
+    added without a restart."""
 
     file: Path | None
 
     def sealed(self, tenant: TenantKey, values: Mapping[str, str]) -> dict[str, str]:
-        """Seal secrets that a feed had in clear, by name. Raises InvalidRequest without a key."""
+        """Seal the secrets that a feed had in clear text. Returns sealed texts by name. Raises InvalidRequest if this
+        worker has no key."""
         if not values:
             return {}
         if self.file is None:

@@ -1,4 +1,5 @@
-"""Sends what a shard has read of the pool, segment by segment. The machine of core/shard.py decides, and its lanes."""
+"""Sends the events that a shard has read from the pool, segment by segment. The state machine in core/shard.py and the
+lanes in core/lanes.py decide."""
 
 from __future__ import annotations
 
@@ -33,15 +34,15 @@ BARRIER_LOOK_S = 0.05  # between two looks at the progress of the other shards
 
 
 class Stopped(Exception):
-    """The holder is to stop, while it waits for other shards."""
+    """The holder was asked to stop while it waited for other shards."""
 
 
 @dataclass(slots=True)
 class Sending:
-    """Sends the segments of one shard into one open sink. `commit` writes a transaction. `secrets`: values that no
-    error may show. `sent_ms`, of the monotonic clock: when rows or a DDL were last sent, or the sink was opened.
-    `pause` waits for some seconds, and returns whether the holder is to stop. `late`: shards of the feed that this one
-    waits for at a DDL."""
+    """Sends the segments of one shard into one open sink. `commit` writes a transaction. `secrets` are values that no
+    error may show. `sent_ms` is the monotonic time at which rows or a DDL were last sent, or the sink was opened.
+    `pause` waits for the given seconds, and returns whether the holder is to stop. `late` are the other shards for
+    which this one waits at a DDL."""
 
     shard: Shard
     sink: Sink
@@ -58,17 +59,17 @@ class Sending:
     _passed: Position | None = None  # the newest DDL that every shard is known to have sent
 
     def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
-        """Send a segment. `last`: its rows are the last that can be read now."""
+        """Send a segment. `last`: its rows are the last ones that can be read now."""
         self._rows(lane, one, last=last)
         lane.passed(one.rows_end)
         if one.ddl is not None and one.ddl_end is not None:
             self._ddl(lane, one.ddl, one.rows_end, one.ddl_end, pool)
             lane.passed(one.ddl_end)
-        if self.shard.stops_unsaid and not self.shard.catching:
+        if self.shard.stops_unstored and not self.shard.catching:
             self.commit(lane.send(NOTHING, 0, (), self.shard.at))
 
     def catch_up(self, pool: Pool, budget: Budget, stopping: Callable[[], bool]) -> None:
-        """Try the tables again that have stopped: send what they lack, and let them go on with the others."""
+        """Retry the tables that have stopped: send their missing events, then let them continue with the others."""
         shard = self.shard
         lane, scope = Behind(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
         numbered, moving = self.pipeline.numbered, self.pipeline.splitting
@@ -91,7 +92,8 @@ class Sending:
                 log.info("tables go on", extra={"shard": shard.order.name, "tables": names})
 
     def _wait_for_others(self, until: Position) -> None:
-        """Wait until every other shard of the feed has come to `until` (core/barrier.py). Raises Stopped."""
+        """Wait until every other shard of the feed has committed progress up to `until` (core/barrier.py). Raises
+        Stopped."""
         if self.shard.uncommitted:  # the others wait for this one
             self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
         begun_ms = self.clock.monotonic_ms()
@@ -141,7 +143,8 @@ class Sending:
         return self.shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=reaches_end)
 
     def _encoded(self, lane: Lane, segment: Segment) -> Encoded | None:
-        """The messages of a segment's rows, without those of tables that stop at one of them."""
+        """The messages of a segment's rows, without those of tables that stop because one of their rows cannot be
+        sent."""
         while True:
             rows = lane.rows(segment.rows)
             if not len(rows):
@@ -190,15 +193,17 @@ class Sending:
             self.commit(self.shard.send_ddl(own, end, self.pipeline.skipped(own)))
 
     def _wait(self, names: Sequence[Name], before: Position, reason: str) -> None:
-        """Stop the tables of a DDL that waits for one of them, which stays as it is."""
+        """Stop the tables of a DDL, because the DDL waits for one of them, which has stopped already and is
+        unchanged."""
         waiting = [one for one in self.shard.stopped if one.limit is not None and not one.left]
         for name in names:
             if not any(one.name == name for one in waiting):
                 self._note(name, before, reason, left=False)
 
     def _stop(self, name: Name, before: Position, reason: str) -> None:
-        """Stop a table behind `before`, as the configuration says. Raises FeedFailed if the feed is to stop. Several
-        shards stop together: the others would pass the table's DDLs without this one."""
+        """Stop a table after the position `before`, if the configuration says that errors stop tables. Raises
+        FeedFailed if the feed is to stop. In a feed with several shards the whole feed stops, because the other shards
+        would pass the table's DDLs without this one."""
         choice = self.pipeline.errors.on_table_error(name)
         if choice == "stop-feed" or self.shard.order.shards > 1:
             raise failed("encode", ".".join(name), reason)

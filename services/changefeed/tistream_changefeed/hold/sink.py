@@ -1,4 +1,4 @@
-"""What a holder needs of a sink, and of what turns events into messages. Pure."""
+"""The interfaces of a sink, and of the pipeline that turns events into messages, as a holder uses them. Pure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ PartitionsOf = Callable[[str], int]
 
 
 class Sink(Protocol):
-    """One holder's connection to a sink. Every call raises FeedFailed; then the sink is closed, and another is made."""
+    """One holder's connection to a sink. Every call may raise FeedFailed; the holder then closes the sink, and makes
+    another one."""
 
     @property
     def where(self) -> str:
-        """The sink as errors name it, without secrets."""
+        """The name of the sink in errors, without secrets."""
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
         """Fence earlier holders, and read the progress and the end offsets of its topics."""
@@ -42,7 +43,7 @@ class Sink(Protocol):
         """The topics that resolved messages go to, with their numbers of partitions."""
 
     def behind(self, until: Position) -> Sequence[int]:
-        """The other shards of the feed that do not stand at or behind `until` by their progress in the sink."""
+        """The other shards of the feed whose progress in the sink has not reached `until`."""
 
     def keep(self, claims: Sequence[Claim]) -> None:
         """Put the files that messages name, before these are written."""
@@ -56,7 +57,8 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter: the message that stands for an event that the feed leaves out. `commit_ts`: of the event."""
+    """A dead letter: the message that stands for an event that the feed leaves out. `commit_ts` is that of the
+    event."""
 
     commit_ts: int
     sent: Sent
@@ -64,10 +66,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The messages of some row events, one for each event, and `framed`, which makes of a part of them the messages
-    that are sent: a protocol may put several events into one, or schemas of tables before them. It is called for one
-    part after the other, in order. `claims`: files that messages name. `letters`: of events that are left out, in the
-    order of commits."""
+    """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of them, in
+    order, to the messages that are sent: a protocol may put several events into one message, or insert schemas of
+    tables. `claims` are the files that messages refer to. `letters` are the dead letters of events that are left out,
+    in the order of commits."""
 
     messages: Outgoing
     framed: Callable[[Outgoing], Outgoing]
@@ -76,7 +78,8 @@ class Encoded:
 
 
 class Pipeline(Protocol):
-    """Turns events into messages, by the configuration of a feed and what was sent since `opened`."""
+    """Turns events into messages. The result depends on the configuration of the feed and on what was sent since
+    `opened`."""
 
     @property
     def numbered(self) -> bool:
@@ -92,8 +95,8 @@ class Pipeline(Protocol):
         any size precede its puts."""
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
-        """Begin anew at `ts`, because the sink was opened: what was sent before may have been aborted. Yields what is
-        sent before any row, in parts."""
+        """Reset the state, because the sink was opened again, at `ts`: messages that were sent before may have been
+        aborted. Yields, in parts, the messages that are sent before any row."""
 
     @property
     def errors(self) -> ErrorRules:
@@ -103,19 +106,19 @@ class Pipeline(Protocol):
         """The messages of row events, in the order in which they are sent. Raises TableFailed."""
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
-        """The tables of a DDL of which the feed sends anything, "" for all of a database; none if it does not send the
-        DDL."""
+        """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
+        database. Empty if the feed does not send the DDL."""
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
-        """The messages of a DDL, one for each partition that gets it; none if the feed does not send it. `table_at`:
-        from the schema history."""
+        """The messages of a DDL, one for each partition that gets it; empty if the feed does not send it. `table_at`
+        looks tables up in the schema history."""
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
-        """A resolved message for every partition of these topics that this shard writes; none if the protocol has no
+        """A resolved message for every partition of these topics that this shard writes; empty if the protocol has no
         such message."""
 
     def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
-        """Those of these messages that this shard writes."""
+        """The messages, of those given, that this shard writes."""
 
     def skipped(self, marks: Sequence[Sent]) -> int:
-        """How many of these messages are letters of events that were left out."""
+        """The number of dead letters among these messages."""

@@ -9,7 +9,7 @@ _PLAIN_LOW, _PLAIN_HIGH = 1e-6, 1e21  # outside of these, Go writes an exponent
 
 def number(value: float) -> str:
     """A finite number as Go's JSON encoders write a float64: the shortest digits, an exponent only for very small and
-    very large ones. Raises ValueError for another number."""
+    very large ones. Raises ValueError for infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{value} has no JSON form")
     size = abs(value)
@@ -30,7 +30,8 @@ def _wide(power: int) -> int:
 
 
 def _digits(value: float) -> tuple[str, int]:
-    """The shortest digits of a number that is not negative, without zeros at the end, and the exponent of the last."""
+    """The shortest digits of a number that is not negative, without zeros at the end, and the exponent of the last
+    digit."""
     mantissa, _, power = f"{value!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -9,7 +9,8 @@ _HTML = {**_GO, **{ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029
 
 
 def go_quoted(text: str) -> str:
-    """`text` as a JSON string, as open-protocol prints it: control characters as `\\u0008`, nothing for HTML."""
+    """`text` as a JSON string, as open-protocol prints it: control characters are escaped as `\\u0008`, characters of
+    HTML are not escaped."""
     return f'"{text.translate(_GO)}"'
 
 

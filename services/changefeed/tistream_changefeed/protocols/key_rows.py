@@ -1,4 +1,4 @@
-"""The row that a message's key is made of: the new one, and for a delete the old one."""
+"""Selects the row from which a message's key is made: the new row, or for a delete the old one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 def key_rows(batch: RowBatch, columns: Sequence[Column]) -> tuple[list[Any], Int64s]:
-    """(an array for each of `columns`, the row of each event in them). The columns must be of `batch.columns`."""
+    """The values of the key: an array for each of `columns`, and for each event the index of its row in these arrays.
+    `columns` must be among `batch.columns`."""
     at = [batch.columns.index(column) for column in columns]
     deleted = batch.new_at < 0
     if not deleted.any():

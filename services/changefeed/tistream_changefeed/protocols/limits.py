@@ -1,4 +1,5 @@
-"""Messages that are larger than a topic takes: refused, reduced to the handle key, or kept in a file. Pure."""
+"""Handles messages that are larger than a topic accepts: they are refused, reduced to the handle key, or stored in a
+file. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ RECORD_BYTES = 36  # that a record adds to its key and value, by TiCDC's account
 
 
 class MessageTooLarge(FatalError):
-    """Row events do not fit into messages. The text names the first by commit_ts, table and key. `events`: commit_ts
-    and raw key of each."""
+    """Row events do not fit into messages. The text names the first one by commit_ts, table and key. `events` has the
+    commit_ts and the raw key of each."""
 
     code = "message-too-large"
 
     def __init__(self, batch: RowBatch, large: Int64s, size: int, bytes_max: int, *, reduced: bool) -> None:
-        """`large`: indexes into the batch, ascending. `size`: of the message of the first."""
+        """`large` are indexes into the batch, ascending. `size` is that of the first one's message, in bytes."""
         database, table = batch.version.name
         at = int(large[0])
         keys = batch.raw.take(pa.array(large)).to_pylist()
@@ -48,8 +49,8 @@ class MessageTooLarge(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
-    """Large messages are kept in files `{location}/{name}`. A name is a digest of `salt` (the tenant and the feed) and
-    of the event, so that a repeat of the event names the same file. `raw`: a file has the value alone."""
+    """Stores large messages in files `{location}/{name}`. A name is a digest of `salt` (the tenant and the feed) and of
+    the event, so that a repeat of the event names the same file. With `raw` a file contains only the value."""
 
     location: str
     salt: bytes
@@ -66,9 +67,9 @@ class ClaimCheck:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The largest message, and what becomes of a larger one: it is refused, or only its handle key is sent
-    (`handle_key_only`, `claim_check`). Values are compressed before they are measured
-    (`large-message-handle-compression`); a reader must know it, because nothing in a message says so."""
+    """The maximum size of a message. A larger one is refused, or only its handle key is sent (`handle_key_only`,
+    `claim_check`). Values are compressed before they are measured (`large-message-handle-compression`); a reader must
+    be configured for it, because messages do not state it."""
 
     bytes_max: int = 10 << 20
     handle_key_only: bool = False
@@ -81,13 +82,13 @@ class Limit:
         return not self.handle_key_only and self.claim_check is None
 
     def packed(self, value: bytes) -> bytes:
-        """A value as it is sent."""
+        """A value in the form in which it is sent: compressed, if so configured."""
         if self.compression == "none":
             return value
         return bytes(pa.compress(value, codec=self.compression, asbytes=True))
 
     def packed_all(self, messages: Messages) -> Messages:
-        """Messages with their values as they are sent."""
+        """Messages with their values in the form in which they are sent."""
         if self.compression == "none":
             return messages
         values = [None if one is None else self.packed(one) for one in messages.values.to_pylist()]
@@ -109,8 +110,8 @@ def in_base64(key: bytes | None, value: bytes) -> bytes:
 def within(
     batch: RowBatch, messages: Messages, limit: Limit, overhead: int, reduced: Reduced, content: Content = in_base64
 ) -> Messages:
-    """The messages, with those replaced that are too large by `limit`. `overhead`: bytes that each message takes in
-    addition to its key and value. Raises MessageTooLarge."""
+    """The messages, after those that exceed `limit` were replaced by reduced ones. `overhead` is the number of bytes
+    that each message takes in addition to its key and value. Raises MessageTooLarge."""
     messages = limit.packed_all(messages)
     sizes = _sizes(messages) + overhead
     large = np.flatnonzero(sizes > limit.bytes_max)
@@ -141,7 +142,7 @@ def within(
 
 
 def check_sizes(batch: RowBatch, messages: Messages, limit: Limit) -> None:
-    """Raise MessageTooLarge for a message that the limit refuses."""
+    """Check that no message is refused by the limit. Raises MessageTooLarge."""
     sizes = _sizes(messages) + RECORD_BYTES
     large = np.flatnonzero(sizes > limit.bytes_max)
     if len(large):

@@ -40,7 +40,7 @@ def all_parts(
 def changed_parts(
     batch: RowBatch, columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
 ) -> list[LineColumn]:
-    """The old values of those of these columns that an update changes, for a sparse group."""
+    """The old values, as a sparse group, of the columns among these that an update changes."""
     return [
         LineColumn(f",{head(column)}", form(column), batch.old[place], tail, changed(batch, [column]))
         for place in places_of(batch, columns)
@@ -49,14 +49,14 @@ def changed_parts(
 
 
 def check_numbered(batch: RowBatch) -> None:
-    """Raises ValueError if the batch was decoded with the names of ENUM and SET."""
+    """Check that ENUM and SET values of the batch are numbers. Raises ValueError if they were decoded as names."""
     for column, array in zip(batch.columns, batch.new, strict=True):
         if column.tp in (t.ENUM, t.SET) and str(array.type) != "uint64":
             raise ValueError(f"column {column.name}: the protocol sends numbers of ENUM and SET, not {array.type}")
 
 
 def numbered_kind(column: Column) -> Kind:
-    """The kind of a column in a batch with numbers of ENUM and SET."""
+    """The kind of a column in a batch in which ENUM and SET values are numbers."""
     return kind_of(column, numbered=True)
 
 

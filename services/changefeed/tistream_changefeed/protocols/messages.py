@@ -25,7 +25,8 @@ class Claim:
 class Messages:
     """The message of each event of a RowBatch, in its order. Both arrays are large_binary of the batch's length.
 
-    `keys` None: every message has a null key. A null value is a tombstone. `claims` are the files that messages name.
+    If `keys` is None, every message has a null key. A null value is a tombstone. `claims` are the files that messages
+    refer to.
     """
 
     keys: pa.Array | None
@@ -50,16 +51,16 @@ class Encoder(Protocol):
         """Whether rows must be decoded with the numbers of ENUM and SET, not their names."""
 
     @property
-    def tells_tables(self) -> bool:
-        """Whether messages of DDLs say what tables are like."""
+    def describes_tables(self) -> bool:
+        """Whether DDL messages contain the definitions of tables."""
 
     def rows(self, batch: RowBatch) -> Messages:
         """Encode each event of the batch as a message of its own. A protocol that batches frames them later. Raises
         MessageTooLarge."""
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
-        """Encode a DDL; None: the protocol has no message for it. `changes`: the tables that it changed, the one that
-        it names first."""
+        """Encode a DDL; None if the protocol has no message for it. `changes` are the tables that it changed; the table
+        that the DDL names comes first."""
 
     def resolved(self, ts: int) -> Message | None:
-        """Encode a resolved ts; None: the protocol has no message for it."""
+        """Encode a resolved ts; None if the protocol has no message for it."""

@@ -1,4 +1,4 @@
-"""Groups of a LineWriter that every protocol of lines needs: constant texts that depend on the event."""
+"""Constant texts that depend on an event's op, as groups of a LineWriter. All protocols that write lines use them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def ops_of(batch: RowBatch) -> Int64s:
 
 
 def chosen(texts: Sequence[str], places: Int64s) -> Group:
-    """One of some constant texts in each line; none for a negative place."""
+    """A group that writes text number `places[i]` of `texts` into line i, and nothing for a negative place."""
     return Group("", [LineColumn("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)

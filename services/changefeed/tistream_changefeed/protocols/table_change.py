@@ -14,22 +14,23 @@ TableAt = Callable[[int, str, str], TableVersion | None]
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """One table of a DDL before and after it. None: the table did not exist, or does not any more."""
+    """One table of a DDL before and after it. `before` is None if the table did not exist, and `after` if it does not
+    exist any more."""
 
     before: TableVersion | None = None
     after: TableVersion | None = None
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """Its names before and after the DDL."""
+        """The names of the table before and after the DDL."""
         return tuple(version.name for version in (self.before, self.after) if version is not None)
 
 
 def table_changes(event: DdlEvent, table_at: TableAt) -> tuple[TableChange, ...]:
-    """The tables that a DDL changed, the one that it names first; none for a DDL of a database.
+    """The tables that a DDL changed; the table that the DDL names comes first.
 
-    A table keeps its id when it is renamed, and gets another one when it is truncated or exchanged with a partition:
-    then the table that has its name afterwards goes on from it.
+    Empty for a DDL of a database. A table keeps its id when it is renamed. It gets another id when it is truncated or
+    exchanged with a partition; then the table that has its name afterwards counts as the same table.
     """
     if not event.table:
         return ()

@@ -1,4 +1,4 @@
-"""What a TableInfo says beyond the columns that rows are decoded with: defaults, comments, keys, the version."""
+"""Reads the parts of a TableInfo that decoding rows does not need: defaults, comments, keys, the version."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class ColumnFacts:
 class TableFacts:
     """One version of a table, as schema messages describe it.
 
-    `columns` are those that SELECT shows, virtual generated ones too. `update_ts` is the TSO of the last change of the
-    definition, which simple and avro use as the version of the schema.
+    `columns` are those that SELECT shows, including virtual generated ones. `update_ts` is the TSO of the last change
+    of the definition, which simple and avro use as the version of the schema.
     """
 
     database: str
@@ -67,7 +67,7 @@ class TableFacts:
 
     @property
     def key(self) -> tuple[Column, ...]:
-        """What TiCDC calls the primary key in schemas: the handle key."""
+        """The handle key, which TiCDC calls the primary key in schemas."""
         return handle_columns(self.table)
 
 
@@ -89,7 +89,8 @@ def table_facts(version: TableVersion) -> TableFacts:
 
 
 class VersionCache(Generic[T]):
-    """What an encoder derives from a table version, for the versions used last. Not thread-safe."""
+    """A cache of values that an encoder derives from table versions; it keeps the ones that were used last. Not
+    thread-safe."""
 
     def __init__(self, make: Callable[[TableVersion], T], most: int = _CACHED_VERSIONS) -> None:
         self._make = make
@@ -97,7 +98,7 @@ class VersionCache(Generic[T]):
         self._known: OrderedDict[TableVersion, T] = OrderedDict()
 
     def of(self, version: TableVersion) -> T:
-        """The value of a version, made at the first call."""
+        """The value of a version, which is computed at the first call."""
         found = self._known.get(version)
         if found is None:
             found = self._make(version)

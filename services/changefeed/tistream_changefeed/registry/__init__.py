@@ -1,1 +1,1 @@
-"""Schema registries: what gives the schemas of Avro messages their ids."""
+"""Clients of schema registries, which assign ids to the schemas of Avro messages."""

@@ -18,10 +18,10 @@ _MAY_PASS = frozenset({401, 403, 404, 408, 429})  # credentials are rotated, a p
 
 
 class ConfluentRegistry:
-    """Registers schemas under subjects. Each (subject, schema) is registered once, and then remembered."""
+    """Registers schemas under subjects. Each (subject, schema) is registered once, and its id is cached."""
 
     def __init__(self, url: str, *, tls: SSLContext | None = None, deadline_s: float = _DEADLINE_S) -> None:
-        """`url` may have a user and a password, percent-encoded, which no error and no log shows."""
+        """`url` may contain a user and a password, percent-encoded; no error and no log shows them."""
         parts = urlsplit(url)
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -72,7 +72,7 @@ class ConfluentRegistry:
         )
 
     def _latest(self, path: str) -> str:
-        """The newest schema of a subject, for an error."""
+        """The newest schema of a subject, for an error text."""
         try:
             return str(_json_of(self._call("GET", f"{path}/latest", None)).get("schema") or "unknown")
         except Unavailable as error:

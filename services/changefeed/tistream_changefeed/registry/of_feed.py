@@ -12,8 +12,9 @@ from tistream_changefeed.registry.confluent import ConfluentRegistry
 
 
 def registry_of(config: FeedConfig, values: Mapping[str, str]) -> ConfluentRegistry | None:
-    """The client of the registry that a configuration names; None without one. `values`: of its secrets, by name. The
-    authority `ca` of the brokers is trusted beside the system's."""
+    """The client of the registry that a configuration names; None if it names no registry. `values` are the values of
+    its secrets, by name. The certificate authority `ca` of the brokers is trusted in addition to those of the
+    system."""
     url = config.protocol.schema_registry
     if url is None:
         return None

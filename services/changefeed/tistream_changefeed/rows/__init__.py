@@ -1,1 +1,1 @@
-"""Row events as a sink gets them: split, filtered, routed. Pure."""
+"""Row events as columns, in the form in which filters, dispatchers and encoders process them. Pure."""

@@ -1,4 +1,4 @@
-"""ENUM and SET values as names and as numbers, whichever they were decoded as. Pure."""
+"""Converts ENUM and SET values to names or to numbers, whichever form they were decoded in. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tistream.schema.tidb.table import Column
 
 
 def numbers(column: Column, array: Any) -> Any:
-    """The number of each value, uint64: the place of an ENUM's element from 1 (0: none), or the bits of a SET's."""
+    """The number of each value, uint64: for an ENUM the place of its element, counted from 1 (0 if it has none), and
+    for a SET the bits of its elements."""
     if pa.types.is_integer(array.type):
         return array
     distinct = array.dictionary_encode()
@@ -20,7 +21,8 @@ def numbers(column: Column, array: Any) -> Any:
 
 
 def names(column: Column, array: Any) -> Any:
-    """The name of each value, large_string: of an ENUM's element (empty: none), or of a SET's with commas."""
+    """The name of each value, large_string: for an ENUM the name of its element (empty if it has none), and for a SET
+    the names of its elements, joined by commas."""
     if not pa.types.is_integer(array.type):
         return array
     distinct = array.dictionary_encode()

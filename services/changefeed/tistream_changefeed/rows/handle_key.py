@@ -36,8 +36,8 @@ def eligible(table: Table) -> bool:
 
 
 def unique_columns(table: Table) -> tuple[Column, ...]:
-    """The columns whose change splits an update: those of the handle key and of every unique index, NULL or not, as far
-    as they are sent."""
+    """The columns whose change splits an update: those of the handle key and of every unique index, nullable or not, as
+    far as they are sent."""
     unique = [index for index in table.indexes if (index.unique or index.primary) and index.public]
     keyed = {*_in_order(table, unique), *handle_columns(table)}
     flagged = {column for column in table.columns if column.flag & (FLAG_PRIMARY | _FLAG_UNIQUE)}
@@ -45,8 +45,8 @@ def unique_columns(table: Table) -> tuple[Column, ...]:
 
 
 def index_columns(table: Table, name: str) -> tuple[Column, ...] | None:
-    """The columns of the unique index or primary key with this name, in any case; None if the table has none such.
-    `primary` names a primary key that is the integer handle too."""
+    """The columns of the unique index or primary key with this name, without regard to upper and lower case; None if
+    the table has no such index. `primary` also names a primary key that is the integer handle."""
     for index in table.indexes:
         if index.public and (index.unique or index.primary) and index.name.lower() == name.lower():
             return _in_order(table, [index])

@@ -1,4 +1,4 @@
-"""Row events of one table version, as columns: what filters, dispatchers and encoders work on."""
+"""Row events of one table version, as columns. Filters, dispatchers and encoders work on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Splits updates of keys into a delete and an insert, and sorts a window as a sink writes it. Pure."""
+"""Splits updates of keys into a delete and an insert, and sorts a window in the order in which a sink writes it.
+Pure."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def _split_at(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
 
 
 def _halves(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
-    """The same of a batch in which some updates stand for one of their halves. An update that is not split is sent
-    where its put stands."""
+    """As _split_at, for a batch in which some updates are present as one of their two halves only. An update that is
+    not split is sent at the place of its put."""
     whole = _split_at(replace(batch, half=None), kind, moved)
     half = np.full(len(whole.kind), WHOLE)
     assert batch.half is not None
@@ -139,7 +140,7 @@ def _sorted(batch: RowBatch, place: Int64s) -> RowBatch:
 
 
 def _order(parts: Sequence[_Kinded], commit_ts: Int64s) -> Int64s:
-    """The indexes of all events of the parts, in the order in which they are sent."""
+    """The indexes of all events of the parts, sorted in the order in which they are sent."""
     start_ts = np.concatenate([part.batch.start_ts for part in parts])
     table = np.concatenate([np.full(len(part.kind), part.batch.version.head.id) for part in parts])
     kind = np.concatenate([part.kind for part in parts])

@@ -42,8 +42,8 @@ def raw_changes(events: Events) -> EventWindow:
     """The changes of rows as they were committed, one event for each.
 
     Events may show an update as a delete and a put of one row. Both together are one update here. If only one of them
-    is among `events`, because the transaction is read in parts, it is an update with the mark of its half, so that
-    filters decide alike for both. Places are those of `events`: split.py gives those of a sink.
+    is among `events`, because the transaction is read in parts, it becomes an update that is marked as that half, so
+    that filters decide alike for both halves. Places are those of `events`; split.py replaces them by those of a sink.
     """
     rows: list[RowBatch] = []
     ddls: list[PlacedDdl] = []
@@ -59,7 +59,7 @@ def raw_changes(events: Events) -> EventWindow:
 
 
 def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:
-    """The raw changes of the events `at` of these rows, which stand at these places."""
+    """The raw changes of the events `at` of these rows, which have these places."""
     table = rows.version.table
     put, half = rows.op[at] == _PUT, rows.half[at]
     row = np.where(put, rows.new_at[at], rows.old_at[at])

@@ -1,1 +1,1 @@
-"""Where a feed writes: sinks that take a step atomically with its progress."""
+"""Sinks: the systems that a feed writes to. A sink stores messages and progress in one atomic step."""

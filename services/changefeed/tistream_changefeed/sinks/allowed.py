@@ -1,4 +1,5 @@
-"""Where feeds may write to: a tenant must not reach the platform's own network, or its object storage. Pure."""
+"""Checks the addresses that feeds may write to: a tenant must not reach the platform's own network, or its object
+storage. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def check_hosts(brokers: Iterable[str], allowed: Sequence[str]) -> None:
 
 def storage_url(url: str, allowed: Sequence[str]) -> str:
     """The URL to open for files that a feed puts at `url`, which lies at or below an entry of the operator's list. The
-    entry's options (endpoint, region) are used: a tenant gives none. Raises TargetNotAllowed."""
+    entry's options (endpoint, region) are used: a tenant cannot set options. Raises TargetNotAllowed."""
     place = url.rstrip("/")
     steps = unquote(place.partition("://")[2]).split("/")[1:]
     plain = not any(char in url for char in "?#@\\") and "" not in steps and not {".", ".."} & set(steps)

@@ -1,4 +1,4 @@
-"""Puts the files of messages that are too large for their topic, before these are sent."""
+"""Puts the files of messages that are too large for their topic, before the messages are sent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ _TRIES = 3
 
 
 class ClaimFiles:
-    """The place `location` of a feed's files, in a store. A file is never replaced, and never deleted."""
+    """Writes the claim-check files of a feed below `location` in an object store. A file is never replaced, and never
+    deleted."""
 
     def __init__(self, objects: ObjectStore, location: str) -> None:
         self._objects, self._location = objects, location
 
     def put(self, claims: Iterable[Claim]) -> None:
-        """Put these files. One that is there already, with these bytes, is of an earlier try. Raises FeedFailed."""
+        """Put these files. A file that exists with the same bytes is from an earlier attempt, and is left. Raises
+        FeedFailed."""
         for claim in claims:
             try:
                 self._put(claim)

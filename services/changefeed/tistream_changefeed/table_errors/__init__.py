@@ -1,1 +1,1 @@
-"""What an event that cannot be sent does to its table: by rules of the configuration. Pure."""
+"""Handles events that cannot be sent: the rules of the configuration say whether the table stops. Pure."""

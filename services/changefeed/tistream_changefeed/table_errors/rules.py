@@ -1,4 +1,4 @@
-"""What the errors of each table do (design-changefeeds.md 9.7). Pure."""
+"""The rules for errors of tables (design-changefeeds.md 9.7). Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OnTableError = Literal["stop-table", "stop-feed", "leave-table"]
 
 @dataclass(frozen=True, slots=True)
 class TableErrors:
-    """The choice for the tables of `matcher`."""
+    """The rule for the tables that `matcher` includes."""
 
     matcher: TableRules
     on_row_error: OnRowError = "stop"
@@ -25,17 +25,17 @@ class TableErrors:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """The choices of a feed. The first that matches a table is its."""
+    """The rules of a feed. The first one that matches a table applies to it."""
 
     entries: Sequence[TableErrors] = ()
     others: OnTableError = "stop-table"
 
     def on_row_error(self, name: Name) -> OnRowError:
-        """What a row event of this table does that cannot be sent."""
+        """What happens if a row event of this table cannot be sent."""
         return next((one.on_row_error for one in self.entries if one.matcher.matches(*name)), "stop")
 
     def on_table_error(self, name: Name) -> OnTableError:
-        """What an event of this table does that cannot be sent."""
+        """What happens if any event of this table cannot be sent."""
         return next((one.on_table_error for one in self.entries if one.matcher.matches(*name)), self.others)
 
 

@@ -1,4 +1,4 @@
-"""The error of an event that cannot be sent, with the table that it is of. Pure."""
+"""The error for an event that cannot be sent. It names the event's table. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 class TableFailed(FatalError):
     """An event of this table cannot be sent, and nothing of the table at or above `commit_ts` is sent until a person
-    has acted. `key`: the raw key, if the error is of one row alone."""
+    has acted. `key` is the raw key if the error concerns a single row."""
 
     code = "table-failed"
 
@@ -25,7 +25,7 @@ class TableFailed(FatalError):
 
 @contextmanager
 def naming(batch: RowBatch) -> Iterator[None]:
-    """A context that turns each FatalError inside into a TableFailed, which names the batch's table."""
+    """A `with` block that converts each FatalError inside to a TableFailed, which names the batch's table."""
     try:
         yield
     except TableFailed:

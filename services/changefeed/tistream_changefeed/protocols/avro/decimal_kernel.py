@@ -34,7 +34,8 @@ def unscaled_bytes(decimals: Any, scale: int) -> Any:
 
 @kernel
 def put_unscaled(data: U8, starts: I64, scale: int, out: U8, out_offsets: I64) -> None:
-    """Write each number with the fewest bytes that keep its sign. An empty text, which a null has, takes none."""
+    """Write each number with the fewest bytes that keep its sign. An empty text, which stands for a null, gets no
+    bytes."""
     limbs = np.zeros(_LIMBS, np.uint64)  # 32 bits each, the lowest first
     at = 0
     for row in range(len(starts) - 1):
@@ -64,7 +65,7 @@ def put_unscaled(data: U8, starts: I64, scale: int, out: U8, out_offsets: I64) -
 
 @inline
 def _append_digit(limbs: Any, used: int, digit: Any) -> int:
-    """Multiply the number by ten and add the digit. Return how many limbs are in use then."""
+    """Multiply the number by ten and add the digit. Returns the number of limbs that are in use afterwards."""
     carry = digit
     for index in range(used):
         value = limbs[index] * _TEN + carry

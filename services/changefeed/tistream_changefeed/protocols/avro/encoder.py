@@ -1,4 +1,4 @@
-"""Encodes row events as Avro records, with schemas that a registry has given ids to."""
+"""Encodes row events as Avro records, with the ids that a registry has assigned to their schemas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LOGICAL_BITS = 18  # of a TSO; the physical milliseconds are above
 
 
 class SchemaIds(Protocol):
-    """What gives schemas their ids."""
+    """Assigns ids to schemas."""
 
     def id_of(self, subject: str, schema: str) -> int:
         """The id of a schema, registered under the subject if it is new."""
@@ -54,7 +54,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the encoder derives once from a table version and the columns that are sent."""
+    """The data that the encoder derives once from a table version and the columns that are sent."""
 
     columns: tuple[ColumnFacts, ...]
     head: bytes
@@ -64,7 +64,7 @@ class AvroEncoder:
     """Confluent Avro. A delete has a null value; a table without a primary key has null keys."""
 
     numbered = False  # ENUM and SET are names
-    tells_tables = False
+    describes_tables = False
 
     def __init__(self, options: AvroOptions, registry: SchemaIds) -> None:
         self._options = options
@@ -88,11 +88,11 @@ class AvroEncoder:
         return Messages(keys, self._records(batch, prepared, fields, batch.new_at))
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002  # the protocol has no message of it
-        """None: the registry's schemas say what changed."""
+        """Return None, because the schemas in the registry describe the change."""
         return None
 
     def resolved(self, ts: int) -> Message | None:  # noqa: ARG002
-        """None: the protocol has no such message."""
+        """Return None, because the protocol has no such message."""
         return None
 
     def _prepared(self, version: TableVersion, columns: tuple[Column, ...], *, value: bool) -> _Columns:

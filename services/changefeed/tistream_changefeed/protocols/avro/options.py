@@ -11,8 +11,8 @@ UNSIGNED_MODES = ("long", "string")
 
 @dataclass(frozen=True, slots=True)
 class AvroOptions:
-    """Options with TiCDC's names and defaults. `topic_of` returns the topic of (database, table); subjects of the
-    registry are made of it. `keyspace` is the first part of the namespace of records."""
+    """Options with TiCDC's names and defaults. `topic_of` returns the topic of (database, table); the names of subjects
+    in the registry are derived from it. `keyspace` is the first part of the namespace of records."""
 
     topic_of: Callable[[str, str], str]
     decimal_handling_mode: str = "precise"

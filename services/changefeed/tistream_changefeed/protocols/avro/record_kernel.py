@@ -28,7 +28,7 @@ class Wire(IntEnum):
 
 
 class Null(IntEnum):
-    """How a field says null."""
+    """How a field encodes null."""
 
     NEVER = 0  # the field is not a union
     FIRST = 1  # a union of null and the type
@@ -56,11 +56,11 @@ def put_records(
     out: U8,
     out_offsets: I64,
 ) -> int:
-    """Write one record for each event, `head` before each. Return -1, or the first event with a null in a field that is
-    not a union.
+    """Write one record for each event, `head` before each.
 
-    Event e takes row `places[e]` of each column, or row e where `itself` is set. For a negative place there is no
-    record. `out` has room for all of them: the head, VARINT_BYTES + 8 for each field, and the byte strings.
+    Return -1, or the first event with a null in a field that is not a union. Event e uses row `places[e]` of each
+    column, or row e of columns for which `itself` is set. For a negative place no record is written. `out` must have
+    room for all records: the head, VARINT_BYTES + 8 for each field, and the byte strings.
     """
     at = i64(0)
     out_offsets[0] = 0
@@ -88,7 +88,7 @@ def put_records(
 
 @kernel
 def string_bytes(places: I64, itself: I64, wires: I64, offsets: I64, rows: I64) -> int:
-    """The bytes of all byte strings that `put_records` writes for these events."""
+    """The total size in bytes of all byte strings that `put_records` writes for these events."""
     total = i64(0)
     for column in range(len(wires)):
         if wires[column] > _DOUBLE:

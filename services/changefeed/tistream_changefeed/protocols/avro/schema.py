@@ -1,7 +1,8 @@
 """Avro schemas of a table version, byte for byte as TiCDC registers them.
 
 Bytes in `default` are base64, as Go's encoding/json writes them. Avro wants one character for each byte, so a reader
-that fills in such a default gets other bytes. No message of ours lacks a field, so no reader fills in a default.
+that fills in such a default gets other bytes. Messages of TiStream always have all fields, so no reader fills in a
+default.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _EXTENSION = (
 
 
 def record_schema(facts: TableFacts, columns: Sequence[ColumnFacts], options: AvroOptions, *, extended: bool) -> str:
-    """The schema of a record with these columns. `extended`: fields of the TiDB extension follow, as in values.
+    """The schema of a record with these columns. With `extended` the fields of the TiDB extension follow, as in values.
 
     Raises CannotEncode if two columns have one Avro name.
     """
@@ -75,7 +76,8 @@ def is_bytes(column: ColumnFacts) -> bool:
 
 
 def null_first(column: ColumnFacts, options: AvroOptions) -> bool | None:
-    """The place of null in the union of a nullable column: first or second. None: the column is not nullable."""
+    """Whether null is the first type in the union of a nullable column, or the second. None if the column is not
+    nullable."""
     if column.column.not_null:
         return None
     return _is_decimal(column, options) or _default(column, options) is None
@@ -145,7 +147,7 @@ def _tidb_type(column: ColumnFacts) -> str:
 
 
 def _default(column: ColumnFacts, options: AvroOptions) -> str | None:
-    """The column's default as JSON of the schema; None: none, or one that is an expression, which has no value."""
+    """The column's default as JSON in the schema; None if it has no default, or if the default is an expression."""
     value = column.default
     if value is None:
         return None

@@ -34,7 +34,7 @@ FLAG_PRIMARY = 2
 @dataclass(frozen=True, slots=True)
 class CanalOptions:
     """Options of the protocol, by TiCDC's names with underscores. `content_compatible` names types with their lengths,
-    and sends the changed old values only. `faults`: send what TiCDC falsifies as it does (`compatible = "ticdc"`).
+    and sends the changed old values only. `faults`: reproduce the values that TiCDC falsifies (`compatible = "ticdc"`).
 
     A message that is larger than `limit` can be reduced only with `enable_tidb_extension`.
     """
@@ -53,24 +53,25 @@ class CanalOptions:
 
 
 class CanalJson:
-    """Encodes events for canal-json. `ts`, which is the time of encoding in TiCDC, is the commit's time, so that a
-    repeat of an event has the same bytes."""
+    """Encodes events for canal-json. The member `ts` is the commit's time, so that a repeat of an event has the same
+    bytes. In TiCDC it is the time of encoding."""
 
     numbered = True
-    tells_tables = False
+    describes_tables = False
 
     def __init__(self, options: CanalOptions) -> None:
         self._options = options
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET are names."""
+        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET were decoded as names, not
+        numbers."""
         check_numbered(batch)
         whole = Messages(None, self._values(batch, batch.columns, "", None))
         return within(batch, whole, self._options.limit, RECORD_BYTES, self._reduced)
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
-        """Encode a DDL, worded as the user wrote it, for partition 0. None for the rollback of one: no statement says
-        it, and rows carry their columns."""
+        """Encode a DDL, worded as the user wrote it, for partition 0. Returns None for the rollback of a DDL, because
+        no statement expresses it, and rows carry their columns."""
         number = action_number(event.action)
         if number is None:
             return None
@@ -89,7 +90,7 @@ class CanalJson:
         return Message(None, self._options.limit.packed(text))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Messages with the handle key alone, and where the whole ones are."""
+        """Messages with the handle key alone, and with the locations of the whole messages, if there are any."""
         if locations is None:
             return Messages(None, self._values(batch, batch.handle, ',"onlyHandleKey":true', None))
         return Messages(None, self._values(batch, batch.handle, ',"claimCheckLocation":', locations))
@@ -139,27 +140,28 @@ class _Shape:
         return f'{{"id":0,{names},"pkNames":[{keys}],"isDdl":false,"type":"'
 
     def types(self, columns: Sequence[Column], places: Int64s | None) -> list[Group]:
-        """The times and the types of these columns, of the lines whose place is not negative (None: all)."""
+        """The JSON text of the times, and of the types of these columns, for the lines whose place is not negative; for
+        all lines if `places` is None."""
         batch, options = self._batch, self._options
         ms = pa.array(batch.commit_ts >> _PHYSICAL_SHIFT)
         parts = [LineColumn('","es":', Form.INT, ms), LineColumn(',"ts":', Form.INT, ms)]
-        told = ',"sql":"","sqlType":'
+        text = ',"sql":"","sqlType":'
         for number, place in enumerate(places_of(batch, columns)):
             column = batch.columns[place]
-            told += f"{',' if number else '{'}{html_quoted(column.name)}:"
+            text += f"{',' if number else '{'}{html_quoted(column.name)}:"
             varying = self._varying(place, column)
             if varying is None:
-                told += str(types.sql_type(column, faults=options.faults))
+                text += str(types.sql_type(column, faults=options.faults))
             else:
-                parts.append(LineColumn(told, Form.INT, pa.array(varying)))
-                told = ""
+                parts.append(LineColumn(text, Form.INT, pa.array(varying)))
+                text = ""
         names = ",".join(
             f"{html_quoted(batch.columns[place].name)}:"
             f"{html_quoted(types.mysql_type(batch.columns[place], full=options.content_compatible))}"
             for place in places_of(batch, columns)
         )
-        told += "}" if columns else "null"
-        return [Group("", parts, places, optional=places is not None, end=f'{told},"mysqlType":{{{names}}}')]
+        text += "}" if columns else "null"
+        return [Group("", parts, places, optional=places is not None, end=f'{text},"mysqlType":{{{names}}}')]
 
     def old(self, columns: Sequence[Column], updates: Bools) -> list[Group]:
         """The member `old`."""
@@ -175,14 +177,14 @@ class _Shape:
         return [Group(nothing, (), np.where(updates, -1, 0), optional=True), shown]
 
     def row(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> Group:
-        """These columns of the rows at `places`, in brackets."""
+        """The JSON text of these columns of the rows at `places`, in brackets."""
         return Group(lead, all_parts(self._batch, arrays, columns, _head, self._form), places, optional=True, end="}]")
 
     def _form(self, column: Column) -> Form:
         return types.form_of(column, faults=self._options.faults)
 
     def _varying(self, place: int, column: Column) -> Int64s | None:
-        """The java.sql.Types of each event's value of an unsigned column; None if all have the same."""
+        """The java.sql.Types of each event's value of an unsigned column; None if all events have the same."""
         wider = types.wider(column)
         if wider is None:
             return None

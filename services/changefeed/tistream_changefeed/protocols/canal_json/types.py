@@ -1,4 +1,5 @@
-"""What canal-json says of a column: its MySQL type, its java.sql.Types, and the form of its values. Pure."""
+"""The description of a column in canal-json: its MySQL type, its number in java.sql.Types, and the form of its values.
+Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def form_of(column: Column, *, faults: bool) -> Form:
 
 
 def sql_type(column: Column, *, faults: bool) -> int:
-    """The java.sql.Types of a column, but for large unsigned numbers (`wider`)."""
+    """The number of a column's type in java.sql.Types. Large unsigned numbers have another one (`wider`)."""
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):
         return _BLOB
     return _SQL_TYPES.get(column.tp, _VARCHAR)
@@ -87,7 +88,8 @@ def wider(column: Column) -> tuple[int, int] | None:
 
 
 def mysql_type(column: Column, *, full: bool) -> str:
-    """The MySQL type, such as `bigint unsigned`; `full`, with its length or elements: `bigint(20) unsigned`."""
+    """The MySQL type, such as `bigint unsigned`; with `full` including its length or elements, such as `bigint(20)
+    unsigned`."""
     signed = column.tp in (t.BIT, t.YEAR) or not column.unsigned
     fill = column.tp != t.YEAR and bool(column.flag & _FLAG_ZEROFILL)
     size = _size(column) if full else ""

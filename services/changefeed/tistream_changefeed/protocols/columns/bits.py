@@ -13,12 +13,12 @@ _WORD = 8
 
 
 def bits_width(column: Column) -> int:
-    """The bits of a BIT column, 1 to 64."""
+    """The number of bits of a BIT column, 1 to 64."""
     return min(max(column.flen, 1), 64)
 
 
 def bit_bytes(column: Column, array: Any, *, little_endian: bool) -> Any:
-    """The values of a BIT column as a large_binary array: as many bytes as the column's bits need."""
+    """The values of a BIT column as a large_binary array: each value has as many bytes as the column's bits need."""
     array = one_array(array)
     size = -(-bits_width(column) // 8)
     words = numbers_of(array).astype("<u8" if little_endian else ">u8").view(np.uint8).reshape(-1, _WORD)

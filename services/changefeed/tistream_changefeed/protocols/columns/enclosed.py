@@ -1,4 +1,4 @@
-"""Texts between two constant ones."""
+"""Adds a constant text before and after each text of a column."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ _FIRST_DAY = 719_468  # days from 0000-03-01 to 1970-01-01
 def since_epoch(texts: Any, unit: int, *, not_null: bool) -> Any:
     """An int64 array of dates or datetimes as days, milliseconds or microseconds since 1970, as if they were UTC.
 
-    A year below 70 counts from 2000, one from 70 to 99 from 1900. What is no date, as `0000-00-00` or the 31 of
-    February, is null, or 0 in a column that is NOT NULL. Nulls stay null.
+    A year below 70 counts from 2000, one from 70 to 99 from 1900. A text that is not a date, such as `0000-00-00` or
+    the 31st of February, becomes null, or 0 in a column that is NOT NULL. Nulls stay null.
     """
     array = one_array(texts)
     flat = flat_bytes(array)
@@ -65,7 +65,7 @@ def zoned(timestamps: Any) -> Any:
 
 @kernel
 def put_epochs(data: U8, starts: I64, unit: int, not_null: bool, out: I64, valid: Bools) -> None:
-    """Fill `out` for the valid texts, and clear `valid` for those that are no date unless `not_null`."""
+    """Fill `out` for the valid texts, and clear `valid` for texts that are not dates, unless `not_null`."""
     for row in range(len(starts) - 1):
         if not valid[row]:
             continue

@@ -28,7 +28,7 @@ _OP_NAMES = {INSERT: "I", DELETE: "D", UPDATE: "U"}
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """At most one line for each event, end to end: that of event i is `data[offsets[i]:offsets[i + 1]]`."""
+    """At most one line for each event, concatenated. The line of event i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: U8
     offsets: I64
@@ -38,7 +38,7 @@ class CsvEncoder:
     """CSV without keys. With `output_old_value` an update is two lines in one value: a delete and an insert."""
 
     numbered = False  # ENUM and SET are names
-    tells_tables = False
+    describes_tables = False
 
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
@@ -57,15 +57,16 @@ class CsvEncoder:
         return Messages(None, _joined(old, new))
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
-        """None: the protocol has no such message. Schema files say what changed."""
+        """Return None, because the protocol has no such message. Schema files describe the change."""
         return None
 
     def resolved(self, ts: int) -> Message | None:  # noqa: ARG002
-        """None: the protocol has no such message."""
+        """Return None, because the protocol has no such message."""
         return None
 
     def _lines(self, batch: RowBatch, arrays: Sequence[Any], places: Int64s, ops: Int64s, kinds: Int64s) -> _Lines:
-        """The lines of the rows at `places`. `ops`: what each states; `kinds`: the op of its event."""
+        """The lines of the rows at `places`. `ops` is the op that each line states, and `kinds` the op of the event
+        that the line belongs to."""
         if not (places >= 0).any():
             return _Lines(np.empty(0, np.uint8), np.zeros(len(places) + 1, np.int64))
         options = self._options

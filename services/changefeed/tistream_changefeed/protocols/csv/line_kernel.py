@@ -42,7 +42,7 @@ _TEXT, _BASE64 = int(Cell.TEXT), int(Cell.BASE64)
 
 @kernel
 def text_bytes(places: I64, cells: I64, offsets: I64, rows: I64) -> int:
-    """The bytes of all byte strings of these rows; a negative place is no row."""
+    """The total size in bytes of all byte strings of these rows. Negative places are skipped."""
     total = i64(0)
     for column in range(len(cells)):
         if cells[column] >= _TEXT:
@@ -80,8 +80,8 @@ def put_lines(
     """Write one line for each place that is not negative, and nothing for the others.
 
     A line is the text of its op in `heads`, then the commit_ts in `stamps` if there are any, then the text of its flag
-    in `flag_texts` if there are any, then the values of the row at its place. `quote`: the character around texts; 0:
-    none.
+    in `flag_texts` if there are any, then the values of the row at its place. `quote` is the character around texts; 0
+    means none.
     """
     at = i64(0)
     out_offsets[0] = 0
@@ -111,7 +111,7 @@ def put_lines(
 
 @kernel
 def interleave(old: U8, old_offsets: I64, new: U8, new_offsets: I64, out: U8, out_offsets: I64) -> None:
-    """Write the old and then the new text of each event."""
+    """Write the old text of each event, followed by its new text."""
     at = i64(0)
     out_offsets[0] = 0
     for event in range(len(out_offsets) - 1):

@@ -12,8 +12,8 @@ _IN_NUMBERS = re.compile(r"[0-9A-Za-z+\-./=]")
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """Options with the names and defaults of TiCDC's `[sink.csv]`. Raises ValueError for those that cannot be read
-    back."""
+    """Options with the names and defaults of TiCDC's `[sink.csv]`. Raises ValueError for options with which the lines
+    could not be parsed."""
 
     delimiter: str = ","
     quote: str = '"'

@@ -69,16 +69,16 @@ _PLAIN_NAMES = frozenset({t.YEAR, t.BIT, t.VARCHAR, t.STRING, t.DECIMAL})  # wit
 
 
 def payload(event: DdlEvent, changes: Sequence[TableChange], options: DebeziumOptions) -> str | None:
-    """The payload as JSON; None for a kind of DDL that TiCDC has no message for. TiCDC makes several DDLs of one that
-    creates or renames several tables; here, one has all of them in its `tableChanges`."""
+    """The payload as JSON; None for a kind of DDL for which TiCDC has no message. TiCDC splits a DDL that creates or
+    renames several tables into several messages; here one message has all tables in its `tableChanges`."""
     kind = _kind(event.action)
     if kind is None:
         return None
     source = source_of(options.cluster, event.database, event.table, event.commit_ts)
-    told: Sequence[TableChange | None] = ()
+    listed_changes: Sequence[TableChange | None] = ()
     if event.table and event.action != _WITHOUT_TABLE:
-        told = changes if event.action in _SEVERAL else [changes[0] if changes else None]
-    listed = ",".join(_change(event, change, kind) for change in told)
+        listed_changes = changes if event.action in _SEVERAL else [changes[0] if changes else None]
+    listed = ",".join(_change(event, change, kind) for change in listed_changes)
     return (
         f'{{{source},"ts_ms":{physical_ms(event.commit_ts)},"databaseName":{go_quoted(event.database)},"schemaName":null,'
         f'"ddl":{go_quoted(event.query)},"tableChanges":[{listed}]}}'
@@ -163,8 +163,8 @@ def _bit_text(value: bytes, width: int) -> str:
 
 
 def _length(column: ColumnFacts) -> str:
-    """The length, or null for the usual one. TiCDC writes 0 or null for times without fractions, by whether the DDL
-    names the column; here it is null."""
+    """The length as JSON; null for the type's usual length. For times without fractions TiCDC writes 0 or null,
+    depending on whether the DDL names the column; here it is always null."""
     one = column.column
     length = -1
     match one.tp:
@@ -190,7 +190,7 @@ def _scale(column: ColumnFacts) -> str:
 
 
 def _names(column: ColumnFacts) -> tuple[str, str]:
-    """(typeName, typeExpression)."""
+    """The members typeName and typeExpression of a column."""
     one = column.column
     name = column.type_name.upper()
     if one.tp in _PLAIN_NAMES:

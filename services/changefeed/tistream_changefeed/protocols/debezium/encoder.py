@@ -35,7 +35,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The schemas of a version's columns, by column id, without commas between them."""
+    """The schemas of a version's columns, by column id, without the commas between them."""
 
     facts: TableFacts
     by_id: dict[int, str]
@@ -51,7 +51,7 @@ class DebeziumEncoder:
     """
 
     numbered = False  # ENUM and SET are names
-    tells_tables = True
+    describes_tables = True
 
     def __init__(self, options: DebeziumOptions) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class DebeziumEncoder:
         return Messages(self._keys(batch, fields), self._values(batch, fields, columns))
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
-        """Encode a DDL with its tables afterwards. None for a kind that TiCDC has no message for."""
+        """Encode a DDL with its tables afterwards. Returns None for a kind of DDL for which TiCDC has no message."""
         found = ddl.payload(event, changes, self._options)
         if found is None:
             return None
@@ -76,7 +76,7 @@ class DebeziumEncoder:
         return Message(f"{key}}}".encode(), f"{value}}}".encode())
 
     def resolved(self, ts: int) -> Message | None:
-        """Encode a watermark; None without the TiDB extension."""
+        """Encode a watermark. Returns None without the TiDB extension."""
         if not self._options.enable_tidb_extension:
             return None
         source = source_of(self._options.cluster, "", "", ts)

@@ -45,7 +45,7 @@ _UNSIGNED_PLAIN = frozenset({t.YEAR, t.BIT, t.VARCHAR, t.STRING, t.DECIMAL})  # 
 
 
 def field_schema(column: ColumnFacts, *, tidb_type: bool) -> str:
-    """The schema as one JSON object. `tidb_type`: TiDB's type is a member, as with the TiDB extension."""
+    """The schema as one JSON object. With `tidb_type` TiDB's type is a member, as with the TiDB extension."""
     one = column.column
     optional = "false" if one.not_null else "true"
     members = [f'"tidb_type":"{tidb_type_of(column)}"'] if tidb_type else []
@@ -87,7 +87,7 @@ def connect_type(column: ColumnFacts) -> str:
 
 
 def tidb_type_of(column: ColumnFacts) -> str:
-    """TiDB's name of the type, with the sign."""
+    """TiDB's name of the type, including `unsigned`."""
     one = column.column
     return column.type_name + (" unsigned" if one.unsigned and one.tp not in _UNSIGNED_PLAIN else "")
 
@@ -98,7 +98,7 @@ def in_milliseconds(column: ColumnFacts) -> bool:
 
 
 def default_json(column: ColumnFacts) -> str | None:  # noqa: PLR0911  # one for each kind of type
-    """The default in the form of the column's values; None for one that is no value, as an expression."""
+    """The default in the form of the column's values; None for a default that is not a value, such as an expression."""
     one, value = column.column, column.default
     if one.tp == t.BIT:
         bits = int.from_bytes(value, "big") if isinstance(value, bytes) else 0

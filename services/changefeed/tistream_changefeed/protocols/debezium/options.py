@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class DebeziumOptions:
     """Options with TiCDC's names and defaults.
 
-    `compatible`: a NULL in a column with a default is sent as the default, as TiCDC does; without it, it is null.
+    With `compatible` a NULL in a column with a default is sent as the default, as TiCDC does; otherwise it is null.
     TIMESTAMP values of row batches must be in UTC.
     """
 

@@ -30,7 +30,7 @@ _FORMS = {
 
 
 def value_parts(columns: Sequence[ColumnFacts], arrays: Sequence[Any], *, defaults: bool) -> list[LineColumn]:
-    """The members of the object of a row. `defaults`: a NULL is the column's default where it has one."""
+    """The members of the object of a row. With `defaults` a NULL is replaced by the column's default, if it has one."""
     return [
         LineColumn(
             f"{',' if place else ''}{go_quoted(column.column.name)}:", *_formed(column, array, defaults=defaults)
@@ -71,8 +71,8 @@ def _shown(column: ColumnFacts, array: Any) -> tuple[Form, Any]:  # noqa: PLR091
 
 
 def _filled(column: ColumnFacts, array: Any) -> Any:
-    """The column with its default in the place of NULL. A default that is no value, as an expression, changes
-    nothing."""
+    """The column with its default in the place of NULL. If the default is not a value, such as an expression, NULL
+    stays."""
     bits = column.default if isinstance(column.default, bytes) else None
     known = replace(column.column, origin_default=None if bits else column.default, origin_default_bit=bits)
     try:
@@ -86,7 +86,8 @@ def _is_now(column: ColumnFacts) -> bool:
 
 
 def _filled_now(column: ColumnFacts, array: Any) -> tuple[Form, Any]:
-    """CURRENT_TIMESTAMP has no value of its own: TiCDC sends the start of 1970, and null in a nullable TIMESTAMP."""
+    """The column with NULL replaced as TiCDC does for the default CURRENT_TIMESTAMP: by the start of 1970, or not at
+    all in a nullable TIMESTAMP."""
     form, shown = _shown(column, array)
     if column.column.tp == t.DATETIME:
         return form, pc.fill_null(shown, pa.scalar(0, shown.type))

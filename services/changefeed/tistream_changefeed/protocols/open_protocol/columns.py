@@ -1,4 +1,4 @@
-"""What open-protocol says of a column beside its value: its type, its flags, and the form of the value. Pure."""
+"""The description of a column in open-protocol: its type, its flags, and the form of its values. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def flags_of(table: Table, handle: Sequence[Column]) -> dict[int, int]:
 
 def _own(table: Table, column: Column) -> int:
     primary = bool(column.flag & FLAG_PRIMARY)
-    told = (
+    flags = (
         (column.charset == "binary", _BINARY),
         (primary and table.pk_is_handle, _HANDLE),
         (column.generated, _GENERATED),
@@ -77,4 +77,4 @@ def _own(table: Table, column: Column) -> int:
         (not column.not_null, _NULLABLE),
         (column.unsigned, _UNSIGNED),
     )
-    return sum(flag for holds, flag in told if holds)
+    return sum(flag for holds, flag in flags if holds)

@@ -29,7 +29,7 @@ _ROW, _DDL, _RESOLVED = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """Options of the protocol, by TiCDC's names with underscores. `faults`: send what TiCDC falsifies as it does
+    """Options of the protocol, by TiCDC's names with underscores. `faults`: reproduce the values that TiCDC falsifies
     (`compatible = "ticdc"`)."""
 
     only_output_updated_columns: bool = False
@@ -40,24 +40,26 @@ class OpenOptions:
 
 
 class OpenProtocol:
-    """Encodes events for open-protocol. Messages of rows are not framed (frames.py), those of other events are."""
+    """Encodes events for open-protocol. Messages of rows are framed later (frames.py); messages of other events are
+    framed here."""
 
     numbered = True
-    tells_tables = False
+    describes_tables = False
 
     def __init__(self, options: OpenOptions) -> None:
         self._options = options
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET are names."""
+        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET were decoded as names, not
+        numbers."""
         check_numbered(batch)
         whole = self._encoded(batch, batch.columns, "")
         overhead = RECORD_BYTES + FRAME_BYTES
         return within(batch, whole, self._options.limit, overhead, self._reduced, _claimed)
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
-        """Encode a DDL, worded as the user wrote it. None for the rollback of one: no statement says it, and rows carry
-        their columns."""
+        """Encode a DDL, worded as the user wrote it. Returns None for the rollback of a DDL, because no statement
+        expresses it, and rows carry their columns."""
         number = action_number(event.action)
         if number is None:
             return None
@@ -71,7 +73,7 @@ class OpenProtocol:
         return Message(framed_key(f'{{"ts":{ts},"t":{_RESOLVED}}}'.encode()), framed_value(b""))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Messages with the handle key alone, and where the whole ones are."""
+        """Messages with the handle key alone, and with the locations of the whole messages, if there are any."""
         if locations is None:
             return self._encoded(batch, batch.handle, ',"ohk":true')
         return self._encoded(batch, batch.handle, ',"ohk":false,"ccl":', locations)
@@ -117,12 +119,12 @@ class _Shape:
         self._flags = described.flags_of(batch.version.table, batch.handle)
 
     def all(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> Group:
-        """These columns of the rows at `places`."""
+        """The JSON text of these columns of the rows at `places`."""
         parts = all_parts(self._batch, arrays, columns, self._head, self._form, "}")
         return Group(lead, parts, places, optional=True, end="}}" if parts else "}")
 
     def updated(self, lead: str, columns: Sequence[Column], places: Int64s) -> Group:
-        """The old values of the columns that the updates at `places` change."""
+        """The JSON text of the old values of the columns that the updates at `places` change."""
         if self._faults:
             parts = updated_parts(self._batch, columns, self._head, self._description, self._form)
         else:

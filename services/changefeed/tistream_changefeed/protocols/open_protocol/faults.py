@@ -1,4 +1,4 @@
-"""What TiCDC's open protocol gets wrong in the old values of `only-output-updated-columns`. Pure.
+"""Reproduces an error of TiCDC's open protocol in the old values of `only-output-updated-columns`. Pure.
 
 A column that became NULL is written without its name, which makes an object that readers refuse or misread.
 """
@@ -38,5 +38,5 @@ def updated_parts(
 
 
 def _null(array: pa.Array, at: Int64s) -> Bools:
-    """For each event, whether its element of the array is null. Absent elements are not."""
+    """For each event, whether its element of the array is null. It is false for absent elements."""
     return (at >= 0) & ~validity(array)[at] if len(array) else at >= len(at)

@@ -47,7 +47,8 @@ def framed(messages: Messages, order: Int64s, breaks: Int64s, events_max: int, b
     """Frame the events `order` of `messages`, in this order, in as few messages as possible.
 
     A message has at most `events_max` events (`max-batch-size`) and `bytes_max` bytes by TiCDC's account, but at least
-    one event. Messages also end before the positions `breaks` in `order`, ascending: where the next partition begins.
+    one event. Messages also end before each of the positions `breaks` in `order`, which ascend: another partition
+    begins there.
     """
     assert messages.keys is not None, "events of open-protocol have keys"
     keys, values = flat_bytes(messages.keys), flat_bytes(messages.values)
@@ -73,8 +74,8 @@ def _gathered(data: U8, offsets: I64, order: Int64s, starts: Int64s, head: int) 
 
 @kernel
 def _cut(key_bytes: I64, value_bytes: I64, order: I64, ends: I64, events_max: int, bytes_max: int, starts: I64) -> int:
-    """Write the first event of each message to `starts`, and the number of events behind the last. Return the number of
-    messages."""
+    """Write the first event of each message to `starts`, and after the last one the number of events. Return the number
+    of messages."""
     count = 0
     held = 0
     size = 0

@@ -1,7 +1,8 @@
-"""When the schema of a table is sent: before the first row of each of its versions, and again from time to time. Pure.
+"""Decides when the schema of a table is sent: before the first row of each of its versions, and again from time to
+time.
 
-A reader keeps rows until it has the schema of their version. Time is that of the commits, so that the messages of the
-same rows are the same whenever they are sent.
+Pure. A reader buffers rows until it has the schema of their version. Time is measured by the commits, so that the
+messages for the same rows are equal whenever they are sent.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from tistream.schema.visible import TableVersion
 @dataclass(frozen=True, slots=True)
 class BootstrapRule:
     """`interval_ms` and `rows` after which the schema is sent again (`send-bootstrap-interval-in-sec`,
-    `send-bootstrap-in-msg-count`); if one of them is not above 0, it is never sent. `every_partition`: to all
-    partitions of the table's topic, or to the first alone. `all_at_start`: those of all tables before any row."""
+    `send-bootstrap-in-msg-count`); if one of them is not above 0, schemas are never sent. With `every_partition` a
+    schema goes to all partitions of the table's topic, otherwise to the first one. With `all_at_start` the schemas of
+    all tables are sent before any row."""
 
     interval_ms: int = 120_000
     rows: int = 10_000
@@ -34,7 +36,8 @@ class BootstrapRule:
 
 @dataclass(slots=True)
 class _Sent:
-    """When the schema of a table was sent last: its version, the commit's milliseconds, and the rows since."""
+    """The last time at which the schema of a table was sent: its version, the commit's time in milliseconds, and the
+    number of rows since."""
 
     version: TableVersion
     ms: int
@@ -43,19 +46,19 @@ class _Sent:
 
 @dataclass(slots=True)
 class Bootstraps:
-    """What was sent since a holder has opened the sink. A transaction that fails takes its messages with it, so the
-    next holder begins with a new object."""
+    """The schemas that were sent since the sink was opened. If a transaction fails, its messages are lost, so a new
+    object is used once the sink is opened again."""
 
     rule: BootstrapRule
     _tables: dict[int, _Sent] = field(default_factory=dict)  # by logical id
 
     def sent(self, version: TableVersion, ms: int) -> None:
-        """Note that the schema of a table is sent at this time."""
+        """Record that the schema of a table is sent at this time."""
         self._tables[version.head.id] = _Sent(version, ms, 0)
 
     def before(self, version: TableVersion, commit_ms: Int64s) -> list[int]:
-        """The indexes of the rows of one table version before which its schema is sent. `commit_ms` ascends, and has
-        one element for each of the next rows of the table."""
+        """The indexes of the rows before which the schema of their table version is sent. `commit_ms` has one element
+        for each of the next rows of the version, in ascending order."""
         return list(self._due(version, commit_ms)) if self.rule.sends else []
 
     def _due(self, version: TableVersion, commit_ms: Int64s) -> Iterator[int]:

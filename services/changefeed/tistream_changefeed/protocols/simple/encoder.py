@@ -57,14 +57,14 @@ _ALTERED = frozenset(
 
 
 class SimpleEncoder:
-    """Messages have null keys.
+    """Encodes events for the simple protocol.
 
-    A row names the version of its schema. The sink sends `bootstrap` of each table version before its first row.
-    `buildTs` is the commit's time, so that a repeat after a crash writes equal bytes.
+    Messages have null keys. A row names the version of its schema, which `bootstrap` encodes and which is sent before
+    the first row of that version. `buildTs` is the commit's time, so that a repeat after a crash writes equal bytes.
     """
 
     numbered = True
-    tells_tables = True
+    describes_tables = True
 
     def __init__(self, time_zone: str = "UTC", limit: Limit | None = None) -> None:
         """`time_zone` is the name of the zone that TIMESTAMP values of batches are in."""
@@ -73,13 +73,14 @@ class SimpleEncoder:
         self._versions = VersionCache(lambda version: table_facts(version).update_ts)
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET are names."""
+        """Encode each event. Raises MessageTooLarge, and ValueError if ENUM and SET were decoded as names, not
+        numbers."""
         check_numbered(batch)
         whole = Messages(None, self._values(batch, batch.columns, []))
         return within(batch, whole, self._limit, RECORD_BYTES, self._reduced)
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Messages with the handle key alone, and where the whole ones are."""
+        """Messages with the handle key alone, and with the locations of the whole messages, if there are any."""
         mark = ',"handleKeyOnly":true'
         groups = [Group(mark, [])]
         if locations is not None:
@@ -111,8 +112,8 @@ class SimpleEncoder:
         return LineWriter(len(batch), groups, "}").lines()
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
-        """Encode a DDL with the schema of the table that it names afterwards; of a dropped one, with the last. Other
-        tables of it have a `bootstrap` before their next row."""
+        """Encode a DDL with the schema that its table has afterwards, or had last if the table was dropped. Other
+        tables that the DDL changes get a `bootstrap` before their next row."""
         change = changes[0] if changes else None
         shown = change and (change.after or change.before)
         schema = f',"tableSchema":{table_schema(shown)}' if shown else ""
@@ -136,7 +137,7 @@ class SimpleEncoder:
         return Message(None, self._limit.packed(value.encode()))
 
     def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
-        """The members of an object, by name: Go sorts them by bytes."""
+        """The members of a JSON object, sorted by the bytes of their names, as Go does."""
         ordered = sorted(zip(columns, arrays, strict=True), key=lambda pair: pair[0].name.encode())
         parts = []
         comma = ""

@@ -13,7 +13,8 @@ from tistream_changefeed.protocols.table_facts import ColumnFacts, TableFacts, t
 
 
 def table_schema(version: TableVersion) -> str:
-    """`tableSchema` as JSON. A handle key that is no index, as an integer primary key, is an index `primary`."""
+    """`tableSchema` as JSON. A handle key without an index, such as an integer primary key, is shown as an index
+    `primary`."""
     facts = table_facts(version)
     columns = ",".join(map(_column, facts.columns))
     indexes = [_index(facts, index) for index in facts.indexes]

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 @dataclass(frozen=True, slots=True)
 class KafkaClients:
-    """What makes a producer, a consumer and an admin client, from settings of librdkafka."""
+    """Factories of a producer, a consumer and an admin client, which take settings of librdkafka."""
 
     producer: Callable[..., Producer]
     consumer: Callable[..., Consumer]

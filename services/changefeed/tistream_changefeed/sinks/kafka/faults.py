@@ -1,4 +1,4 @@
-"""What an error of the Kafka client means for a feed. Pure: it is given the error's name, not the client."""
+"""Converts an error of the Kafka client to a Failure. Pure: it takes the error's name, not the client."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _PLAIN = "security.protocol"
 _FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"))
 
 
-def says_why(name: str, text: str) -> bool:
+def names_cause(name: str, text: str) -> bool:
     """Whether an error of a connection says more than that no broker answers."""
     return name in CONNECTING or _PLAIN in text
 
 
 def failure_of(name: str, text: str, where: str, *, ended: bool = False) -> FeedFailed:
-    """The failure that an error with this name and text is. `ended`: brokers have ended connections unasked. What may
-    pass by itself is tried again: the pool keeps the changes meanwhile. A producer that the broker has fenced looks at
-    the progress, which says who owns the shard."""
+    """The failure for an error with this name and text. `ended`: brokers have closed connections before they answered.
+    Errors that may end by themselves are retried; the pool keeps the changes meanwhile. The error of a fenced producer
+    is retried, too: the holder then reads the progress, which shows which worker owns the shard."""
     if name in _TOO_LARGE:
         return failed("sink", where, f"a message is larger than the broker takes ({text}): raise max.message.bytes of "
                       "the topic, and max-message-bytes of the sink URI", name)  # fmt: skip
@@ -44,14 +44,14 @@ def failure_of(name: str, text: str, where: str, *, ended: bool = False) -> Feed
     return retry("sink", where, _passing(name, text, ended=ended), name)
 
 
-def ends_unasked(line: str) -> bool:
-    """Whether a line of the client's log says that a broker ended a connection before it has answered at all: it may
-    want TLS or SASL, of which the client's errors say nothing."""
+def closed_before_answer(line: str) -> bool:
+    """Whether a line of the client's log says that a broker closed a connection before it had answered at all. The
+    broker may require TLS or SASL; the client's errors do not say so."""
     return "Disconnected" in line and "APIVERSION_QUERY" in line
 
 
 def _passing(name: str, text: str, *, ended: bool) -> str:
-    """What is tried again."""
+    """The reason of an error that is retried, with advice if its name or text suggests a cause."""
     if name in _FENCED:
         return f"another producer has the feed's transactional id ({name})"
     if _PLAIN in text or ended:

@@ -1,8 +1,8 @@
 """Writes the transactions of one shard into Kafka, exactly once or at least once.
 
 Exactly once: messages and progress are one transaction of a producer whose transactional id is the shard's. `open`
-fences the producer of the holder before, and its open transaction is aborted, before the progress is read. A sink that
-has failed is closed and replaced: it is never known here whether the last commit has happened, but the progress says.
+fences the previous holder's producer, whose open transaction is aborted, before it reads the progress. A sink that has
+failed is closed and replaced. Whether its last commit happened is not known, but the progress in the new sink shows it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLOSE_S = 2.0
 
 
 class KafkaSink:
-    """One holder's connection. Every call raises FeedFailed."""
+    """One holder's connection to Kafka. Every call may raise FeedFailed."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class KafkaSink:
         clients: KafkaClients = CONFLUENT,
         claims: ClaimFiles | None = None,
     ) -> None:
-        """`claims`: where large messages are put; None: the feed has no such place."""
+        """`claims` writes the files of large messages; None if the feed has none."""
         self._target, self._order, self._clock, self._clients = target, order, clock, clients
         self._claims = claims
         self._topics = Topics(target, transactional_id(order), clients=clients)
@@ -60,7 +60,7 @@ class KafkaSink:
 
     @property
     def where(self) -> str:
-        """As errors name it."""
+        """The name of the sink in errors."""
         return self._target.where
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
@@ -96,7 +96,7 @@ class KafkaSink:
         return self._topics.known()
 
     def behind(self, until: Position) -> Sequence[int]:
-        """The other shards of the feed that do not stand at or behind `until` by their progress in the sink."""
+        """The other shards of the feed whose progress in the sink has not reached `until`."""
         order = self._order
         found = self._others.read(self._progress_end(), wait=False)
         return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
@@ -133,7 +133,7 @@ class KafkaSink:
             raise failure_of(error.args[0].name(), error.args[0].str(), self.where) from error
 
     def close(self) -> None:
-        """Leave the broker. An open transaction is aborted, here or by the next holder."""
+        """Close the connections. An open transaction is aborted, by this call or by the next holder."""
         producer, self._producer = self._producer, None
         if producer is None:
             return

@@ -1,4 +1,4 @@
-"""How a Kafka sink proves itself to the brokers, and they to it. Pure."""
+"""TLS and SASL settings: how a Kafka sink and the brokers authenticate each other. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KafkaSecurity:
     mechanism: str = "PLAIN"
 
     def with_secrets(self, values: Mapping[str, str]) -> KafkaSecurity:
-        """The same with the values of secrets in place of references."""
+        """These settings with the values of secrets in place of references."""
         ca, cert, key, user, password = (
             None if text is None else filled(text, values)
             for text in (self.ca, self.cert, self.key, self.user, self.password)
@@ -33,7 +33,7 @@ class KafkaSecurity:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Settings of librdkafka."""
+        """The settings of librdkafka."""
         sasl = self.user is not None
         found = {"security.protocol": ("SASL_" if sasl else "") + ("SSL" if self.tls else "PLAINTEXT")}
         pem = {"ssl.ca.pem": self.ca, "ssl.certificate.pem": self.cert, "ssl.key.pem": self.key}

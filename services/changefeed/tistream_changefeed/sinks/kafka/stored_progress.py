@@ -23,7 +23,7 @@ _POLL_S = 0.5
 
 
 class StoredProgress:
-    """The records of some shards of a feed. Each read goes on where the one before has ended. Raises FeedFailed."""
+    """The records of some shards of a feed. Each read continues where the previous one ended. Raises FeedFailed."""
 
     def __init__(
         self,
@@ -40,12 +40,11 @@ class StoredProgress:
         self._found: dict[int, Progress] = {}
 
     def read(self, end: int, *, wait: bool = True) -> Mapping[int, Progress]:
-        """The newest committed record of each shard below offset `end` of the progress topic, by shard; a shard without
-        one is not there.
+        """The newest committed record of each shard below offset `end` of the progress topic, by shard.
 
-        `end` is the end of the log, not of what is committed: transactions of other feeds that are open there are
-        waited for, because a record of a shard may lie behind them. Without `wait` the answer is what can be read now,
-        which may be an earlier record.
+        A shard without a record is left out. `end` is the end of the log, not of the committed part. So the call waits
+        for open transactions of other feeds, because a record of a shard may lie after them. Without `wait` the call
+        returns the records that can be read now, which may be older ones.
         """
         if self._next < end:
             self._read_on(end, wait)
@@ -79,7 +78,7 @@ class StoredProgress:
             consumer.close()
 
     def _take(self, message: Any, topic: str) -> bool:
-        """Take a record, or the end of what is committed. Returns whether it is that end."""
+        """Store a record. Returns whether the message is not a record but the end of the committed part."""
         error, offset = message.error(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise failure_of(error.name(), error.str(), topic)

@@ -1,4 +1,4 @@
-"""What a Kafka sink writes to, and the settings of its clients. Pure."""
+"""The brokers and the topic that a Kafka sink writes to, and the settings of its clients. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TRANSACTION_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class KafkaTarget:
-    """Brokers (`host:port`) and the topic of a sink URI, with its options. `partition_num` None: the topic's own
-    number, or PARTITIONS_DEFAULT of one that is created."""
+    """Brokers (`host:port`) and the topic of a sink URI, with its options. If `partition_num` is None, all partitions
+    of an existing topic are used, and a new topic gets PARTITIONS_DEFAULT."""
 
     brokers: tuple[str, ...]
     topic: str
@@ -34,7 +34,7 @@ class KafkaTarget:
     security: KafkaSecurity = PLAIN
 
     def with_secrets(self, values: Mapping[str, str]) -> KafkaTarget:
-        """The same with the values of secrets in place of references."""
+        """This target with the values of secrets in place of references."""
         return replace(self, security=self.security.with_secrets(values))
 
     @property
@@ -44,12 +44,13 @@ class KafkaTarget:
 
     @property
     def where(self) -> str:
-        """As errors name it."""
+        """The name of the target in errors."""
         return f"kafka://{','.join(self.brokers)}/{self.topic}"
 
 
 def transactional_id(order: Order) -> str:
-    """The id by which the broker fences the holder before this one. Two feeds never share one."""
+    """The transactional id of a shard's producer, by which the broker fences the previous holder. Two feeds never share
+    an id."""
     return f"tistream-{order.tenant.cluster_id}-{order.tenant.tenant_id}-{order.feed_id}-{order.shard}"
 
 
@@ -57,13 +58,13 @@ Settings = dict[str, str | int | float | bool]
 
 
 def common(target: KafkaTarget, client: str) -> Settings:
-    """Settings of every client."""
+    """The settings that all clients of the sink share."""
     return {"bootstrap.servers": ",".join(target.brokers), "client.id": client, **target.security.settings}
 
 
 def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) -> Settings:
-    """Settings of the producer. `batch_bytes`: the highest number of bytes of one message of the topic; the broker
-    measures whole batches by it. What is no row (a DDL, the progress) may be larger than rows may."""
+    """Settings of the producer. `batch_bytes` is the maximum size of one message in the topic; the broker applies it to
+    whole batches. Messages that are not rows (a DDL, the progress) may be larger than messages of rows."""
     settings = common(target, transactional_id(order)) | {
         "enable.idempotence": True,
         "acks": "all",
@@ -91,11 +92,11 @@ def committed_reader(target: KafkaTarget, order: Order) -> Settings:
 
 
 def partitions_wanted(target: KafkaTarget, there: int) -> int:
-    """The number of partitions that are written of a topic that has `there`; 0 if that are too few."""
+    """The number of partitions to write of a topic that has `there` partitions; 0 if the topic has too few."""
     wanted = target.partition_num or there
     return wanted if wanted <= there else 0
 
 
 def message_limit(target: KafkaTarget, topic_limit: int) -> int:
-    """The highest number of bytes of key and value of one message. `topic_limit`: max.message.bytes of the topic."""
+    """The maximum size of key and value of one message, in bytes. `topic_limit` is max.message.bytes of the topic."""
     return min(target.max_message_bytes, topic_limit - TOPIC_OVERHEAD) - MESSAGE_OVERHEAD

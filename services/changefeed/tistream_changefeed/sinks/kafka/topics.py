@@ -13,7 +13,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
-from tistream_changefeed.sinks.kafka.faults import ends_unasked, failure_of, says_why
+from tistream_changefeed.sinks.kafka.faults import closed_before_answer, failure_of, names_cause
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
     KafkaTarget,
@@ -37,19 +37,20 @@ T = TypeVar("T")
 
 
 class _Overheard:
-    """A logger for a client, which notes what only its log says."""
+    """A logger for a client. It records facts that the client reports only in its log."""
 
     def __init__(self) -> None:
         self.ended = False  # a connection, by the broker, before it has answered
 
     def log(self, level: int, text: str, *args: object) -> None:
         """Log a line."""
-        self.ended = self.ended or ends_unasked(text % args if args else text)
+        self.ended = self.ended or closed_before_answer(text % args if args else text)
         log.log(level, text, *args)
 
 
 class Topics:
-    """Topics by name. Every call raises FeedFailed. `answer_s`: seconds to wait for each answer of the broker."""
+    """The topics of a sink, by name. Every call may raise FeedFailed. `answer_s`: seconds to wait for each answer of
+    the broker."""
 
     def __init__(
         self, target: KafkaTarget, client: str, answer_s: float = ANSWER_S, clients: KafkaClients = CONFLUENT
@@ -65,7 +66,8 @@ class Topics:
         self._ids: dict[str, str] = {}
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic that are written. Creates the topic if it may, and does not exist."""
+        """The number of partitions of a topic that are written. Creates the topic if it does not exist and the
+        configuration permits it."""
         if topic not in self._known:
             there = self._count(topic)
             if there is None:
@@ -74,7 +76,7 @@ class Topics:
         return self._known[topic]
 
     def planned(self, topics: Iterable[str]) -> dict[str, int]:
-        """The partitions of these topics that would be written. Creates nothing."""
+        """The number of partitions of each of these topics that would be written. Creates nothing."""
         counts, found = self._counts(), {}
         for topic in topics:
             there = counts.get(topic)
@@ -85,13 +87,13 @@ class Topics:
         return found
 
     def there(self, topics: Iterable[str]) -> list[str]:
-        """Those of these topics that exist."""
+        """The existing topics among these."""
         counts = self._counts()
         return [topic for topic in topics if topic in counts]
 
     def small(self, topics: Iterable[str]) -> dict[str, int]:
-        """Those of these topics that exist and take smaller messages than `max-message-bytes`, with their
-        max.message.bytes. Looks at SMALL_MAX topics."""
+        """The existing topics, among the first SMALL_MAX of these, that accept only smaller messages than
+        `max-message-bytes`, each with its max.message.bytes."""
         counts = self._counts()
         there = [topic for topic in topics if topic in counts][:SMALL_MAX]
         found = {topic: self._largest(topic) for topic in there}
@@ -108,7 +110,7 @@ class Topics:
         return wanted
 
     def known(self) -> Mapping[str, int]:
-        """The topics that were counted, with their numbers of partitions that are written."""
+        """The topics whose partitions were counted, each with the number of partitions that are written."""
         return dict(self._known)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
@@ -130,7 +132,7 @@ class Topics:
             raise failed("sink", name, f"the topic of progress records has {there} partitions, and must have one")
 
     def limit(self, topic: str) -> int:
-        """The highest number of bytes of key and value of a message of a topic."""
+        """The maximum size of key and value of a message in a topic, in bytes."""
         if topic not in self._limits:
             self._limits[topic] = message_limit(self._target, self._largest(topic))
         return self._limits[topic]
@@ -204,12 +206,12 @@ class Topics:
     def _failure(self, name: str, text: str, where: str) -> FeedFailed:
         self._admin.poll(0)  # serves `_remember`
         last = self._last
-        if last is not None and says_why(last.name(), last.str()):
+        if last is not None and names_cause(last.name(), last.str()):
             return failure_of(last.name(), last.str(), where)
         return failure_of(name, text, where, ended=self._overheard.ended)
 
     def _remember(self, error: KafkaError) -> None:
-        if self._last is None or says_why(error.name(), error.str()):
+        if self._last is None or names_cause(error.name(), error.str()):
             self._last = error
 
 

@@ -1,4 +1,4 @@
-"""Composition of the agent: `/status`, probes and metrics beside its territories."""
+"""Builds the agent: its territories, and the HTTP routes for `/status`, probes and metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ router = APIRouter()
 
 @router.get("/status", operation_id="AgentStatus")
 def get_status(request: Request) -> AgentStatus:
-    """How far each territory has come, and what it waits for."""
+    """The progress of each territory, and what it waits for."""
     status: Callable[[], AgentStatus] = request.app.state.status
     return status()
 
@@ -49,9 +49,10 @@ def build_app(
     new_nonce: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the app. Territories run while it serves.
+    """Build the ASGI app.
 
-    `ended` is called with a code when the territory of the settings has stopped for good. `end` ends the process.
+    Territories run while it serves. `ended` is called with a code when the territory that the settings name has stopped
+    for good. `end` is called to end the process.
     """
     peers = Peers(settings, clock)
     registry = new_registry()
@@ -105,7 +106,8 @@ def build_app(
 
 
 def _announcing(settings: AgentSettings, http: HttpClient, meta: MetaClient) -> Callable[[Draft], None]:
-    """A function that announces a file: at the API that the settings name, else, as a node, at the meta servers."""
+    """A function that announces a new file. It calls the API that the settings name; otherwise, if this agent is a
+    node, it calls the meta servers."""
 
     def announce(draft: Draft) -> None:
         body = Notification(

@@ -228,7 +228,7 @@ def _assign(
 
 
 class _Failed(Exception):
-    """One line on stderr, exit status 1."""
+    """The command has failed: it prints one line on stderr, and ends with exit status 1."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The loop of one territory: events of threads go into the state machine, its commands go out to threads."""
+"""The loop of one territory: passes events from threads to the state machine, and the machine's commands to threads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TerritoryDriver:
         calls: runs calls to PD. At most `planner.SCANS` scans, one TSO call and one hold are under way.
         files: runs PUTs, one at a time.
         wait: pauses for seconds; returns True once the process must end.
-        look: called between steps, so that it may read the machine, which is not thread-safe.
+        look: called between steps; it may read the machine, which is not thread-safe.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class TerritoryDriver:
         self.claimed = False  # whether a file of this process is in the chain
 
     def run(self) -> steps.Stop | None:
-        """Returns why the machine stopped; None if the process must end. Streams are closed then."""
+        """Run the loop. Returns the Stop of the machine, or None if the process must end. All streams are closed before
+        it returns."""
         try:
             while not self._wait(0):
                 for event in [*self._inbox.take(TICK_S), steps.Tick()]:

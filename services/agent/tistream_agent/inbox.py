@@ -1,4 +1,4 @@
-"""What threads have to say to the loop of a territory, in order of arrival, with a budget of bytes that are queued."""
+"""The queue of events from threads to the loop of a territory, with a limit of queued bytes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Inbox:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of messages that the loop has not taken yet."""
+        """Bytes of the queued messages."""
         return self._queued
 
     def say(self, event: Event) -> None:
-        """Add an event. Never waits."""
+        """Queue an event. Never waits."""
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
 
     def receive(self, stream: int, message: bytes) -> bool:
-        """Add a message of a stream, once there is room and reading is allowed. Returns False after `close`."""
+        """Queue a message of a stream, once there is room and reading is allowed. Returns False after `close`."""
         with self._changed:
             while not self._closed and (not self._reading or self._queued >= self._bytes_max):
                 self._changed.wait()
@@ -48,7 +48,8 @@ class Inbox:
             return True
 
     def take(self, wait_s: float) -> list[Event]:
-        """All events, after at most `wait_s` seconds; none if nothing came."""
+        """Remove and return all queued events. Waits at most `wait_s` seconds for the first one; empty if none
+        arrives."""
         with self._changed:
             if not self._events:
                 self._changed.wait(wait_s)
@@ -59,7 +60,7 @@ class Inbox:
             return events
 
     def set_reading(self, allowed: bool) -> None:
-        """Whether streams are read. While they are not, their flow-control windows close."""
+        """Allow or stop reading streams. While they are not read, their flow-control windows close."""
         with self._changed:
             self._reading = allowed
             self._changed.notify_all()

@@ -15,7 +15,7 @@ _DROPPED = ("late_events", "rows_outside", "empty_repeats", "early_resolved")
 
 
 class AgentMetrics:
-    """Declared in one place; made once per process."""
+    """All metrics of the agent. Create it once per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registrations = Counter(
@@ -110,7 +110,7 @@ class AgentMetrics:
                 counter.labels(value).inc(number - then[value])
 
     def measure(self, statuses: Sequence[TerritoryStatus], now_ms: int) -> None:
-        """Set the gauges that follow the territories: sums, and the worst of them."""
+        """Set the gauges about territories: each is a sum over the territories, or the value of the worst one."""
         self.territories.set(len(statuses))
         self.buffer.set(sum(one.buffer_bytes for one in statuses))
         for state in PIECE_STATES:

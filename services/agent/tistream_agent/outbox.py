@@ -26,7 +26,8 @@ class Outbox:
         self._objects, self._announce, self._wait = objects, announce, wait
 
     def put(self, draft: Draft) -> FileDurable | ForeignFile | None:
-        """Put a file until it is known who wrote the object of its name; None if the process must end first."""
+        """Put a file, and repeat the PUT until it is known which process wrote the object of that name. Returns
+        FileDurable or ForeignFile; None if the process must end first."""
         body, pause_s, problem = draft.data(), PAUSE_S, ""
         while True:
             try:
@@ -46,7 +47,7 @@ class Outbox:
             return FileDurable(draft.ts)
 
     def _attempt(self, draft: Draft, body: bytes) -> str:
-        """The nonce of the object after an attempt to create it."""
+        """Try to create the object. Returns the nonce of the object that exists afterwards."""
         try:
             self._objects.put_new(draft.key, body)
             return draft.nonce

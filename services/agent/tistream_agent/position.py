@@ -31,8 +31,8 @@ class ChainSealed(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """How often a territory was claimed lately. `newest`: the ts of its newest file; 0: it has none. `nonce`: of that
-    file's agent."""
+    """The number of recent claims of a territory. `newest` is the ts of its newest file; 0 if it has none. `nonce` is
+    that of the agent that wrote the file."""
 
     claims: int = 0
     newest: int = 0
@@ -40,9 +40,10 @@ class Contest:
 
 
 def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: int = 0) -> int:
-    """The ts of the newest file of a chain; 0 if it has none. `known`: of one of its files; 0: not known.
+    """The ts of the newest file of a chain; 0 if it has none.
 
-    Names are dense, so the end is found by probes at distances that double: some 15 LISTs for a day of files.
+    `known` is the ts of any of its files; 0 if none is known. Names have no gaps, so the end is found by probes at
+    distances that double: some 15 LISTs for a day of files.
     """
     prefix = layout.change_file_prefix(tenant, store_id)
 
@@ -70,7 +71,7 @@ def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: i
 def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan) -> chain.Position | None:
     """The position after the newest file of a chain; None if the chain has no file.
 
-    Raises CorruptObject: no agent wrote the newest file, or it is damaged. Raises ChainSealed.
+    Raises CorruptObject if the newest file was not written by an agent or is damaged, and ChainSealed.
     """
     found, sealed = end_of_chain(objects, tenant, store_id, span)
     if sealed:
@@ -83,8 +84,8 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
 def end_of_chain(
     objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan
 ) -> tuple[chain.Position | None, bool]:
-    """(the position after the newest file of a chain, None without a file; whether that file seals it). Raises
-    CorruptObject."""
+    """The position after the newest file of a chain (None if the chain has no file), and whether that file seals the
+    chain. Raises CorruptObject."""
     ts = newest_file(objects, tenant, store_id)
     if not ts:
         return None, False
@@ -96,7 +97,7 @@ def end_of_chain(
 
 
 def contest_of(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> Contest:
-    """The claims of a territory within RECENT_MS, from the end of its chain. Raises Unavailable."""
+    """Count the claims of a territory within RECENT_MS, from the files at the end of its chain. Raises Unavailable."""
     newest = newest_file(objects, tenant, store_id)
     if not newest:
         return Contest()

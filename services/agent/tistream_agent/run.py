@@ -82,12 +82,12 @@ class TerritoryRun:
         self._stopping.set()
 
     def not_ready(self) -> str | None:
-        """Why the territory does not run; None if it does."""
+        """The reason why the territory does not run; None if it runs."""
         return None if self._state == "running" else f"{self._state}: {self._reason}"
 
     def run(self) -> str | None:
-        """Run until `stop` (None), or until the territory stops for good; returns the code of the stop. Failures to
-        begin are tried again."""
+        """Run the territory. Returns None after `stop`, or the code of the Stop if the territory has stopped for good.
+        If it cannot begin, it is retried."""
         warm_kernels()  # before the claim: until then the agent that this one replaces goes on
         try:
             return self._run()
@@ -119,7 +119,7 @@ class TerritoryRun:
         return None
 
     def _waits_for_its_claim(self) -> bool:
-        """Wait if agents take the territory from each other; returns whether the process must end."""
+        """Wait if several agents take the territory from each other in turn. Returns whether the process must end."""
         contest = contest_of(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
         pause = claim_pause.pause_s(contest.claims)
         waited, grown_s, newest = 0.0, 0.0, contest.newest
@@ -143,7 +143,8 @@ class TerritoryRun:
         return False
 
     def _once(self) -> tuple[steps.Stop | None, bool]:
-        """Run one claim of the territory: (why it stopped, whether it had the chain)."""
+        """Claim the territory once and run it. Returns the Stop (None if the process must end), and whether the claim
+        was successful."""
         order, settings = self.order, self._settings
         cluster_id = self._pd_cluster_id = self._pd.cluster_id
         owned = tenant_keys(self._pd, order.kind, order.keyspace)
@@ -224,7 +225,7 @@ class TerritoryRun:
         return code
 
     def _look(self, machine: TerritoryAgent) -> None:
-        """Note the state of the machine. Only the thread that steps it may call this."""
+        """Record the state of the machine for `status`. Only the thread that steps the machine may call this."""
         if machine.config.buffer_bytes != self.buffer_bytes:
             machine.config = replace(machine.config, buffer_bytes=self.buffer_bytes)
         counts = machine.subscriptions.counts.copy()
@@ -244,7 +245,7 @@ class TerritoryRun:
         )
 
     def status(self) -> TerritoryStatus:
-        """For `GET /status`."""
+        """The status of the territory for `GET /status`."""
         return territory_status(
             self.order, self._pd_cluster_id, self._state, self._reason, self._seen, self._clock.now_ms()
         )

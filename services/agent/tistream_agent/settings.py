@@ -30,17 +30,18 @@ class UpstreamTls(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
-        """A compose file passes a variable that .env does not set as an empty one."""
+        """Treat an empty text as unset, because a compose file passes a variable that .env does not set as an empty
+        one."""
         return None if value == "" else value
 
     @property
     def files(self) -> TlsFiles:
-        """As the channels need them."""
+        """The files in the form that Channels takes; None if none is set."""
         return TlsFiles(self.ca_file, self.cert_file, self.key_file)
 
 
 class AgentSettings(ServiceSettings):
-    """Settings that an operator may change."""
+    """Settings of the agent."""
 
     model_config = settings_config("AGENT")
 
@@ -118,7 +119,7 @@ class AgentSettings(ServiceSettings):
 
     @property
     def given_by_meta(self) -> bool:
-        """Whether the meta servers say which territories the agent holds: PD, CLUSTER and TENANT are not set."""
+        """Whether the meta servers assign territories to the agent. They do if PD, CLUSTER and TENANT are not set."""
         return not any(getattr(self, name) for name in _OWN)
 
     @property
@@ -128,10 +129,10 @@ class AgentSettings(ServiceSettings):
 
     @property
     def order(self) -> Order:
-        """The territory of the settings."""
+        """The order to hold the territory that the settings name."""
         return Order(self.tenant_key, self.territory, self.pd_addresses, self.pd_cluster_id, self.kind, self.keyspace)
 
     @property
     def tenant_key(self) -> TenantKey:
-        """The tenant. Raises InvalidRequest for names that cannot be one."""
+        """The tenant that the settings name. Raises InvalidRequest for malformed names."""
         return TenantKey.parse(self.cluster, self.tenant)

@@ -1,4 +1,4 @@
-"""What `/status` says about territories. Pure."""
+"""The statuses of territories in the answer of `/status`. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ LATE_MS = 5_000  # a lag above it has a culprit
 
 
 class TerritoryStatus(TerritoryState):
-    """Of one territory. `pd_cluster_id`: as PD states it; 0 until it has answered. `epoch`: of the assignment.
-    `slowest_region`: of the keys that are furthest behind; empty: PD has not said. `by_state`: how many key ranges wait
-    for PD, are to be registered, scan, or are live."""
+    """The status of one territory. `pd_cluster_id` is the id that PD states; 0 until PD has answered. `epoch` is that
+    of the assignment. `slowest_region` is the region of the keys that are furthest behind; empty if PD has not answered
+    yet. `by_state` has the number of key ranges that wait for PD, are to be registered, are being scanned, or are
+    live."""
 
     cluster_id: str
     tenant_id: str
@@ -30,8 +31,8 @@ class TerritoryStatus(TerritoryState):
 
 
 class AgentStatus(BaseModel):
-    """The answer of `GET /status`. `problem`: why no territories can be asked for; empty if they can, or if the agent
-    serves that of its settings."""
+    """The answer of `GET /status`. `problem` is the reason why the agent cannot request territories from the meta
+    servers; empty if it can, or if its settings name a territory."""
 
     node_id: str
     problem: str = ""
@@ -40,9 +41,9 @@ class AgentStatus(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the thread of a territory has seen of its state machine. `durable_ts`: all changes up to it are in files.
-    `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since `since_ms`.
-    `region_id`: of these keys; 0: PD has not said."""
+    """The state of a territory's state machine, as its thread has recorded it. `durable_ts`: all changes up to it are
+    in files. `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since `since_ms`.
+    `region_id` is the region of these keys; 0 if PD has not answered yet."""
 
     durable_ts: int
     span: KeySpan
@@ -57,7 +58,7 @@ class Seen:
 def territory_status(
     order: Order, pd_cluster_id: int, state: str, reason: str, seen: Seen | None, now_ms: int
 ) -> TerritoryStatus:
-    """The status of a territory. `seen`: None before it has begun. `reason`: why it does not run."""
+    """The status of a territory. `seen` is None before it has begun. `reason` is the reason why it does not run."""
     status = TerritoryStatus(
         cluster_id=order.tenant.cluster_id,
         tenant_id=order.tenant.tenant_id,
@@ -86,7 +87,7 @@ def territory_status(
 
 
 def _waits(seen: Seen, lag_ms: int, now_ms: int) -> str:
-    """What the territory waits for, in words."""
+    """The text that says what a late territory waits for."""
     for_s = max(0, now_ms - seen.since_ms) // 1_000
     if lag_ms < LATE_MS:
         return seen.waits_for

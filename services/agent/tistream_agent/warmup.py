@@ -1,4 +1,4 @@
-"""Compiles the kernels of the agent by taking two rows through the state machine."""
+"""Compiles the kernels of the agent by passing two rows through the state machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""`tistream connect`: checks of a cluster, what is stored for a new tenant, and how its agent is started."""
+"""`tistream connect`: checks a cluster, stores the schema and the first file of a new tenant, and prints how to run its
+agent."""

@@ -1,4 +1,4 @@
-"""What a TiKV cluster must be for an agent, and what the operator reads about it. Pure."""
+"""Checks whether an agent can work with a TiKV cluster, and renders the results for the operator. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the table. `why`: what was found; if not `passed`, also the way out."""
+    """One check, which is a line of the table. `why` says what was found; if the check has failed, also the remedy."""
 
     name: str
     passed: bool
@@ -35,7 +35,7 @@ class StoreSeen:
 
 
 def version_check(stores: Sequence[StoreSeen], kind: TenantKind = TenantKind.TIDB) -> Check:
-    """Whether each store is of a version whose change stream the agent reads."""
+    """Check that the version of each store is one whose change stream the agent can read."""
     if not stores:
         return Check("TiKV versions", False, "PD lists no TiKV store: is --pd the address of PD, port 2379?")
     for store in stores:
@@ -51,7 +51,7 @@ def version_check(stores: Sequence[StoreSeen], kind: TenantKind = TenantKind.TID
 
 
 def reach_check(stores: Sequence[StoreSeen]) -> Check:
-    """Whether each store can be reached from this machine."""
+    """Check that each store can be reached from this machine."""
     for store in stores:
         if not store.up:
             why = f"store {store.store_id} at {store.address} is offline in PD: start it, or wait until it is removed"
@@ -63,7 +63,8 @@ def reach_check(stores: Sequence[StoreSeen]) -> Check:
 
 
 def raw_check(refusals: Mapping[int, str]) -> Check:
-    """Whether each store streams the changes of RawKV. `refusals`: by store, why not; empty if it does."""
+    """Check that each store streams the changes of RawKV. `refusals` has the reason by store why it does not; an empty
+    text if it does."""
     for store_id, refusal in refusals.items():
         if refusal:
             why = f"store {store_id} refuses RawKV: {refusal}"
@@ -72,6 +73,6 @@ def raw_check(refusals: Mapping[int, str]) -> Check:
 
 
 def table(checks: Sequence[Check]) -> str:
-    """The checks as text, one a line."""
+    """The checks as text, one on each line."""
     width = max((len(check.name) for check in checks), default=0)
     return "\n".join(f"{check.name:<{width}}  {'yes' if check.passed else 'NO '}  {check.why}" for check in checks)

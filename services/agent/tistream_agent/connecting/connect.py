@@ -32,14 +32,14 @@ _SEALS = 50
 
 
 class CannotConnect(FatalError):
-    """A check failed. The table says which, and the way out."""
+    """A check failed. The table of checks names it, and the remedy."""
 
     code = "cannot-connect"
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What to connect. `keyspace`: as in the settings of the agent (keyspaces.tenant_keys)."""
+    """The cluster and the tenant to connect. `keyspace` is as in the settings of the agent (keyspaces.tenant_keys)."""
 
     tenant: TenantKey
     territory: int = 1
@@ -52,8 +52,8 @@ class Connector:
 
     Args:
         register: creates the tenant in the platform; no error if it exists.
-        show: takes each check as it is made.
-        nonce: hexadecimal, of the chain's first file; drawn for each call.
+        show: called with the result of each check.
+        nonce: returns a new hexadecimal nonce for the chain's first file.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Connector:
     def connect(self) -> int:
         """Hold GC, store the schema, register the tenant; returns the ts of the snapshot. Raises CannotConnect.
 
-        Can be run again: an existing chain or schema_snap stays, and is where the agent goes on.
+        It may be called again: an existing chain or schema_snap is kept, and the agent continues from it.
         """
         tenant = self._connection.tenant
         owned = self._owned()
@@ -132,7 +132,7 @@ class Connector:
             raise CannotConnect(f"{key} was created at the same time: run the command again") from error
 
     def _next_file(self, position: chain.Position, nonce: str) -> tuple[str, bytes]:
-        """(key, bytes) of a file that carries all promises over."""
+        """The key and the bytes of a file without rows, which restates all promises of the chain at `position`."""
         draft = Draft(
             tenant=self._connection.tenant,
             store_id=self._connection.territory,
@@ -149,8 +149,8 @@ class Connector:
         return draft.key, draft.data()
 
     def disconnect(self) -> None:
-        """Seal the chain, which ends its agent, and delete the hold on GC. The tenant and its rows stay. Can be run
-        again. Raises Unavailable, and CannotConnect if an agent writes faster than the chain can be sealed."""
+        """Seal the chain, which ends its agent, and delete the hold on GC. The tenant and its rows stay. It may be
+        called again. Raises Unavailable, and CannotConnect if an agent writes faster than the chain can be sealed."""
         if self._seal():
             # The agent notices with its next file, and may refresh the hold until then.
             self._sleep(_SETTLE_S)
@@ -216,7 +216,7 @@ class Connector:
         return Check(name, True, f"the agent goes on at {reached}")
 
     def _problem(self, address: str) -> str:
-        """Why a store does not answer; empty if it does. An answer with an error is one too."""
+        """The reason why a store does not answer; empty if it does. An error is an answer, too."""
         try:
             with self._channels.open(address) as channel:
                 channel.unary_unary(

@@ -1,4 +1,4 @@
-"""How an agent is started: the command line, a compose service, and a Kubernetes manifest. Pure."""
+"""Renders ways to run an agent: a command line, a compose service, and a Kubernetes manifest. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command_line(environ: Mapping[str, str]) -> str:
 
 
 def compose_service(environ: Mapping[str, str]) -> str:
-    """A service of a compose file. JSON strings are YAML strings."""
+    """The YAML text of a service in a compose file. Strings are written as JSON, which is valid YAML."""
     lines = ["  agent:", f"    image: {IMAGE}", '    command: ["agent", "run"]', "    restart: unless-stopped"]
     lines += ["    environment:", *(f"      {name}: {json.dumps(value)}" for name, value in environ.items())]
     return "\n".join(lines) + "\n"
@@ -26,7 +26,7 @@ def compose_service(environ: Mapping[str, str]) -> str:
 
 def kubernetes_manifest(environ: Mapping[str, str], name: str) -> str:
     """A StatefulSet with one replica, because Kubernetes then never runs two of them by its own decision, and its
-    PodDisruptionBudget. It is confined and probed as deploy/k8s/components/agent is."""
+    PodDisruptionBudget. Its security context and probes are those of deploy/k8s/components/agent."""
     own = {_PORT: str(PORT), "NUMBA_CACHE_DIR": "/tmp/numba"}
     container = {
         "name": "agent",

@@ -16,7 +16,7 @@ _ATTEMPTS = 3
 
 
 class PlatformApi:
-    """The API at a base URL. Methods raise TiStreamError with the reason of a refusal.
+    """A client of the platform's API at a base URL. Its methods raise TiStreamError with the API's reason.
 
     Args:
         headers: the token, if the API requires one.
@@ -26,12 +26,12 @@ class PlatformApi:
         self._url, self._headers = url.rstrip("/"), dict(headers)
 
     def give(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
-        """Give a territory to the agents."""
+        """Add a territory, so that it is assigned to an agent."""
         with self._http() as http:
             return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
 
     def take(self, tenant: TenantKey, store_id: int) -> bool:
-        """Take a territory from the agents; returns whether they had it."""
+        """Remove a territory, so that its agent ends it. Returns whether the territory existed."""
         with self._http() as http:
             try:
                 http.request("DELETE", f"{self._of(tenant)}/{store_id}")
@@ -47,7 +47,7 @@ class PlatformApi:
         return [one for one in nodes if one.role == "agent"], territories
 
     def drain(self, node: str, *, draining: bool) -> None:
-        """Move all territories off an agent, or end that."""
+        """Move all territories off an agent, or with `draining` false permit assignments to it again."""
         path = f"{self._url}/v1/nodes/{quote(node, safe='')}/drain"
         with self._http() as http:
             http.send("POST", path, DrainNode(draining=draining), Accepted)
@@ -66,7 +66,8 @@ class PlatformApi:
 
 
 def agent_rows(nodes: Sequence[NodeInfo], territories: Sequence[TerritoryInfo]) -> list[tuple[str, ...]]:
-    """Lines of `tistream agent list`: one for each territory of each agent, then those that no agent has."""
+    """The lines of `tistream agent list`: one for each territory of each agent, then one for each territory without an
+    agent."""
     rows: list[tuple[str, ...]] = []
     for node in nodes:
         own = [one for one in territories if one.node_id == node.node_id]
@@ -83,7 +84,7 @@ def _cells(one: TerritoryInfo) -> tuple[str, ...]:
 
 
 def as_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as text, in columns; the last is not padded."""
+    """Rows as text in aligned columns; the last column is not padded."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)

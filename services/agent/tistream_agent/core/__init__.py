@@ -1,4 +1,4 @@
-"""The agent's decisions: wire bytes, PD answers and timestamps in; registrations and files out. Pure.
+"""The agent's decisions: from wire bytes, answers of PD and timestamps to registrations and files.
 
-`machine.TerritoryAgent` is the one entrance: its inputs and outputs are the events and commands of `steps`.
+Pure. Callers use only `machine.TerritoryAgent`: its inputs and outputs are the events and commands in `steps`.
 """

@@ -1,4 +1,5 @@
-"""The chain of a territory: dense names, the successor's claim, and the position that its last file states. Pure.
+"""The chain of a territory's files: their names, which have no gaps, the claim of a successor, and the position in the
+last file. Pure.
 
 A file's ts is its predecessor's ts + 1 (A12), and each PUT is conditional, so a successor's first file at the next
 number fences the process before it. The last file is the only durable state: its watermark rows and
@@ -25,7 +26,7 @@ SOURCE_CDC = "tikv-cdc"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """All changes of the span with commit_ts <= `ts` are in the chain's files."""
+    """A promise of a chain: all changes of the span with commit_ts <= `ts` are in the chain's files."""
 
     span: KeySpan
     ts: int
@@ -33,7 +34,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a chain continues: after file `prev_ts` (0: a new chain), whose promises tile the territory.
+    """The position at which a chain continues: after file `prev_ts` (0 for a new chain), whose promises cover the
+    territory without gap and overlap.
 
     `next_ts` is the name of the next file: `prev_ts + 1`, or the tenant's snapshot_ts + 1 for a new chain.
     """
@@ -44,15 +46,16 @@ class Position:
 
     @property
     def lowest_ts(self) -> int:
-        """The lowest promise: versions above it are needed, and the newest at or below it for old values."""
+        """The lowest promise: the agent needs all versions above it, and for old values the newest version at or below
+        it."""
         return min(promise.ts for promise in self.promises)
 
 
 def new_chain(span: KeySpan, base_ts: int) -> Position:
     """The position of a chain without files. `base_ts` is the tenant's snapshot_ts.
 
-    The first name follows from it: two agents that find no file would not fence each other if each took a name of its
-    own (R1).
+    The name of the first file follows from it. Otherwise two agents that find no file would use different names, and
+    would not fence each other (R1).
     """
     return Position(0, base_ts + 1, (Promise(span, base_ts),))
 
@@ -67,7 +70,7 @@ def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa
         span: the territory, whose keys the promises must tile.
 
     Raises:
-        CorruptObject: the file is not an agent's, or its promises leave keys of the territory out. The way out is
+        CorruptObject: no agent wrote the file, or its promises leave out keys of the territory. The remedy is
             `GET …/coverage` and a new chain.
     """
     if metadata.get(SOURCE) != SOURCE_CDC:
@@ -80,7 +83,7 @@ def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa
 
 
 def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
-    """The promises of `tistream.agent_spans`. Raises CorruptObject."""
+    """Parse the promises in the metadata `tistream.agent_spans`. Raises CorruptObject."""
     try:
         listed = json.loads(metadata.get(SPANS, "[]"))
         return [Promise(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), int(base)) for start, end, base in listed]
@@ -89,12 +92,13 @@ def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
 
 
 def spans_text(promises: Sequence[Promise]) -> str:
-    """The inverse of `read_spans`."""
+    """Encode promises as the text of `tistream.agent_spans`: the inverse of `read_spans`."""
     return json.dumps([[p.span.start.hex(), p.span.end.hex(), str(p.ts)] for p in promises], separators=(",", ":"))
 
 
 def _tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promise, ...]:
-    """Tile the span by the highest promise of each key: every promise of a file holds."""
+    """Cut the span into promises without gap and overlap: for each key the highest of the given ones, because every
+    promise of a file holds."""
     inside = [(piece, p.ts) for p in promises if (piece := p.span.clip(span)) is not None]
     bounds = sorted({span.start} | {piece.start for piece, _ in inside} | {p.end for p, _ in inside if p.end})
     bounds = [bound for bound in bounds if bound in span]

@@ -1,4 +1,4 @@
-"""A file of the chain, from rows and watermarks in memory to the object's bytes. Pure.
+"""Makes a file of the chain: from rows and watermarks in memory to the object's bytes. Pure.
 
 Rows are in the order in which they arrived, sorted by (log id, log index) when the file is written. A row and the
 watermark that covers it are in the same file, or the row is in an earlier one (A5).
@@ -36,7 +36,8 @@ _DICTIONARY = (*DICTIONARY, "tikv_region_id")
 
 @dataclass(frozen=True, slots=True)
 class WatermarkRow:
-    """A subscription's watermark row in one file. `span` is the platform's. `base_ts`: only after a scan ended."""
+    """A subscription's watermark row in one file. `span` is in the platform's keys, without a keyspace's prefix.
+    `base_ts` is set only in the first row after a scan has ended."""
 
     log_id: int
     span: KeySpan
@@ -89,7 +90,7 @@ class Draft:
     """A file that was cut but not yet written.
 
     Attributes:
-        promises: what the chain promises once this file is durable; every key of the territory is in one of them.
+        promises: the promises of the chain once this file is durable; every key of the territory is in one of them.
         carried: the promises of keys without a watermark row; they are written to the footer.
         changes: tables with CHANGE_SCHEMA, in the order of arrival.
     """
@@ -113,11 +114,11 @@ class Draft:
 
     @property
     def lowest_ts(self) -> int:
-        """The lowest promise."""
+        """The ts of the lowest promise."""
         return min(promise.ts for promise in self.promises)
 
     def data(self) -> bytes:
-        """The object's bytes: a function of this draft and of the version of pyarrow."""
+        """The object's bytes. They depend only on this draft and on the version of pyarrow."""
         said = {
             chain.NONCE: self.nonce,
             chain.EPOCH: str(self.epoch),
@@ -150,7 +151,7 @@ def _groups(changes: Sequence[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _widened(table: pa.Table) -> pa.Table:
-    """The table with all columns of FILE_SCHEMA; those that it lacks are null."""
+    """The table with all columns of FILE_SCHEMA. Columns that it does not have are filled with nulls."""
     columns = [
         table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in FILE_SCHEMA

@@ -1,7 +1,7 @@
 """Tables of received items, rows and subscriptions, and compiled loops over them. Pure.
 
-`scan_kernel` fills the first two tables. Numba's cache of a kernel depends on the kernel's file alone, so a change of
-the columns needs a change of that file too.
+`scan_kernel` fills the first two tables. Numba caches a kernel by the content of the kernel's own file. So if the
+columns change, that file must be changed, too.
 """
 
 # ruff: noqa: PLR0911, PLR0912, PLR0915
@@ -88,8 +88,8 @@ def _release(subs: Any, slot: int, told: int) -> None:
 
 @kernel
 def numbers_of(items: Any, stream: int, pairs: Any, count: int, out: Any) -> None:
-    """Write the number of each item's registration to `out`, NO_REQUEST or OTHER_REGION. `pairs` is sorted by SENT_AS;
-    its first `count` columns are used."""
+    """Write the number of each item's registration to `out`, or NO_REQUEST or OTHER_REGION if it has none. `pairs` is
+    sorted by SENT_AS; its first `count` columns are used."""
     first = 0
     for item in range(items.shape[1]):
         request = items[REQUEST, item]
@@ -135,7 +135,7 @@ def apply(
     Args:
         items: REQUEST is the registration's number (`numbers_of`).
         slot_of: the slot of request `lowest_request + i`, or -1.
-        bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
+        bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end means +infinity.
         logs: the range logs.
         drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
         ts_max: PD cannot have given a higher timestamp yet.
@@ -238,7 +238,8 @@ def apply(
 
 @kernel
 def gather(data: Any, at: Any, size: Any, out: Any, offsets: Any) -> None:
-    """Copy `data[at[i]:at[i] + size[i]]` end to end to `out`; `offsets` has one number more than there are pieces."""
+    """Copy the pieces `data[at[i]:at[i] + size[i]]` to `out`, one after the other, and write their offsets. `offsets`
+    has one element more than there are pieces."""
     beyond = 0
     offsets[0] = 0
     for one in range(len(at)):

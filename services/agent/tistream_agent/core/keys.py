@@ -14,7 +14,8 @@ _ID_END = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region of PD's answer. The bounds are encoded; an empty end is +infinity. `leader_store` 0: PD knows none."""
+    """A region of PD's answer. The bounds are encoded; an empty end means +infinity. `leader_store` is 0 if PD knows no
+    leader."""
 
     region_id: int
     encoded_start: bytes
@@ -25,7 +26,7 @@ class Region:
 
     @property
     def is_known(self) -> bool:
-        """Whether its numbers can be those of a region: PD's are unsigned, the files' are not."""
+        """Whether its id and version fit into a change file, whose numbers are signed. PD's are unsigned."""
         return 0 < self.region_id < _ID_END and max(self.version, self.conf_ver, self.leader_store) < _ID_END
 
     def raw_span(self) -> KeySpan | None:

@@ -42,7 +42,7 @@ _LIES_MS = 600_000
 
 
 class Phase(Enum):
-    """Where the start is, or that the agent has stopped."""
+    """The phase of a territory's agent: a step of its start, or that it runs, or has stopped."""
 
     NEW = "new"
     CLAIMING = "claiming"
@@ -53,7 +53,8 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """The piece that is furthest behind, for `/status`. `state` is a text in words. `region_id`: 0: PD has not said."""
+    """The piece that is furthest behind, for `/status`. `state` says in words what it waits for. `region_id` is 0 if PD
+    has not answered yet."""
 
     piece: Piece
     ts: int
@@ -62,10 +63,10 @@ class Lowest:
 
 
 class TerritoryAgent:
-    """One territory's agent. Not thread-safe: one caller steps it."""
+    """The state machine of one territory. Not thread-safe: only one thread may call `step`."""
 
     def __init__(self, config: AgentConfig, position: Position) -> None:
-        """`position`: `chain.read_position` of the chain's last file, or `chain.new_chain`."""
+        """`position` is the result of `chain.read_position` for the chain's last file, or of `chain.new_chain`."""
         self.config = config
         self.phase = Phase.NEW
         self.stopped: steps.Stop | None = None
@@ -105,7 +106,8 @@ class TerritoryAgent:
         return self._open.size + (0 if self._under_way is None else self._under_way.size)
 
     def step(self, event: steps.Event, now_ms: int) -> list[Command]:
-        """Take an event, and return what to do, in order. After `Stop` nothing is returned any more (A6)."""
+        """Apply an event, and return the commands to execute, in order. After `Stop` nothing is returned any more
+        (A6)."""
         if self.phase is Phase.STOPPED:
             return []
         out = self._take(event, now_ms)
@@ -134,7 +136,7 @@ class TerritoryAgent:
         return []
 
     def _answered(self, event: steps.Event, now_ms: int) -> list[Command]:
-        """What PD has answered, or that time has passed."""
+        """Handle an answer of PD, or a Tick."""
         match event:
             case steps.RegionsFound():
                 self.planner.regions_found(event.scan, event.regions, now_ms)
@@ -155,7 +157,7 @@ class TerritoryAgent:
     # -- start, hold, stop --------------------------------------------------------------------------------------------
 
     def _begin(self, now_ms: int) -> list[Command]:
-        """Claim the chain: an empty file at its next number, with the promises carried over."""
+        """Claim the chain with a file without rows at its next number, which restates the promises."""
         self.phase = Phase.CLAIMING
         return self._cut(now_ms)
 
@@ -208,15 +210,15 @@ class TerritoryAgent:
         return self._under_way is not None and now_ms - self._cut_ms >= self.config.stalled_ms
 
     def _release(self, now_ms: int) -> list[Command]:
-        """Close all streams, because object storage does not take files: TiKV must not queue for it. Pieces are
-        registered again after the next durable file."""
+        """Close all streams, because object storage does not accept files, and TiKV must not queue events for this
+        agent. Pieces are registered again after the next durable file."""
         streams = list(self.planner.streams)
         for stream in streams:
             self.planner.stream_ended(stream, now_ms)
         return [steps.CloseStream(stream) for stream in streams]
 
     def _pressure(self) -> list[Command]:
-        """Stop reading at the limit of the memory (A11), and read again below half of it."""
+        """Stop reading streams when the memory limit is reached (A11), and resume below half of it."""
         if self.reading and self.buffer_bytes >= self.config.buffer_bytes:
             self.reading = False
             return [steps.StopReading()]
@@ -265,7 +267,8 @@ class TerritoryAgent:
         return [steps.CloseStream(stream)]
 
     def _timestamps_taken(self, event: steps.TimestampsTaken, now_ms: int) -> list[Command]:
-        """Log ids rise for ever (A2), and are above every promise: a promise is a ts that PD had given before."""
+        """Use timestamps from PD as log ids. They must be higher than all earlier ones (A2), and higher than every
+        promise, because a promise is a ts that PD has issued before."""
         out = self.planner.timestamps_taken(event.call, event.last, self._last_id, now_ms)
         if out is None:
             return self._stop(
@@ -323,12 +326,12 @@ class TerritoryAgent:
         return kept, self._slowest()[1]
 
     def _behind(self) -> list[Piece]:
-        """The pieces without a live subscription: a file carries their promises."""
+        """The pieces without a live subscription, whose promises a file restates in its footer."""
         scanning = [self.territory.subscribed(request_id) for request_id in self.subscriptions.scanning()]
         return self.territory.loose() + [piece for piece in scanning if piece is not None]
 
     def _slowest(self) -> tuple[Piece, int]:
-        """(the piece that is furthest behind, what it has reached)."""
+        """The piece that is furthest behind, and the ts that it has reached."""
         found = [(piece, piece.base_ts) for piece in self._behind()]
         live = self.subscriptions.slowest()
         if live is not None and (piece := self.territory.subscribed(live[0])) is not None:

@@ -1,4 +1,4 @@
-"""How many registrations are outstanding at a store, and when to try again (upstream-doors 10). Pure."""
+"""Limits the outstanding registrations at a store, and computes the pauses before retries (upstream-doors 10). Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ RECONNECT_MS = (100, 3_000)
 
 
 def doubled(bounds: tuple[int, int], failures: int) -> int:
-    """The wait in milliseconds after a number of failures in a row (>= 1): the lower bound, doubled each time."""
+    """The pause in milliseconds after `failures` failures in a row (at least 1): the lower bound, doubled after each
+    further failure, up to the upper bound."""
     least, most = bounds
     return min(most, least << min(max(failures, 1) - 1, 20))
 
 
 @dataclass(slots=True)
 class StorePace:
-    """The registrations of one TiKV store. `limit` grows by one with each scan that ended, and is halved when TiKV is
+    """The registrations of one TiKV store. `limit` grows by one with each scan that has ended, and is halved if TiKV is
     busy or congested."""
 
     limit: int = START
@@ -31,30 +32,30 @@ class StorePace:
 
     @property
     def room(self) -> int:
-        """Registrations that may be sent now."""
+        """The number of registrations that may be sent now."""
         return max(0, self.limit - len(self.outstanding))
 
     def sent(self, request_id: int) -> None:
-        """A registration is sent."""
+        """Record that a registration is sent."""
         self.outstanding.add(request_id)
 
     def scanned(self, request_id: int) -> None:
-        """The scan of a registration ended."""
+        """Record that the scan of a registration has ended."""
         if request_id in self.outstanding:
             self.outstanding.remove(request_id)
             self.limit = min(MOST, self.limit + 1)
             self.failures = 0
 
     def ended(self, request_id: int) -> None:
-        """A subscription ended, with or without its scan."""
+        """Record that a subscription has ended, before or after the end of its scan."""
         self.outstanding.discard(request_id)
 
     def pressed(self) -> None:
-        """TiKV is busy or congested."""
+        """Record that TiKV is busy or congested, and slow down."""
         self.limit = max(LEAST, self.limit // 2)
 
     def disconnected(self, now_ms: int) -> None:
-        """The stream ended."""
+        """Record that the stream has ended."""
         self.outstanding.clear()
         self.failures += 1
         self.not_before_ms = now_ms + doubled(RECONNECT_MS, self.failures)

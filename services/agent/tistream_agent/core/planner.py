@@ -1,7 +1,8 @@
-"""From pieces of a territory to registrations: what to ask PD, which log ids to take, where to register. Pure.
+"""Plans registrations for the pieces of a territory: which regions and timestamps (for log ids) to request from PD, and
+at which stores to register. Pure.
 
 A log id is a TSO of a call that was made after the predecessor's subscription was closed (A2, R1), and only pieces of
-the own territory are registered (R5), from the ts that the files promise (R2, A4).
+this territory are registered (R5), from the ts on that the chain's files promise (R2, A4).
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ _LEADERS_MAX = 3  # stores in a row that name another leader; then PD is asked
 
 @dataclass(slots=True)
 class _Batch:
-    """The request_id that registrations in a row at one store share, each for another region."""
+    """The request_id that consecutive registrations at one store share. Each of them is for another region."""
 
     request_id: int = 0
     _store: int = 0
     _regions: set[int] = field(default_factory=set)
 
     def sent_as(self, store: int, region_id: int, request_id: int) -> int:
-        """The request_id of the next registration; `request_id` is used if it cannot share that of the one before."""
+        """The request_id of the next registration on the wire: that of the previous one, or `request_id` if it cannot
+        be shared."""
         if store != self._store or region_id in self._regions:
             self.request_id, self._store, self._regions = request_id, store, set()
         self._regions.add(region_id)
@@ -41,7 +43,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class Planner:
-    """Drives the pieces of a territory to subscriptions."""
+    """Moves each piece of a territory towards a subscription."""
 
     territory: Territory
     subscriptions: Subscriptions
@@ -60,17 +62,18 @@ class Planner:
         return self._number
 
     def pace(self, store_id: int) -> StorePace:
-        """The pace of a store."""
+        """The StorePace of a store, which limits its registrations."""
         return self.paces.setdefault(store_id, StorePace())
 
     # -- what to do now -----------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int) -> list[Command]:
-        """The calls to make now."""
+        """The calls to PD that are to be made now."""
         return self._scan_regions(now_ms) + self._take_timestamps(now_ms)
 
     def _scan_regions(self, now_ms: int) -> list[Command]:
-        """One scan for each run of neighbours that wait for PD; none sooner than 50 ms after the last."""
+        """One scan of regions for each run of neighbouring pieces that wait for PD's answer. No scan begins sooner than
+        50 ms after the last one."""
         if not self.territory.waiting or now_ms - self._last_scan_ms < pacing.PD_COALESCE_MS:
             return []
         due = [
@@ -98,7 +101,7 @@ class Planner:
         return out
 
     def _take_timestamps(self, now_ms: int) -> list[Command]:
-        """One call for all log ids that the stores' paces allow; the pieces that are furthest behind first."""
+        """One call for all log ids that the stores' paces permit. The pieces that are furthest behind come first."""
         if self._call:
             return []
         chosen: list[Piece] = []
@@ -132,7 +135,7 @@ class Planner:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def regions_found(self, scan: int, regions: Sequence[Region], now_ms: int) -> None:
-        """Cut the pieces that waited for this scan by PD's answer."""
+        """Cut the pieces that waited for this scan at the regions in PD's answer."""
         span = self._scans.pop(scan, None)
         if span is None:
             return
@@ -153,7 +156,7 @@ class Planner:
         self._join(span)
 
     def _join(self, span: KeySpan) -> None:
-        """Join neighbours of one region that are not registered yet."""
+        """Join neighbouring pieces within one region that are not registered yet."""
         run: list[Piece] = []
         for piece in [*self.territory.overlapping(span), None]:
             state = None if piece is None else piece.state
@@ -171,7 +174,7 @@ class Planner:
         return ranges is None or ranges.of(left.span.start) == ranges.of(right.span.start)
 
     def scan_failed(self, scan: int, now_ms: int) -> None:
-        """PD did not answer: the pieces wait, and are asked for again."""
+        """Record that PD did not answer a scan: its pieces wait, and their regions are requested again."""
         span = self._scans.pop(scan, None)
         for piece in [] if span is None else self.territory.overlapping(span):
             state = piece.state
@@ -181,12 +184,13 @@ class Planner:
                 )
 
     def timestamps_failed(self, call: int) -> None:
-        """PD gave no timestamps: another call is made with the next plan."""
+        """Record that PD returned no timestamps: the next plan makes another call."""
         if call == self._call:
             self._release()
 
     def timestamps_taken(self, call: int, last: int, above: int, now_ms: int) -> list[Command] | None:
-        """Register the chosen pieces, each with a log id of its own. None: the ids are not above `above`."""
+        """Register the pieces that wait for this call, each with a log id of its own. Returns None if the timestamps
+        are not above `above`."""
         if call != self._call:
             return []
         chosen = [self.territory.at(start) for start in self._chosen]
@@ -245,13 +249,13 @@ class Planner:
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def initialized(self, request_id: int) -> None:
-        """The scan of a subscription ended."""
+        """Record that the scan of a subscription has ended."""
         piece = self.territory.subscribed(request_id)
         if piece is not None and isinstance(piece.state, Subscribed):
             self.pace(piece.state.region.leader_store).scanned(request_id)
 
     def ended(self, ended: Ended, now_ms: int) -> None:
-        """Continue the piece of a subscription that ended, from what it reached (R2)."""
+        """Plan the piece of a subscription that has ended again, from the ts that the subscription has reached (R2)."""
         request_id = ended.opened.request_id
         piece = self.territory.subscribed(request_id)
         assert piece is not None
@@ -269,7 +273,8 @@ class Planner:
     def _after(
         self, region: Region, error: RegionError | None, failures: int, now_ms: int
     ) -> WaitsForRegion | ToRegister:
-        """The state of a piece after an error of its subscription (upstream-doors 10); None: its stream ended."""
+        """The state of a piece after an error of its subscription (upstream-doors 10); `error` is None if its stream
+        ended."""
         match None if error is None else error.kind:
             case None | ErrorKind.EPOCH_NOT_MATCH:
                 # PD may be behind TiKV for longer than a moment. A store's pace has the waits after its streams.
@@ -291,7 +296,7 @@ class Planner:
                 return WaitsForRegion(now_ms + pacing.doubled(pacing.NOT_FOUND_MS, failures), failures=failures)
 
     def stream_ended(self, stream: int, now_ms: int) -> None:
-        """All subscriptions of a stream ended."""
+        """Record that a stream has ended, and all of its subscriptions with it."""
         store = self.streams.pop(stream, None)
         if store is None:
             return

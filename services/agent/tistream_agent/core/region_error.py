@@ -13,10 +13,10 @@ _ID_END = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class RegionError:
-    """Why TiKV ended a subscription.
+    """The reason why TiKV ended a subscription.
 
-    `leader_store`: of NOT_LEADER, the store of the new leader; 0: unknown. `backoff_ms`: of SERVER_IS_BUSY; 0: none
-    given. `detail`: text for the status.
+    `leader_store`: for NOT_LEADER the store of the new leader; 0 if it is unknown. `backoff_ms`: for SERVER_IS_BUSY the
+    requested pause; 0 if none is given. `detail`: text for the status.
     """
 
     kind: ErrorKind
@@ -26,7 +26,7 @@ class RegionError:
 
 
 def parse(data: bytes) -> RegionError:
-    """Read a serialized `cdcpb.Error`. Raises ValueError if it is broken."""
+    """Parse a serialized `cdcpb.Error`. Raises ValueError if it is malformed."""
     kind, body = ErrorKind.UNKNOWN, b""
     for field, value in _fields(data):
         if isinstance(value, bytes) and 1 <= field <= 8:

@@ -1,7 +1,7 @@
 """A compiled wire scanner of ChangeDataEvents. Pure.
 
-It reads what a protobuf parser would read: unknown fields are skipped, the last value of a field counts, and a repeated
-oneof message is merged. It walks the bytes twice, first to count.
+It accepts the same bytes as a protobuf parser: unknown fields are skipped, the last value of a field counts, and a
+repeated oneof message is merged. It walks the bytes twice, first to count.
 """
 
 # ruff: noqa: PLR0911, PLR0912, PLR0915
@@ -40,7 +40,7 @@ _MAX_DEPTH = 64
 
 @inline
 def _varint(data: Any, at: int, end: int) -> Any:
-    """(the value's low 64 bits, the offset after it); offset -1: broken."""
+    """Read a varint. Returns its low 64 bits and the offset after it; the offset is -1 if the bytes are malformed."""
     value = u64(0)
     for place in range(10):
         if at >= end:
@@ -55,7 +55,8 @@ def _varint(data: Any, at: int, end: int) -> Any:
 
 @inline
 def _tag(data: Any, at: int, end: int) -> Any:
-    """(field << 3 | wire type, the offset after it); offset -1: broken, also for field 0."""
+    """Read a tag. Returns field << 3 | wire type, and the offset after it; the offset is -1 if the bytes are malformed
+    or the field is 0."""
     value, after = _varint(data, at, end)
     if after < 0 or after - at > 5 or value >> u64(32) or value >> u64(3) == u64(0):
         return i64(0), i64(-1)
@@ -64,7 +65,7 @@ def _tag(data: Any, at: int, end: int) -> Any:
 
 @inline
 def _plain(data: Any, at: int, end: int, wire: int) -> Any:
-    """The offset after a value of wire type 0, 1, 2 or 5; -1: broken."""
+    """The offset after a value of wire type 0, 1, 2 or 5; -1 if the bytes are malformed."""
     if wire == 0:
         return _varint(data, at, end)[1]
     if wire == 1:
@@ -81,7 +82,7 @@ def _plain(data: Any, at: int, end: int, wire: int) -> Any:
 
 @inline
 def _skip(data: Any, at: int, end: int, tag: int, groups: Any) -> Any:
-    """The offset after an unknown field, which may be a group; -1: broken."""
+    """The offset after an unknown field, which may be a group; -1 if the bytes are malformed."""
     if tag & 7 != 3:
         return _plain(data, at, end, tag & 7)
     depth = 1
@@ -108,7 +109,7 @@ def _skip(data: Any, at: int, end: int, tag: int, groups: Any) -> Any:
 
 @inline
 def _sub(data: Any, at: int, end: int) -> Any:
-    """(begin, end) of a length-delimited value; end -1: broken."""
+    """The offsets (begin, end) of a length-delimited value; the end is -1 if the bytes are malformed."""
     size, after = _varint(data, at, end)
     if after < 0 or size > u64(end - after):
         return i64(0), i64(-1)
@@ -124,7 +125,7 @@ def _low32(value: Any) -> int:
 
 @inline
 def _row(data: Any, at: int, end: int, row: int, rows: Any, groups: Any) -> bool:
-    """Read an Event.Row to column `row`; with `row` beyond the table it is only walked."""
+    """Read an Event.Row into column `row` of the table. If `row` is beyond the table, the bytes are only checked."""
     keep = row < rows.shape[1]
     while at < end:
         tag, at = _tag(data, at, end)
@@ -168,7 +169,7 @@ def _row(data: Any, at: int, end: int, row: int, rows: Any, groups: Any) -> bool
 
 @inline
 def _event(data: Any, at: int, end: int, item: int, row: int, items: Any, rows: Any, groups: Any) -> int:
-    """Read an Event to column `item`. Returns the number of the next row; -1: broken."""
+    """Read an Event into column `item`. Returns the number of the next row; -1 if the bytes are malformed."""
     keep = item < items.shape[1]
     first = row
     kind, ts, error_at, error_end = NOTHING, i64(0), i64(0), i64(0)
@@ -241,7 +242,7 @@ def _event(data: Any, at: int, end: int, item: int, row: int, items: Any, rows: 
 
 @inline
 def _put_region(items: Any, item: int, region: Any) -> int:
-    """Note a region of a ResolvedTs."""
+    """Write a region of a ResolvedTs to column `item`."""
     if item < items.shape[1]:
         items[:, item] = 0
         items[KIND, item] = RESOLVED
@@ -252,10 +253,10 @@ def _put_region(items: Any, item: int, region: Any) -> int:
 
 @kernel
 def scan(data: Any, bounds: Any, items: Any, rows: Any, groups: Any) -> Any:
-    """Read messages `data[bounds[i]:bounds[i + 1]]` to the columns of `items` and `rows`, in order.
+    """Read the messages `data[bounds[i]:bounds[i + 1]]` into the columns of `items` and `rows`, in order.
 
-    Returns (items, rows, the first broken message or -1). With tables of no columns it only counts: rows is then an
-    upper bound.
+    Returns the number of items, the number of rows, and the first malformed message or -1. With tables that have no
+    columns it only counts; the number of rows is then an upper bound.
     """
     item, row = 0, 0
     for message in range(len(bounds) - 1):

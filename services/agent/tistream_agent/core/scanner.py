@@ -1,6 +1,6 @@
-"""Serialized ChangeDataEvents as columns. Pure.
+"""Converts serialized ChangeDataEvents to columns. Pure.
 
-The bytes of keys and values stay in the received buffer until rows are taken (`subscription`).
+The bytes of keys and values stay in the received buffer until rows are copied for a file (subscription.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TABLES_BYTES_MAX = 512 << 20
 
 
 class BrokenMessage(TiStreamError):
-    """A message of a stream is not a ChangeDataEvent: the stream must end, and its regions are registered anew."""
+    """A message of a stream is not a ChangeDataEvent: the stream must end, and its regions are registered again."""
 
     code = "broken-message"
 
@@ -35,7 +35,7 @@ class Scanned:
     """Messages as columns; the tables' rows are named in `kernels`.
 
     Attributes:
-        data: the messages end to end.
+        data: the concatenated messages.
         items: ITEM_COLUMNS x items; one item for each Event and for each region of a ResolvedTs, in order of arrival.
         rows: ROW_COLUMNS x rows; `items[ROW_FIRST]` and `items[ROW_BEYOND]` say which rows an Event has.
     """
@@ -45,7 +45,7 @@ class Scanned:
     rows: Table
 
     def error(self, item: int) -> RegionError:
-        """The error of an item of kind ERROR. `scan` has checked that it can be read."""
+        """The error of an item of kind ERROR. It does not fail, because `scan` has checked the bytes."""
         begin, end = self.items[kernels.ERROR_AT, item], self.items[kernels.ERROR_END, item]
         return region_error.parse(self.data[begin:end].tobytes())
 

@@ -1,8 +1,8 @@
 """The events that the agent's state machine takes, and the commands that it gives. Pure.
 
 All times are milliseconds of one clock, a parameter of `TerritoryAgent.step`. Keys are raw unless `encoded` is in the
-name. Identifiers of scans, TSO calls, streams and requests are drawn by the machine. Each is used once; a request_id
-is used once for a region.
+name. The state machine assigns the identifiers of scans, TSO calls, streams and requests. Each is used once; a
+request_id is used once for each region.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KV_TIDB, KV_RAW = 0, 1  # ChangeDataRequest.kv_api
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What one territory's agent is started with.
+    """The configuration of one territory's agent.
 
     Attributes:
         store_id: the territory's id, which is the `store_id` of its chain.
@@ -68,7 +68,8 @@ class Received:
 class StreamEnded:
     """A stream could not be opened or has ended, whatever its status was.
 
-    `unreadable`: it ended because a message cannot be received, as one that is too large: asking again may not help.
+    `unreadable`: it ended because a message cannot be received, for example because it is too large; a retry may not
+    help.
     """
 
     stream: int
@@ -78,7 +79,7 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class RegionsFound:
-    """PD's answer to `ScanRegions`, as it came: with holes, overlaps and regions without a leader."""
+    """PD's answer to `ScanRegions`, unchanged: it may have holes, overlaps and regions without a leader."""
 
     scan: int
     regions: Sequence[Region]
@@ -93,7 +94,7 @@ class ScanFailed:
 
 @dataclass(frozen=True, slots=True)
 class TimestampsTaken:
-    """PD's answer to `TakeTimestamps`: the ids `last - count + 1 .. last`, as asked."""
+    """PD's answer to `TakeTimestamps`: the timestamps `last - count + 1 .. last`, with the requested `count`."""
 
     call: int
     last: int
@@ -108,17 +109,18 @@ class TimestampsFailed:
 
 @dataclass(frozen=True, slots=True)
 class FileDurable:
-    """The file of this ts is in object storage: the PUT succeeded, or met an object with the own nonce."""
+    """The file of this ts is in object storage: the PUT succeeded, or found an object with this agent's nonce."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """The PUT of this ts met an object with another nonce: this process is fenced.
+    """The PUT of this ts found an object with another nonce: this process is fenced.
 
-    During the claim it means that the position was not the chain's end. The caller may read the object that it met with
-    `chain.read_position` and begin a new agent there; an agent that has put a file must not be begun again so.
+    During the claim it means that the position was not the end of the chain. The caller may then read the found object
+    with `chain.read_position`, and begin a new agent at that position. It must not do so if the agent has put a file
+    already.
     """
 
     ts: int
@@ -149,7 +151,7 @@ class ClusterChanged:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. Expected at least every 50 ms."""
+    """Time has passed. The caller sends a Tick at least every 50 ms."""
 
 
 Event = (
@@ -173,7 +175,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class ScanRegions:
-    """Ask PD for the regions of `[encoded_start, encoded_end)` with their leaders. Answered by `RegionsFound`."""
+    """Ask PD for the regions of `[encoded_start, encoded_end)` with their leaders. It is answered by `RegionsFound`."""
 
     scan: int
     encoded_start: bytes
@@ -239,9 +241,10 @@ class PutFile:
 
 @dataclass(frozen=True, slots=True)
 class MoveHold:
-    """Set the GC hold to `ts` with a TTL of 24 hours. Answered by `HoldSet` or `HoldRefused`; a failure is repeated.
+    """Set the GC hold to `ts` with a TTL of 24 hours.
 
-    One is under way at a time, so that they cannot overtake each other, nor queue while PD is away.
+    Answered by `HoldSet` or `HoldRefused`; after a failure it is repeated. Only one is under way at a time, so that
+    they cannot overtake each other, or queue up while PD does not answer.
     """
 
     ts: int
@@ -249,7 +252,7 @@ class MoveHold:
 
 @dataclass(frozen=True, slots=True)
 class StopReading:
-    """Read no stream until `ResumeReading`: the flow-control windows close."""
+    """Read no stream until `ResumeReading`, so that the flow-control windows close and TiKV stops sending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +264,8 @@ class ResumeReading:
 class Stop:
     """End this territory for good. Nothing is pushed afterwards.
 
-    `code` is one of `fenced`, `gc`, `upstream`, `compatibility`, `cluster_id_mismatch`; `reason` names the thing and
-    the way out.
+    `code` is one of `fenced`, `gc`, `upstream`, `compatibility`, `cluster_id_mismatch`; `reason` names the object and
+    the remedy.
     """
 
     code: str

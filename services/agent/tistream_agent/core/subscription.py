@@ -1,8 +1,8 @@
-"""Subscriptions: what each received, and which rows and watermarks it owes to the next file. Pure.
+"""Subscriptions: what each has received, and which rows and watermarks it adds to the next file. Pure.
 
 A subscription is a log of its own in the push contract (upstream-doors 5): its log id is a TSO that was taken for it;
 rows up to the end of its scan have index 0, each later Event with rows the next index. It ends with an error, with its
-stream, or when the agent gives it up; later events of its request_id are dropped (A7).
+stream, or when the agent deregisters it; later events of its request_id are dropped (A7).
 """
 
 from __future__ import annotations
@@ -35,23 +35,26 @@ TS_MAX = (1 << 63) - 1
 
 
 class StreamLies(TiStreamError):
-    """A stream contradicts its registration: it must end, and its regions are registered anew."""
+    """The events of a stream contradict its registrations: the stream must end, and its regions are registered
+    again."""
 
     code = "stream-lies"
 
 
 class PromiseBroken(TiStreamError):
-    """TiKV sent a commit at or below a resolved_ts that it had sent: the territory must stop, nothing is pushed."""
+    """TiKV sent a commit at or below a resolved_ts that it had sent: the territory must stop, and pushes nothing
+    more."""
 
     code = "promise-broken"
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A registration. `span` is on the wire (with a keyspace's prefix); `tikv_store_id` is for status. `told_ts`: the
-    resolved_ts of earlier subscriptions of all of its keys (0: none), so no later commit may be at or below it.
-    `request_id` is its own; `sent_as`: the request_id on the wire, which it may share (0: its own). `hold_ts`: what
-    late locks of its predecessor hold, in a range log."""
+    """A registration. `span` is in keys on the wire (with a keyspace's prefix). `tikv_store_id` is for the status.
+    `told_ts` is the resolved_ts that earlier subscriptions of all of its keys have received (0 if there were none), so
+    no later commit may be at or below it. `request_id` is its own number; `sent_as` is the request_id on the wire,
+    which registrations may share (0: `request_id`). `hold_ts`: what late locks of its predecessor hold, in a range
+    log."""
 
     request_id: int
     stream: int
@@ -72,8 +75,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A subscription that ended. `reached_ts`: from where its successor must be registered. `told_ts`: the highest
-    resolved_ts that it received; 0: none. `hold_ts`: as in Opened."""
+    """A subscription that ended. `reached_ts` is the ts from which its successor must be registered. `told_ts` is the
+    highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
 
     opened: Opened
     reached_ts: int
@@ -85,7 +88,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a batch of messages did. `changes` has CHANGE_SCHEMA; `initialized`: requests whose scan ended."""
+    """The effect of a batch of messages. `changes` are the rows for the next file, with CHANGE_SCHEMA. `initialized`
+    are the requests whose scan has ended."""
 
     changes: pa.Table
     ended: tuple[Ended, ...]
@@ -98,7 +102,8 @@ class Subscriptions:
 
     The state is one table of numbers with a column for each subscription, because resolved timestamps of 100,000
     regions arrive each second. Ended subscriptions keep their column until their last watermark row is in a file.
-    `lowered`: what is taken off each received resolved_ts, which TiKV may then break by as much.
+    `lowered` is subtracted from each received resolved_ts, so that later commits from TiKV may be below that
+    resolved_ts by as much.
     """
 
     keys: KeyMap = field(default_factory=KeyMap)
@@ -117,13 +122,13 @@ class Subscriptions:
     _last_rows: set[int] = field(default_factory=set)  # requests that ended after their scan, since the last cut
 
     def __len__(self) -> int:
-        """Subscriptions that have not ended."""
+        """The number of subscriptions that have not ended."""
         return int(((self._table[k.STATE] == k.SCANNING) | (self._table[k.STATE] == k.LIVE)).sum())
 
     # -- opening and ending -------------------------------------------------------------------------------------------
 
     def open(self, opened: Opened) -> None:
-        """Note a registration before it is sent. Its request_id is above all before."""
+        """Record a registration before it is sent. Its request_id is higher than all previous ones."""
         slot = self._new_slot()
         self._opened[slot] = opened
         column = self._table[:, slot]
@@ -145,7 +150,8 @@ class Subscriptions:
         self._sent.add(opened.on_wire, opened.region_id, opened.stream, opened.request_id)
 
     def end(self, request_id: int) -> Ended | None:
-        """End a subscription because its stream ended or it is given up. None if it has ended already."""
+        """End a subscription because its stream has ended or it is deregistered. Returns None if it has ended
+        already."""
         slot = self._slot(request_id)
         if slot == _NO_SLOT or self._table[k.STATE, slot] == k.ENDED:
             return None
@@ -161,7 +167,7 @@ class Subscriptions:
         return found
 
     def is_live(self, request_id: int) -> bool:
-        """Whether the subscription's scan has ended and it has not."""
+        """Whether the subscription has finished its scan and has not ended."""
         slot = self._slot(request_id)
         return slot != _NO_SLOT and bool(self._table[k.STATE, slot] == k.LIVE)
 
@@ -217,13 +223,13 @@ class Subscriptions:
         )
 
     def _slots_of(self, items: Int64s) -> Int64s:
-        """The slots of the subscriptions that items name, each once."""
+        """The slots of the subscriptions to which the items belong, each once."""
         places = np.unique(items[k.REQUEST]) - self._lowest
         slots: Int64s = self._slot_of[places[(places >= 0) & (places < len(self._slot_of))]]
         return np.asarray(slots[slots != _NO_SLOT], np.int64)
 
     def _went_live(self, slot: int, scanned: Scanned) -> bool:
-        """Whether a subscription that ended in this batch was initialized within it."""
+        """Whether a subscription that has ended in this batch had finished its scan earlier in the same batch."""
         mine = np.flatnonzero(scanned.items[k.REQUEST] == self._table[k.REQUEST_ID, slot])
         spans = [slice(scanned.items[k.ROW_FIRST, i], scanned.items[k.ROW_BEYOND, i]) for i in mine.tolist()]
         return any(bool((scanned.rows[k.TYPE, one] == wire.INITIALIZED).any()) for one in spans)
@@ -267,7 +273,8 @@ class Subscriptions:
     # -- cutting ------------------------------------------------------------------------------------------------------
 
     def owes(self) -> bool:
-        """Whether a watermark row is due: a subscription is live, or ended after its scan."""
+        """Whether the next file must have a watermark row, because a subscription is live, or has ended after its
+        scan."""
         return bool(self._last_rows) or bool((self._table[k.STATE] == k.LIVE).any())
 
     def scanning(self) -> list[int]:
@@ -276,7 +283,8 @@ class Subscriptions:
         return found
 
     def slowest(self) -> tuple[int, int] | None:
-        """(request_id, what it has reached) of the live subscription that is furthest behind; None without any."""
+        """The live subscription that is furthest behind: its request_id, and the ts that it has reached. None if none
+        is live."""
         live = np.flatnonzero(self._table[k.STATE] == k.LIVE)
         if not len(live):
             return None
@@ -355,7 +363,7 @@ class Subscriptions:
         self._free.append(slot)
 
     def _place(self, request_id: int, slot: int) -> None:
-        """Note the slot of a request; the array begins at the lowest request that is known."""
+        """Record the slot of a request. The array of slots begins at the lowest known request_id."""
         place = request_id - self._lowest
         assert place >= 0, f"request {request_id} is below {self._lowest}"
         if place >= len(self._slot_of):
@@ -370,7 +378,7 @@ class Subscriptions:
         self._slot_of[place] = slot
 
     def _keep_bounds(self, span: KeySpan) -> tuple[int, int, int]:
-        """Store the bounds of a span; without room, those of ended subscriptions are dropped first."""
+        """Store the bounds of a span; if there is no room, those of ended subscriptions are dropped first."""
         need = len(span.start) + len(span.end)
         if self._bounds_used + need > len(self._bounds):
             self._pack_bounds(need)

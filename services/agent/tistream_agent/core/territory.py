@@ -1,8 +1,8 @@
 """The span map of a territory: every key is in exactly one piece, and each piece in exactly one state (A1). Pure.
 
 A piece waits for PD's answer, is to be registered at a region's leader, or is subscribed. A change replaces one piece
-by pieces that tile it, which is asserted each time; so the whole stays tiled. Every piece has the ts from which it must
-be registered next.
+by pieces that tile it (cover it without gap and overlap). This is asserted each time, so the pieces always tile the
+territory. Every piece has the ts from which it must be registered next.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from tistream_agent.core.keys import Region
 
 @dataclass(frozen=True, slots=True)
 class WaitsForRegion:
-    """PD must say which region the piece is in. `scan`: the call under way; 0: none, and none before `not_before_ms`.
+    """The region of the piece has to be looked up at PD.
 
-    `failures`: ends of its subscriptions without progress, for the back-off.
+    `scan` is the call under way; 0 if no call is under way, and then none begins before `not_before_ms`. `failures`
+    counts the subscriptions that have ended without progress, for the back-off.
     """
 
     not_before_ms: int
@@ -31,7 +32,8 @@ class WaitsForRegion:
 
 @dataclass(frozen=True, slots=True)
 class ToRegister:
-    """The region and its leader are known. `call`: the TSO call under way for its log id; 0: none."""
+    """The region and its leader are known. `call` is the TSO call under way for its log id; 0 if no call is under
+    way."""
 
     region: Region
     not_before_ms: int
@@ -59,7 +61,7 @@ WAITING, TO_REGISTER, SCANNING, LIVE = PIECE_STATES = ("waiting_for_pd", "to_reg
 class Piece:
     """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`.
 
-    `told_ts`: the highest resolved_ts that this process received for all of them; 0: none.
+    `told_ts` is the highest resolved_ts that this process has received for all of the keys; 0 if it has received none.
     `hold_ts`: what late locks hold until its next scan ends, in a range log; 0: none.
     """
 
@@ -100,7 +102,7 @@ class Territory:
         return list(self._pieces.values())
 
     def at(self, start: bytes) -> Piece:
-        """The piece that begins there."""
+        """The piece that begins at this key."""
         piece: Piece = self._pieces[start]
         return piece
 
@@ -110,7 +112,7 @@ class Territory:
         return None if start is None else self.at(start)
 
     def loose(self) -> list[Piece]:
-        """The pieces that are not subscribed, in no order."""
+        """The pieces that are not subscribed, in any order."""
         return [self.at(start) for start in self._loose]
 
     def overlapping(self, span: KeySpan) -> list[Piece]:
@@ -121,7 +123,7 @@ class Territory:
         return [piece for key in keys if (piece := self._pieces[key]).span.overlaps(span)]
 
     def put(self, piece: Piece) -> None:
-        """Replace the piece of the same span."""
+        """Replace the piece that has the same span."""
         self.replace(self.at(piece.span.start), [piece])
 
     def replace(self, old: Piece, new: Sequence[Piece]) -> None:
@@ -136,8 +138,8 @@ class Territory:
             self._index(piece)
 
     def join(self, pieces: Sequence[Piece]) -> Piece:
-        """Join neighbours that are to be registered at one region: one subscription a region. What both promise, the
-        lower base_ts, is promised for all."""
+        """Join neighbouring pieces of one region that are to be registered, because each region gets one subscription.
+        The joined piece promises the lowest ts of its parts."""
         first, last = pieces[0], pieces[-1]
         assert_tiled(KeySpan(first.span.start, last.span.end), [piece.span for piece in pieces])
         base_ts = min(piece.base_ts for piece in pieces)
@@ -182,7 +184,7 @@ class Territory:
                 self._subscribed[request_id] = piece.span.start
 
     def _forget(self, piece: Piece) -> None:
-        """Take a piece out of the indexes."""
+        """Remove a piece from the indexes."""
         self._loose.discard(piece.span.start)
         match piece.state:
             case WaitsForRegion():
@@ -205,7 +207,7 @@ def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
 def cut_by_regions(
     piece: Piece, regions: Sequence[tuple[KeySpan, Region]], now_ms: int, hole_wait_ms: int, failures: int = 0
 ) -> list[Piece]:
-    """Cut a piece by PD's answer: regions with their raw spans.
+    """Cut a piece at the regions in PD's answer, which are given with their raw spans.
 
     Keys of a region with a leader are to be registered. Holes, and regions without a leader, wait for `hole_wait_ms`.
     Of overlapping regions the one with the highest version counts.

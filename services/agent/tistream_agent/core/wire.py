@@ -40,7 +40,8 @@ class RowField(IntEnum):
 
 
 class ErrorKind(IntEnum):
-    """Fields of Error: which one is set says what is wrong. UNKNOWN: a field of a newer TiKV, or no field."""
+    """Fields of Error; the one that is set is the kind of the error. UNKNOWN: a field of a newer TiKV is set, or no
+    field."""
 
     UNKNOWN = 0
     NOT_LEADER = 1

@@ -1,1 +1,1 @@
-"""Which territories a process holds: the one of its settings, or those that the meta servers give it."""
+"""Runs the territories that a process holds: the one in its settings, or those that the meta servers assign to it."""

@@ -1,4 +1,5 @@
-"""An agent as a node of the platform: it beats at the meta servers, and holds the territories that they answer."""
+"""An agent as a node of the platform: it sends heartbeats to the meta servers, and holds the territories in their
+answers."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class NodeLoop:
-    """`beat` is a loop's body. While no meta server answers, what is held goes on.
+    """A background loop calls `beat`. While no meta server answers, the territories that the process holds continue.
 
     Args:
-        serves: the id of the only PD cluster that this process can reach; empty: any.
+        serves: the id of the only PD cluster that this process can reach; empty if it can reach any.
     """
 
     def __init__(
@@ -31,7 +32,8 @@ class NodeLoop:
         self.problem = "no meta server has answered yet"
 
     def beat(self) -> int | None:
-        """Send a heartbeat, then report and ask. Returns milliseconds until the next. Raises Unavailable."""
+        """Send a heartbeat, then report the territories and follow the answer. Returns the milliseconds until the next
+        call. Raises Unavailable."""
         try:
             next_ms = self._member.beat()
             if self._member.registered is not None:
@@ -53,6 +55,6 @@ class NodeLoop:
         self._territories.follow([order_of(work) for work in answer.territories], fenced)
 
     def not_ready(self) -> str | None:
-        """Why the process cannot be given territories; None if it can. What a territory waits for is in /status: a PD
-        that does not answer must keep no platform from its start."""
+        """The reason why the process cannot hold territories; None if it can. A territory that waits is shown in
+        /status but does not count here, because a PD that does not answer must not keep a platform from starting."""
         return None if self._answered else self.problem

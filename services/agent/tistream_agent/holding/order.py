@@ -1,4 +1,5 @@
-"""What an agent is to hold: a territory, where its changes come from, and the number of the assignment. Pure."""
+"""Orders to an agent: a territory to hold, the cluster that its changes come from, and the epoch of the assignment.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ Key = tuple[TenantKey, int]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One territory. `pd`: addresses. `pd_cluster_id`: that PD must have; None: that of its first answer. `epoch`: of
-    the assignment; 0: of a process that serves the territory of its settings."""
+    """The order to hold one territory. `pd` are the addresses of PD. `pd_cluster_id` is the cluster id that PD must
+    have; None means that of its first answer. `epoch` is that of the assignment; 0 if the territory comes from the
+    settings."""
 
     tenant: TenantKey
     store_id: int
@@ -29,26 +31,26 @@ class Order:
 
     @property
     def key(self) -> Key:
-        """What names the territory."""
+        """The identity of the territory: tenant and store id."""
         return self.tenant, self.store_id
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a process changes after a beat: territories that it ends, and that it begins. One that is in both continues
-    under a new assignment."""
+    """The territories that a process ends and begins after a heartbeat. A territory in both continues under a new
+    assignment."""
 
     end: tuple[Key, ...]
     begin: tuple[Order, ...]
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Addresses that are separated by commas."""
+    """Split a text into addresses, which are separated by commas."""
     return tuple(address.strip() for address in text.split(",") if address.strip())
 
 
 def order_of(work: TerritoryWork) -> Order:
-    """The order in a meta server's answer. Raises InvalidRequest for names that cannot be one."""
+    """The order in a meta server's answer. Raises InvalidRequest for malformed names."""
     return Order(
         TenantKey.parse(work.cluster_id, work.tenant_id),
         parse_store_id(work.territory),
@@ -62,7 +64,7 @@ def order_of(work: TerritoryWork) -> Order:
 
 
 def report_of(order: Order, state: TerritoryState) -> TerritoryReport:
-    """A report of what is held."""
+    """The report about a territory that this process holds, for a heartbeat."""
     return TerritoryReport(
         cluster_id=order.tenant.cluster_id,
         tenant_id=order.tenant.tenant_id,
@@ -73,9 +75,9 @@ def report_of(order: Order, state: TerritoryState) -> TerritoryReport:
 
 
 def changes(held: Mapping[Key, Order], fenced: Iterable[Key], wanted: Iterable[Order]) -> Changes:
-    """What follows from a meta server's answer. `held`: the present orders. `fenced`: those of them that another agent
-    had fenced when the beat was sent; if the answer still names them, they begin anew, because no other agent is to
-    hold them."""
+    """The changes that follow from a meta server's answer. `held` are the present orders. `fenced` are those that
+    another agent had fenced when the heartbeat was sent. If the answer still has them, they begin again, because no
+    other agent is to hold them."""
     asked = {order.key: order for order in wanted}
     fenced = set(fenced)
     again = {key for key, order in held.items() if asked.get(key) != order or key in fenced}

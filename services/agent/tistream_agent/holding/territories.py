@@ -22,7 +22,7 @@ class Territories:
     Args:
         new_run: makes the run of an order.
         ended: called with the code when a territory has stopped for good.
-        buffer_bytes: of all territories together.
+        buffer_bytes: the memory of all territories together.
     """
 
     def __init__(
@@ -33,7 +33,8 @@ class Territories:
         self._runs: dict[Key, tuple[TerritoryRun, Thread]] = {}
 
     def follow(self, wanted: Sequence[Order], fenced: Sequence[Key] = ()) -> Changes:
-        """Hold these from now on. `fenced`: those that were fenced when the meta servers were asked."""
+        """Hold exactly these territories from now on. `fenced` are those that were fenced when the heartbeat was
+        sent."""
         with self._lock:
             found = changes({key: run.order for key, (run, _) in self._runs.items()}, fenced, wanted)
             there = {order.key for order in wanted}
@@ -63,7 +64,7 @@ class Territories:
             run.buffer_bytes = max(BUFFER_MIN_BYTES, self._buffer_bytes // len(self._runs))
 
     def stop(self, timeout_s: float) -> None:
-        """End all, and wait for each of them."""
+        """End all territories, and wait at most `timeout_s` for each of them."""
         with self._lock:
             runs = list(self._runs.values())
         for run, _ in runs:
@@ -72,20 +73,20 @@ class Territories:
             thread.join(timeout_s)
 
     def statuses(self) -> list[TerritoryStatus]:
-        """By tenant and id."""
+        """The statuses of the territories, by tenant and id."""
         with self._lock:
             return [run.status() for _, (run, _) in sorted(self._runs.items(), key=lambda one: one[0])]
 
     def reports(self) -> tuple[list[TerritoryReport], list[Key]]:
-        """For a beat: what is held, and which of it another agent has fenced."""
+        """For a heartbeat: the reports of the territories, and the ones that another agent has fenced."""
         with self._lock:
             runs = [run for run, _ in self._runs.values()]
-        told = [(run.order, run.status()) for run in runs]
+        statuses = [(run.order, run.status()) for run in runs]
         fenced = [run.order.key for run in runs if run.ended == FENCED]
-        return [report_of(order, status) for order, status in told], fenced
+        return [report_of(order, status) for order, status in statuses], fenced
 
     def not_ready(self) -> str | None:
-        """Why a territory does not run; None if all do."""
+        """The reason why a territory does not run; None if all run."""
         with self._lock:
             problems = [
                 f"territory {key[1]} of tenant {key[0]}: {problem}"

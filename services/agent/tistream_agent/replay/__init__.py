@@ -1,1 +1,1 @@
-"""`tistream replay`: the changes of a tenant of RawKV, written into another TiKV cluster."""
+"""`tistream replay`: writes the changes of a tenant of RawKV into another TiKV cluster."""

@@ -1,7 +1,7 @@
-"""From changes of RawKV to the batches in which a cluster takes them. Pure.
+"""Groups changes of RawKV into batches that a cluster accepts.
 
-Changes of one key go to one worker and stay in order. A batch is either puts or deletes, and has a key once, so its
-order within TiKV does not matter.
+Pure. Changes of one key go to one worker and keep their order. A batch has either puts or deletes, and each key once,
+so the order in which TiKV applies them does not matter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ BYTES_MAX = 1 << 20  # of keys and values; TiKV refuses a Raft entry of 8 MiB
 
 @dataclass(frozen=True, slots=True)
 class RawWrite:
-    """One change. `key`: with the prefix of its keyspace. `value` None: a delete. `expire_ts`: seconds of Unix time; 0:
-    never."""
+    """One change. `key` includes the prefix of its keyspace. `value` is None for a delete. `expire_ts` is in seconds of
+    Unix time; 0 means never."""
 
     key: bytes
     value: bytes | None
@@ -31,7 +31,8 @@ class RawWrite:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Puts (`values` and `ttls` have an item for each key) or deletes (both empty). `ttls`: seconds; 0: for ever."""
+    """Puts (`values` and `ttls` have an item for each key) or deletes (both empty). `ttls` are in seconds; 0 means for
+    ever."""
 
     keys: tuple[bytes, ...]
     values: tuple[bytes, ...] = ()
@@ -62,8 +63,8 @@ def shares(writes: Iterable[RawWrite], workers: int) -> list[list[RawWrite]]:
 
 
 def batches(writes: Iterable[RawWrite], now_s: int) -> Iterator[Batch]:
-    """Cut the writes of one worker into batches, in order. A put that has expired by `now_s` is a delete, because the
-    key's earlier value must go."""
+    """Cut the writes of one worker into batches, in order. A put that has expired by `now_s` becomes a delete, because
+    the key's earlier value must be removed."""
     held: dict[bytes, tuple[bytes, int]] = {}
     puts, size = False, 0
     for write in writes:

@@ -1,4 +1,5 @@
-"""Writes batches into RawKV of a TiKV cluster: each region's part to its leader, again until it has taken it."""
+"""Writes batches into RawKV of a TiKV cluster. Each region's part is sent to its leader, and repeated until the leader
+has accepted it."""
 
 from __future__ import annotations
 
@@ -32,18 +33,18 @@ _RETRIED = (
 
 
 class WriteRefused(FatalError):
-    """TiKV refuses a write, and would refuse it again."""
+    """TiKV refuses a write for a reason that a retry does not change."""
 
     code = "write-refused"
 
 
 class Stopping(Exception):
-    """The process is to end before a batch was written."""
+    """The process has to end before a batch was written."""
 
 
 class RawWriter:
-    """Writes batches of raw pairs into TiKV, each key at the leader of its region, and repeats what TiKV refuses for
-    the moment. Thread-safe.
+    """Writes batches of raw pairs into TiKV, each key at the leader of its region, and repeats writes that TiKV refuses
+    temporarily. Thread-safe.
 
     Args:
         wait: pauses for seconds; returns True once the process must end.
@@ -60,7 +61,7 @@ class RawWriter:
         self._channels: dict[int, grpc.Channel] = {}
 
     def write(self, batch: Batch) -> None:
-        """Write a batch. Returns once TiKV has taken all of it. Raises WriteRefused and Stopping."""
+        """Write a batch. Returns once TiKV has accepted all of it. Raises WriteRefused and Stopping."""
         pause_s = PAUSE_S
         while len(batch):
             left, asked_s = self._attempt(batch)
@@ -79,7 +80,8 @@ class RawWriter:
             self._channels.clear()
 
     def _attempt(self, batch: Batch) -> tuple[list[int], float]:
-        """Send each region's part once. Returns the positions that are left, and for how long TiKV wants a pause."""
+        """Send each region's part once. Returns the positions of the changes that must be sent again, and the pause in
+        seconds that TiKV requests."""
         left: list[int] = []
         asked_s = 0.0
         try:
@@ -104,7 +106,7 @@ class RawWriter:
     # -- regions --------------------------------------------------------------------------------------------------
 
     def _routed(self, batch: Batch) -> Iterable[tuple[LedRegion | None, list[int]]]:
-        """The positions of a batch by region; None: PD knows no region of these keys."""
+        """The positions of a batch by region; the key None is for keys whose region PD does not know."""
         found: dict[bytes | None, tuple[LedRegion | None, list[int]]] = {}
         for at, key in enumerate(batch.keys):
             region = self._region(encode_bytes(key))
@@ -135,8 +137,8 @@ class RawWriter:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def _send(self, region: LedRegion, batch: Batch) -> tuple[str, float]:
-        """Send one region's part to its leader. Returns why it must be sent again (empty: it was taken), and the pause
-        in seconds that TiKV wants."""
+        """Send one region's part to its leader. Returns the reason why it must be sent again (empty if it was
+        accepted), and the pause in seconds that TiKV requests."""
         assert region.leader is not None
         store = region.leader.store_id
         try:

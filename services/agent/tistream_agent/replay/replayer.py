@@ -1,7 +1,7 @@
 """Replays the changes of a tenant of RawKV into another cluster: at least once, in order for each key.
 
 Changes are pulled page by page, and written by several workers, each of which has its own keys. The cursor is stored
-after all that precedes it was taken. After a crash the changes since then are written again.
+after the target has accepted all changes before it. After a crash the changes since then are written again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PAGE = {"limit": "10000", "wait_ms": "1000"}
 
 
 class Writer(Protocol):
-    """Takes batches (raw_writer.RawWriter)."""
+    """Writes batches into the target (raw_writer.RawWriter)."""
 
     def write(self, batch: Batch) -> None: ...
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a replay has done since its start."""
+    """Counters of a replay since its start."""
 
     puts: int = 0
     deletes: int = 0
@@ -89,12 +89,12 @@ class Replayer:
 
     @property
     def resolved_ts(self) -> int:
-        """Everything up to it is in the target; 0 before the first page."""
+        """The ts up to which everything is in the target; 0 before the first page."""
         return 0 if self.position is None else int(self.position.resolved_ts)
 
     @property
     def lag_ms(self) -> int:
-        """The age of `resolved_ts`."""
+        """The age of `resolved_ts`, in milliseconds."""
         return max(0, self.clock.now_ms() - physical_ms(self.resolved_ts))
 
     def _page(self) -> None:
@@ -146,7 +146,7 @@ class Replayer:
 
 
 def raw_write(event: dict[str, Any]) -> RawWrite:
-    """The change of a line of PullRaw."""
+    """Convert a line of PullRaw to a change."""
     key = raw_row.prefix(int(event["keyspace"])) + b64decode(event["key"])
     if event["op"] == "delete":
         return RawWrite(key, None)

@@ -1,4 +1,4 @@
-"""The position of a replay: a file that one process at a time holds, and that is replaced as a whole."""
+"""Stores the position of a replay in a file, which one process at a time may hold, and which is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tistream.errors import InvalidRequest
 
 
 class State(BaseModel):
-    """What is stored. `source`: of which changes. `target_cluster_id`: PD's, of the cluster that they are written to.
-    Everything up to `cursor` is in the target."""
+    """The content of the file. `source` names the changes that are replayed. `target_cluster_id` is the id of the
+    target cluster, from its PD. Everything up to `cursor` is in the target."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class State(BaseModel):
 
 @dataclass(slots=True)
 class StateFile:
-    """A context that holds the file. Raises InvalidRequest if another process holds it."""
+    """A `with` block that locks the file. Raises InvalidRequest if another process holds it."""
 
     path: Path
     _lock: int = -1
@@ -50,7 +50,8 @@ class StateFile:
         os.close(self._lock)
 
     def read(self, source: str, target_cluster_id: int) -> State | None:
-        """The stored position; None before the first. Raises InvalidRequest if it is of another source or target."""
+        """The stored position; None before the first one was stored. Raises InvalidRequest if it belongs to another
+        source or target."""
         try:
             text = self.path.read_text("utf-8")
         except FileNotFoundError:
@@ -72,7 +73,7 @@ class StateFile:
         return state
 
     def write(self, state: State) -> None:
-        """Replace the position. Durable on return."""
+        """Replace the stored position. It is durable when the call returns."""
         temporary = self.path.with_name(f"{self.path.name}.new")
         with temporary.open("w", encoding="utf-8") as out:
             out.write(state.model_dump_json())

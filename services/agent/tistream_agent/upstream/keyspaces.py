@@ -1,4 +1,4 @@
-"""Which keys of a cluster are the tenant's, by its kind and the name of its keyspace."""
+"""Finds the keys of a cluster that belong to a tenant, from its kind and the name of its keyspace."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class TenantKeys:
 
 
 def tenant_keys(pd: PdClient, kind: TenantKind, keyspace: str) -> TenantKeys:
-    """The keys of a tenant. `keyspace`: name; empty: TiDB without keyspaces, or RawKV's keyspace 0. Raises
-    InvalidRequest if PD has no such keyspace, and Unavailable."""
+    """The keys of a tenant. `keyspace` is the keyspace's name; empty for TiDB without keyspaces, or for RawKV's
+    keyspace 0. Raises InvalidRequest if PD has no such keyspace, and Unavailable."""
     if kind is TenantKind.RAW and keyspace in ("", EVERY):
         return TenantKeys(KeyMap(scope=raw_scope(0 if not keyspace else None)), NULL_KEYSPACE)
     if not keyspace:

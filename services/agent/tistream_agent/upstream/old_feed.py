@@ -1,6 +1,7 @@
-"""Messages of EventFeed, the call of TiKVs before multiplexing, in the form of EventFeedV2. Pure.
+"""Converts messages of EventFeed, the call of older TiKV versions, to the form of EventFeedV2.
 
-There a call has one subscription of a region, and a resolved_ts has request_id 0 (upstream-doors 1).
+Pure. In EventFeed a call has at most one subscription for each region, and a resolved_ts has request_id 0
+(upstream-doors 1).
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """`messages`: in the form of EventFeedV2. `ended`: (region, request_id) of each subscription that has ended."""
+    """The result of a conversion. `messages` are in the form of EventFeedV2. `ended` has the (region, request_id) of
+    each subscription that has ended."""
 
     messages: list[bytes]
     ended: tuple[tuple[int, int], ...] = ()
 
 
 def convert(message: bytes, requests: Mapping[int, int]) -> Converted:
-    """The message, with a resolved_ts for each request instead of one for all regions.
+    """Convert a message: a resolved_ts for several regions becomes one for each request.
 
-    `requests`: the request_id of the call's subscription by region. A region without one is left out. A message that
-    is not protobuf is returned as it is: the scanner refuses it.
+    `requests` has the request_id of the call's subscription, by region. Regions without a subscription are left out. A
+    message that is not protobuf is returned unchanged, and the scanner refuses it.
     """
     try:
         found = cdcpb.ChangeDataEvent.FromString(message)

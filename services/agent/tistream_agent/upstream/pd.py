@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Message)
 
 
 class OtherCluster(FatalError):
-    """PD is of another cluster than the one that this agent was started for."""
+    """PD belongs to another cluster than the one for which this agent was started."""
 
     code = "cluster_id_mismatch"
 
@@ -52,7 +52,8 @@ class HoldTooLow(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class TikvStore:
-    """A TiKV store. `version`: as PD states it, without a leading `v`. `up`: neither offline nor a tombstone."""
+    """A TiKV store. `version` is the one that PD states, without a leading `v`. `up`: the store is neither offline nor
+    a tombstone."""
 
     store_id: int
     address: str
@@ -62,7 +63,7 @@ class TikvStore:
 
 @dataclass(frozen=True, slots=True)
 class LedRegion:
-    """A region with its leader as PD names it, for calls that go to one region. `leader` is None if PD knows none."""
+    """A region with the leader that PD names, for calls that go to one region. `leader` is None if PD knows none."""
 
     region: Region
     meta: metapb.Region
@@ -70,11 +71,11 @@ class LedRegion:
 
 
 class PdClient:
-    """Thread-safe. A failed call is tried again at the leader that the members name then.
+    """A client of PD. Thread-safe. A failed call is retried once PD's members have been asked for the leader again.
 
     Args:
         addresses: of some or all members.
-        cluster_id: the cluster that PD must be of; None: that of the first answer.
+        cluster_id: the id of the cluster that PD must belong to; None for the one in the first answer.
         on_call: counts calls by the name of their rpc.
 
     Methods raise Unavailable, and OtherCluster.
@@ -111,7 +112,7 @@ class PdClient:
 
     @property
     def cluster_id(self) -> int:
-        """The cluster's id; asked once."""
+        """The id of the cluster. PD is asked for it once."""
         with self._lock:
             if self._expected is None or self._leader is None:
                 self._connect()
@@ -121,7 +122,7 @@ class PdClient:
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def timestamps(self, count: int) -> int:
-        """Take `count` timestamps: `last - count + 1 .. last`; returns `last`."""
+        """Take `count` timestamps. Returns the last one, `last`; the timestamps are `last - count + 1 .. last`."""
         problem = ""
         for _ in range(_ATTEMPTS):
             with self._tso_lock:
@@ -141,7 +142,7 @@ class PdClient:
         raise Unavailable(f"PD gives no timestamp: {problem}")
 
     def stores(self) -> list[TikvStore]:
-        """The TiKV stores; neither tombstones nor TiFlash."""
+        """The TiKV stores, without tombstones and without TiFlash."""
         answer = self._call(
             "GetAllStores", pdpb.GetAllStoresRequest(exclude_tombstone_stores=True), pdpb.GetAllStoresResponse
         )
@@ -156,7 +157,7 @@ class PdClient:
         return [found.region for found in self.led_regions(encoded_start, encoded_end)]
 
     def led_regions(self, encoded_start: bytes, encoded_end: bytes) -> Iterator[LedRegion]:
-        """As `regions`, with what a call to one region needs; page by page."""
+        """As `regions`, but each region has the data that a call to one region needs. PD is asked page by page."""
         start = encoded_start
         while True:
             page = self._page(start, encoded_end)
@@ -330,7 +331,7 @@ class _Unimplemented(Exception):
 
 
 class _Refused(Unavailable):
-    """PD answered with an error in the header."""
+    """PD answered with an error in the header of its response."""
 
 
 class _TsoStream:
@@ -346,7 +347,8 @@ class _TsoStream:
         )(iter(self._requests.get, None))
 
     def take(self, request: pdpb.TsoRequest) -> pdpb.TsoResponse:
-        """Raises grpc.RpcError, also when the deadline has passed."""
+        """Send a request for timestamps and return the answer. Raises grpc.RpcError, also when the deadline has
+        passed."""
         late = threading.Timer(self._deadline_s, self._answers.cancel)
         late.daemon = True
         late.start()

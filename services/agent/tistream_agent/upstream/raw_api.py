@@ -1,4 +1,5 @@
-"""RawKV of a cluster: whether its stores stream it, and what stands in for the schema that it has not."""
+"""RawKV of a cluster: checks whether its stores stream changes, and makes the schema_snap of a tenant without
+schemas."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def raw_snapshot(ts: int) -> bytes:
 
 
 def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
-    """Why a store does not stream the changes of RawKV; empty if it does. Registers for a region that does not exist,
-    so nothing is scanned."""
+    """The reason why a store does not stream the changes of RawKV; empty if it does. To find out, a region that does
+    not exist is registered, so that nothing is scanned."""
     header = cdcpb.Header(cluster_id=cluster_id, ticdc_version=TICDC_VERSION)
     request = cdcpb.ChangeDataRequest(
         header=header, region_id=_NO_REGION, request_id=1, kv_api=cdcpb.ChangeDataRequest.RawKV

@@ -30,7 +30,7 @@ Pair = tuple[bytes, bytes]
 
 
 class SchemaReader:
-    """Scans at one TSO. `sleep` pauses for seconds."""
+    """Reads the schema's keys as of one TSO. `sleep` pauses for the given seconds."""
 
     def __init__(self, pd: PdClient, channels: Channels, sleep: Callable[[float], None], prefix: bytes = b"") -> None:
         self._pd, self._channels, self._sleep, self._prefix = pd, channels, sleep, prefix
@@ -78,7 +78,7 @@ class SchemaReader:
         return None
 
     def _scan(self, address: str, region: LedRegion, start: bytes, end: bytes, ts: int) -> list[Pair] | str:
-        """A page of pairs, or the reason why it cannot be read now."""
+        """A page of key-value pairs, or the reason why it cannot be read now."""
         request = kvrpcpb.ScanRequest(start_key=start, end_key=end, limit=PAGE, version=ts)
         request.context.region_id = region.region.region_id
         request.context.region_epoch.CopyFrom(region.meta.region_epoch)

@@ -26,14 +26,15 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files of the TiDB cluster: its authority, and a certificate with its key that it accepts."""
+    """PEM files of the TiDB cluster: its certificate authority, and a client certificate with its key that the cluster
+    accepts."""
 
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """The credentials that the files hold now; None without an authority. Raises InvalidRequest."""
+        """The credentials that the files contain now; None if no authority is set. Raises InvalidRequest."""
         if self.ca is None:
             if self.cert is not None or self.key is not None:
                 raise InvalidRequest("--cert and --key need --ca, the authority of PD's and TiKV's certificates")
@@ -44,7 +45,8 @@ class TlsFiles:
 
 
 class Channels:
-    """Opens channels. Each reads the certificate files anew, so a rotated certificate is used from the next one on."""
+    """Opens channels. The certificate files are read for each channel, so a rotated certificate is used from the next
+    channel on."""
 
     def __init__(self, tls: TlsFiles) -> None:
         self._tls = tls

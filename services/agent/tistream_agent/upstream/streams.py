@@ -1,4 +1,4 @@
-"""The change streams of TiKV stores: EventFeedV2, or EventFeed where a store has no other (upstream-doors 1)."""
+"""The change streams of TiKV stores: EventFeedV2, or EventFeed if a store does not support it (upstream-doors 1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _V2, _V1 = "/cdcpb.ChangeData/EventFeedV2", "/cdcpb.ChangeData/EventFeed"
 
 @dataclass(slots=True, eq=False)
 class _Feed:
-    """One gRPC call. `regions`: of EventFeed, the request_id by region that is subscribed."""
+    """One gRPC call. `regions` is used for EventFeed only: the request_id of each subscribed region."""
 
     requests: SimpleQueue[bytes | None] = field(default_factory=SimpleQueue)
     regions: dict[int, int] = field(default_factory=dict)
@@ -47,8 +47,8 @@ class _Feed:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """`old`: its store has EventFeed only. Then a second subscription of a region, which a merge leads to, needs a
-    further call. They begin and end as one stream."""
+    """One stream to a store. `old`: the store supports only EventFeed. Then a second subscription of a region, which
+    happens after a merge, needs another gRPC call. All calls of a stream begin and end together."""
 
     number: int
     store_id: int
@@ -61,7 +61,7 @@ class _Stream:
 
 
 class StoreStreams:
-    """Opens, feeds and reads streams. Each has a thread that reads serialized messages into the inbox."""
+    """Opens, feeds and reads streams. Each stream has a thread that puts serialized messages into the inbox."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StoreStreams:
         self._old: set[int] = set()  # stores without EventFeedV2
 
     def open(self, command: OpenStream) -> None:
-        """Begin a stream. Registrations may follow at once; a failure is said as StreamEnded."""
+        """Begin a stream. Registrations may follow at once; a failure is reported as StreamEnded."""
         with self._lock:
             stream = _Stream(command.stream, command.tikv_store_id, command.tikv_store_id in self._old)
             self._streams[stream.number] = stream

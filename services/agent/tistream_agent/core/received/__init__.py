@@ -1,1 +1,1 @@
-"""What streams have brought: which subscription each event belongs to, and how much there was of what."""
+"""Finds the subscription that each received event belongs to, and counts what was received."""

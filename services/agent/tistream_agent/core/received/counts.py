@@ -1,4 +1,4 @@
-"""What a territory has received and dropped, for the agent's metrics. Pure."""
+"""Counts what a territory has received and dropped, for the agent's metrics. Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Counts:
     entries: Counter[str] = field(default_factory=Counter)
 
     def ended(self, was_live: bool, initialized: bool, error: ErrorKind | None) -> None:
-        """Count the end of a subscription. `was_live`: its scan had been counted before. `error`: None: its stream
-        ended."""
+        """Count the end of a subscription. `was_live`: the end of its scan has been counted already. `error` is None if
+        its stream ended."""
         if error is not None:
             self.errors[error.name.lower()] += 1
         if initialized and not was_live:
@@ -62,7 +62,7 @@ class Counts:
         self.scan_rows += int((indexes == 0).sum())
 
     def copy(self) -> Counts:
-        """These numbers, which later ones do not change."""
+        """A copy of these numbers, which later counts do not change."""
         return replace(
             self,
             registrations=Counter(self.registrations),

@@ -1,8 +1,8 @@
-"""Which subscription a received event belongs to. Pure.
+"""Finds the subscription that a received event belongs to. Pure.
 
-TiKV names a subscription by stream, request_id and region (upstream-doors 1). The registrations of one call for log ids
-at one store share a request_id, because TiKV sends one ResolvedTs for many regions of a request_id. Each registration
-has a number of its own besides, which the rest of the agent calls its request_id.
+TiKV names a subscription by stream, request_id and region (upstream-doors 1). Registrations at one store whose log ids
+come from one call share a request_id on the wire, because TiKV then sends one ResolvedTs for many regions. In addition
+each registration has a number of its own, which the rest of the agent calls its request_id.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MIN_PAIRS = 64
 class SentRequests:
     """The registrations that were sent, by (request_id on the wire, region).
 
-    Those of one request_id lie side by side. They are forgotten together, because a late event of an ended one must not
-    look like an event of a region that was never registered.
+    Those of one request_id are stored next to each other. They are forgotten together, because a late event of an ended
+    registration must not look like an event of a region that was never registered.
     """
 
     _pairs: Int64s = field(default_factory=lambda: np.zeros((k.PAIR_COLUMNS, _MIN_PAIRS), np.int64))
@@ -32,7 +32,7 @@ class SentRequests:
         return self._count
 
     def add(self, sent_as: int, region_id: int, stream: int, number: int) -> None:
-        """Note a registration. `sent_as` is that of the registration before, or above it."""
+        """Record a registration. `sent_as` is equal to that of the previous registration, or higher."""
         assert not self._count or self._pairs[k.SENT_AS, self._count - 1] <= sent_as, (
             f"request {sent_as} comes too late"
         )
@@ -51,8 +51,9 @@ class SentRequests:
         return out
 
     def forget(self, live: int, is_known: Int64s) -> None:
-        """Forget request_ids of which no registration is known any more, once they take more than half of the memory.
-        `live`: how many are known. `is_known`: the known numbers, in any order."""
+        """Forget the request_ids whose registrations are all unknown to the rest of the agent, once they take more than
+        half of the memory. `live` is the number of known registrations, and `is_known` has their numbers, in any
+        order."""
         if self._count <= max(_MIN_PAIRS, 2 * live):
             return
         there = self._pairs[:, : self._count]

@@ -28,7 +28,7 @@ DAEMON = "tistream_ingest.jobs.daemon"
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Start the ingest service, and serve until SIGTERM."""
     run_service(IngestSettings, _build)
 
 

@@ -1,4 +1,4 @@
-"""Composition of the ingest service: sources and backfills."""
+"""Builds the ingest service: sources, backfills, restores, routes and background loops."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def list_sources(
 
 @router.post("/v1/restores/checks", operation_id="CheckRestoreTarget")
 def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
-    """Whether the settings of this process allow a target. 422 if they do not."""
+    """Check that the settings of this process allow a target of a restore. 422 if they do not."""
     allowed: Allowed = request.app.state.allowed
     allowed.check(body.target)
     return Accepted()
@@ -92,7 +92,7 @@ class BothRunner(ReleaseRunner, restoring.Runner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """The environment of the process besides its store and its clock; a simulation replaces it."""
+    """The parts of a process besides its object store and its clock; a simulation replaces them."""
 
     runner: BothRunner
     chunk_writer: ChunkWriter
@@ -104,7 +104,7 @@ class ProcessEnvironment:
 
 
 def _histories(http: HttpClient, registry: Callable[[], str]) -> Callable[[TenantKey], History]:
-    """The schema history of a tenant, as the registry has it now."""
+    """A function that returns the schema history of a tenant, as the registry has it now."""
     return lambda tenant: SchemaReplica(SchemaClient(http, registry), tenant).refresh()
 
 
@@ -122,11 +122,11 @@ def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
     """Create the function that announces a file to the meta servers by tenant, store and ts."""
 
     def announce(tenant: TenantKey, store_id: int, ts: int) -> None:
-        told = Notification(
+        notification = Notification(
             cluster_id=tenant.cluster_id, tenant_id=tenant.tenant_id, store_id=str(store_id), ts=str(ts)
         )
         try:
-            meta.notify(told)
+            meta.notify(notification)
         except TiStreamError as error:  # dispatchers LIST too
             log.warning("a file was not announced", extra={"tenant": str(tenant), "ts": ts, "error": str(error)})
 
@@ -134,7 +134,7 @@ def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
 
 
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
-    """Build the app. Its loops run while it serves."""
+    """Build the ASGI app. Its background loops run while it serves."""
     peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = IngestMetrics(registry), LoopMetrics(registry)
     counted, keys = measured(objects, registry), keys_of(objects)

@@ -16,9 +16,9 @@ from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backups.backup_reader import open_backup, read_pairs, read_schema_snap
 from tistream.storage.chunk_reader import open_chunk, read_chunk
-from tistream_ingest.backfill.asked_tables import AskedTable, asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
+from tistream_ingest.backfill.requested_tables import RequestedTable, requested_tables
 
 
 def bucket(objects: dict[str, bytes]) -> MemoryObjectStore:
@@ -28,7 +28,7 @@ def bucket(objects: dict[str, bytes]) -> MemoryObjectStore:
     return store
 
 
-def planned(backup: MemoryObjectStore) -> tuple[list[AskedTable], BackupPlan]:
+def planned(backup: MemoryObjectStore) -> tuple[list[RequestedTable], BackupPlan]:
     """Every table of a backup, planned from nothing but its objects."""
     found = open_backup(backup)
     snapshot = parse_snapshot("snap", read_schema_snap(backup, found))
@@ -36,7 +36,7 @@ def planned(backup: MemoryObjectStore) -> tuple[list[AskedTable], BackupPlan]:
     history.apply(snapshot.records)
     ts = snapshot.snapshot_ts
     visible = [version for name in history.databases(ts) for version in history.visible_tables(ts, name)]
-    asked = asked_tables(["*.*"], visible)
+    asked = requested_tables(["*.*"], visible)
     spans = [span for table in asked for span in table.spans]
     return asked, plan_backup(spans, read_pairs(backup, found), found.end_version)
 

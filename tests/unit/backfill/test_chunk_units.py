@@ -12,8 +12,8 @@ from support.pull_world import committed
 from tistream.errors import InvalidRequest
 from tistream.format.br.full_backup import BackupFile, SstPair
 from tistream.model.span import KeySpan
-from tistream_ingest.backfill.asked_tables import AskedTable, asked_tables, parse_patterns
 from tistream_ingest.backfill.chunk_units import plan_backup
+from tistream_ingest.backfill.requested_tables import RequestedTable, parse_patterns, requested_tables
 
 KEYS = [bytes([one]) for one in range(1, 30)]
 
@@ -57,25 +57,25 @@ def test_patterns_match_names_without_regard_to_case() -> None:
     _, history = committed("everything")
     ts = history.resolved_ts
     visible = [version for name in history.databases(ts) for version in history.visible_tables(ts, name)]
-    every = asked_tables(["*.*"], visible)
+    every = requested_tables(["*.*"], visible)
     assert {(one.database, one.table) for one in every} == {
         (version.database, version.head.name) for version in visible if version.head.kind == "table"
     }
     first = every[0]
-    assert asked_tables([f"{first.database.upper()}.{first.table.upper()}"], visible) == [first]
+    assert requested_tables([f"{first.database.upper()}.{first.table.upper()}"], visible) == [first]
     assert any(len(one.physical_ids) > 1 for one in every), "a partitioned table"
     assert all(one.database not in ("mysql", "sys") for one in every)
 
 
 def test_a_pattern_without_a_table_is_named() -> None:
     with pytest.raises(InvalidRequest, match=r"no table of the backup matches 'shop\.nothing': no name is like it"):
-        asked_tables(["shop.nothing"], [])
-    assert asked_tables(["*.*"], []) == [], "an empty cluster"
+        requested_tables(["shop.nothing"], [])
+    assert requested_tables(["*.*"], []) == [], "an empty cluster"
     for bad in ([], ["shop"], [".t"], ["a."], ["a.[b]"]):
         with pytest.raises(InvalidRequest):
             parse_patterns(bad)
 
 
 def test_the_spans_of_a_partitioned_table_are_those_of_its_partitions() -> None:
-    spans = AskedTable("d", "t", (5, 6)).spans
+    spans = RequestedTable("d", "t", (5, 6)).spans
     assert [span.start[:9] for span in spans] == [b"t\x80" + bytes(6) + bytes([one]) for one in (5, 6)]

@@ -1,7 +1,7 @@
 """Runs backfills step by step: plan, chunks, end. Any number of processes may run the same one, and may die anywhere.
 
-Every object is created by a conditional put from the same input, and all state is in the objects. So the work of two
-processes is the same work, and a new process goes on with what is missing.
+Every object is created by a conditional put from the same input, and all state is in the objects. So two processes
+produce the same objects, and a new process continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tistream.storage.chunk_reader import read_plan
 from tistream.storage.object_store import ObjectStore
 from tistream.targets.mysql_url import MySqlUrl
 from tistream.wire.bulk.backfills import REASON_MAX, BackfillRow, EndBackfill
-from tistream_ingest.backfill.asked_tables import asked_tables
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
 from tistream_ingest.backfill.next_step import BackfillEnd, ended, first_missing, missing_units, overdue, too_old
+from tistream_ingest.backfill.requested_tables import requested_tables
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.sqlread.chunk_reading import SqlWork
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
@@ -57,8 +57,8 @@ class Backfills(Protocol):
 @dataclass(slots=True)
 class BackfillRunner:
     """Runs the backfills of this process: call `step` repeatedly. open_backup_store: opens the backup's object store by
-    its URL. cover: the bases of a tenant, according to its tasks' manifests. plan_wait_ms: how long a plan that is
-    pushed is waited for."""
+    its URL. cover: the bases of a tenant, according to its tasks' manifests. plan_wait_ms: how long to wait for the
+    plan of a backfill whose chunks a program pushes."""
 
     objects: ObjectStore
     backfills: Backfills
@@ -74,8 +74,8 @@ class BackfillRunner:
 
     def step(self) -> bool:
         """Run one job for each running backfill. Returns whether any chunk was written. Errors of one backfill do not
-        stop the others: a permanent error ends its backfill, and work that failed for a temporary one is repeated by
-        the next step."""
+        stop the others: a permanent error ends its backfill, and after a temporary error the work is repeated by the
+        next step."""
         worked = False
         rows = self.backfills.running()
         keys = {(_tenant(row), row.backfill_id) for row in rows}
@@ -122,7 +122,7 @@ class BackfillRunner:
         return worked
 
     def _write(self, row: BackfillRow) -> bool:
-        """Write the next chunks of a BR full backup. Return whether any were missing."""
+        """Write the next chunks of a BR full backup. Returns whether any chunks were missing."""
         planned = self._planned(row)
         tenant = _tenant(row)
         units = missing_units(planned.units, self._there(row), WAVE_UNITS)
@@ -134,8 +134,8 @@ class BackfillRunner:
         return self._counted(row, self.writer.write(row.source.url, works))
 
     def _write_sql(self, row: BackfillRow) -> bool:
-        """Read the next chunks by SQL, at most as many at a time as the order has threads. Return whether any were
-        missing."""
+        """Read the next chunks by SQL, at most as many at a time as the request has threads. Returns whether any chunks
+        were missing."""
         tenant = _tenant(row)
         try:
             plan = read_plan(self.objects, tenant, row.backfill_id)
@@ -150,7 +150,8 @@ class BackfillRunner:
         return self._counted(row, self.writer.write_sql(self.sql.url(row), self.sql.works(row, plan, missing)))
 
     def _counted(self, row: BackfillRow, results: Sequence[ChunksWritten]) -> bool:
-        """Whether chunks were written. Raises InvalidRequest for a failure that stays."""
+        """Count the written chunks in the metrics. Returns whether there were any. Raises InvalidRequest for a failure
+        that a retry does not change."""
         for result in results:
             self.metrics.chunks.inc(result.written)
             self.metrics.chunk_bytes.inc(result.bytes)
@@ -175,8 +176,8 @@ class BackfillRunner:
             history, ts = History(snapshot.snapshot_ts), snapshot.snapshot_ts
             history.apply(snapshot.records)
             visible = [one for name in history.databases(ts) for one in history.visible_tables(ts, name)]
-            asked = asked_tables(row.tables, visible)
-            planned = plan_backup((span for table in asked for span in table.spans), read_pairs(backup, found), ts)
+            requested = requested_tables(row.tables, visible)
+            planned = plan_backup((span for table in requested for span in table.spans), read_pairs(backup, found), ts)
             self._create(row, planned.plan)
             self._plans[key] = planned
         return self._plans[key]
@@ -191,7 +192,7 @@ class BackfillRunner:
             raise CorruptObject(key, "is not the plan of this backup: another program has created it")
 
     def _there(self, row: BackfillRow) -> set[int]:
-        """The numbers of the chunks that exist. The LIST begins behind the first chunks that are known to exist."""
+        """The numbers of the chunks that exist. The LIST begins after the chunks that are known to exist."""
         tenant = _tenant(row)
         seen = self._seen.setdefault((tenant, row.backfill_id), set())
         begun = first_missing(seen)

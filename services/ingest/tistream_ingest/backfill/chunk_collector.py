@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ChunkCollector:
-    """Call `step` again and again, from one thread. ended: the backfills of all tenants that have ended. Processes that
-    collect the same backfill do no harm."""
+    """Collects the objects of ended backfills. A background loop calls `step` from one thread. ended: the backfills of
+    all tenants that have ended. Two processes may collect the same backfill."""
 
     objects: ObjectStore
     ended: Callable[[], Sequence[BackfillRow]]
@@ -32,7 +32,8 @@ class ChunkCollector:
     _empty: set[tuple[TenantKey, str]] = field(default_factory=set)  # not LISTed again
 
     def step(self) -> None:
-        """One pass over all of them. An error of one does not stop the others; it is tried again at the next pass."""
+        """Make one pass over all ended backfills. An error of one does not stop the others; it is retried at the next
+        pass."""
         now_ms = self.clock.now_ms()
         rows = {(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id): row for row in self.ended()}
         self._empty &= rows.keys()

@@ -1,7 +1,7 @@
-"""Which objects of backfills that have ended are garbage. Pure.
+"""Decides which objects of ended backfills are garbage. Pure.
 
-Manifests name the runs that tasks have made of chunks, never the chunks. So only a backfill that runs needs them. The
-age leaves time to jobs that began before its end.
+Manifests name the runs that tasks have made of chunks, never the chunks themselves. So only a running backfill needs
+its chunks. Objects are kept for AGE_MS after the end, because jobs that began before the end may still use them.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def collectable(rows: Iterable[BackfillRow], now_ms: int) -> list[BackfillRow]:
 
 def garbage(modified_ms: Mapping[str, int], now_ms: int) -> list[str]:
     """The keys of the objects that were written at least AGE_MS ago. `modified_ms`: when each key was written, in Unix
-    milliseconds. An object of a store without a clock has 0: its age is not known, and it stays."""
+    milliseconds. An object store without a clock states 0: the age is not known, and the object is kept."""
     return [key for key, at_ms in modified_ms.items() if at_ms and at_ms + AGE_MS <= now_ms]

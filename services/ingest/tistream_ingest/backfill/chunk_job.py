@@ -33,9 +33,10 @@ class BackupWork:
 
 @dataclass(frozen=True, slots=True)
 class ChunksWritten:
-    """The chunks of one unit: how many this process wrote, with their bytes, and how many were there already.
+    """The result of writing the chunks of one unit: the number of chunks that this process wrote, their bytes, and the
+    number of chunks that existed already.
 
-    failed: the reason why there are fewer; `retry` if the same work may succeed later.
+    failed: the reason why chunks are missing; None if none are. `retry`: whether the same work may succeed later.
     """
 
     written: int = 0
@@ -67,7 +68,7 @@ def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupW
 
 
 def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
-    """Create an object and return True; False if it exists already. After an unknown outcome the same bytes are put
+    """Create an object. Returns True, or False if it exists already. After an unknown outcome the same bytes are put
     again. Raises CommitStateUnknown after PUT_ATTEMPTS attempts, Unavailable."""
     for attempt in range(PUT_ATTEMPTS):
         try:
@@ -85,7 +86,7 @@ def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
 def put_chunk(
     objects: ObjectStore, identity: ChunkId, span: KeySpan, base_ts: int, rows: Iterable[pa.Table], done: ChunksWritten
 ) -> ChunksWritten:
-    """Encode and create a chunk. Return `done` and it; one that exists is left."""
+    """Encode a chunk and create its object, unless it exists. Returns `done` with the chunk counted."""
     body = write_chunk(rows, identity, span, base_ts)
     if put_once(objects, _key(identity), body):
         return ChunksWritten(done.written + 1, done.bytes + len(body), done.there)
@@ -93,7 +94,7 @@ def put_chunk(
 
 
 def chunk_exists(objects: ObjectStore, identity: ChunkId) -> bool:
-    """Whether a chunk is there."""
+    """Whether the object of a chunk exists."""
     try:
         objects.head(_key(identity))
     except NotFoundYet:

@@ -19,7 +19,7 @@ from tistream.model.span import KeySpan
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The work of one task: the chunks that are read from one pair, as (number, span). pair: None if no file has keys
-    of the chunk, which is empty."""
+    of the chunk; the chunk is then empty."""
 
     pair: SstPair | None
     chunks: tuple[tuple[int, KeySpan], ...]
@@ -51,7 +51,8 @@ def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int
 
 
 def _pieces(span: KeySpan, pairs: Sequence[SstPair], starts: Sequence[bytes]) -> list[tuple[int | None, KeySpan]]:
-    """The span, cut at the starts of the pairs that overlap it: (index of the pair, piece)."""
+    """Cut a span at the starts of the pairs that overlap it. Returns pieces, each with the index of its pair; None
+    without a pair."""
     first = max(0, bisect_left(starts, span.start) - 1)
     last = bisect_left(starts, span.end) if span.end else len(starts)
     found = [at for at in range(first, last) if _range(pairs[at]).overlaps(span)]

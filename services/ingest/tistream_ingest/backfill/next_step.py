@@ -13,8 +13,8 @@ from tistream_ingest.backfill.chunk_units import Unit
 
 @dataclass(frozen=True, slots=True)
 class BackfillEnd:
-    """The end of a backfill. If `reason` is None it is finished: every chunk is a base. Otherwise it has failed, or is
-    `cancelled`, for this reason."""
+    """The end of a backfill. If `reason` is None the backfill has finished: tasks have taken every chunk as a base run.
+    Otherwise it has failed, or is `cancelled`, for this reason."""
 
     reason: str | None = None
     cancelled: bool = False
@@ -38,10 +38,11 @@ def first_missing(there: Collection[int]) -> int:
 
 
 def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], cover: Cover) -> BackfillEnd | None:
-    """Whether a backfill has ended; None while chunks are written or taken.
+    """The end of a backfill; None while chunks are still being written, or taken by tasks as base runs.
 
-    `refused`: the reasons of chunks that are never taken. `cover`: of the tenant's bases. A refused chunk ends the
-    backfill once every other chunk is a base: its table stays incomplete, and another backfill must read it again.
+    `refused` has the reasons of chunks that are never taken. `cover` is the part of the keys that the tenant's base
+    runs cover. A refused chunk ends the backfill once every other chunk is a base run: its table stays incomplete, and
+    another backfill must read it again.
     """
     if len(there) < len(plan.spans):
         return None
@@ -57,8 +58,8 @@ def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], c
 
 
 def overdue(created_ms: int, now_ms: int, wait_ms: int) -> BackfillEnd | None:
-    """The end of a backfill whose plan has not been pushed within `wait_ms` of its order; None before. Until its plan
-    is known, retention deletes nothing of the tenant (docs/adr/0030)."""
+    """The end of a backfill whose plan has not been pushed within `wait_ms` of its order; None before that time has
+    passed. Until its plan is known, retention deletes nothing of the tenant (docs/adr/0030)."""
     if now_ms - created_ms < wait_ms:
         return None
     return BackfillEnd(

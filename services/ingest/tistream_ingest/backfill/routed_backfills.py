@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 class RoutedBackfills:
     """Implements backfill_runner.Backfills. `peers`: the URLs of the ingest processes. Two processes that run the same
-    backfill, because one has an old list, do no harm: see BackfillRunner."""
+    backfill, because one of them has an outdated list, do no harm: see BackfillRunner."""
 
     def __init__(self, own_url: str, meta: MetaClient, peers: Callable[[], Sequence[str]]) -> None:
         self._own_url, self._meta, self._peers = own_url, meta, peers
@@ -31,7 +31,7 @@ class RoutedBackfills:
         return [row for row in rows if runs_here((row.cluster_id, row.tenant_id, row.backfill_id), self._own_url, urls)]
 
     def ended(self) -> list[BackfillRow]:
-        """The backfills of all tenants that have ended and are this process's. Raises Unavailable."""
+        """The ended backfills of all tenants whose objects this process has to collect. Raises Unavailable."""
         urls = list(self._peers())
         try:
             rows = self._meta.ended_backfills().backfills

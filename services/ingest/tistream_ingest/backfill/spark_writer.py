@@ -37,7 +37,8 @@ class SparkChunkWriter:
         return self._run(works, given)
 
     def write_sql(self, server: MySqlUrl, works: Sequence[SqlWork]) -> list[ChunksWritten]:
-        """One job, with a connection for each chunk. Raises Spark's exception if a task died."""
+        """Read and write these chunks as one Spark job, with a connection for each chunk. Raises Spark's exception if a
+        task died."""
         url, keys = self._url, self._keys.ids_of({work.tenant for work in works})
 
         def given(bundle: Iterable[bytes]) -> Iterator[ChunksWritten]:
@@ -63,7 +64,7 @@ def write_chunks(objects_url: str, keys: KeyIds, backup_url: str, work: BackupWo
 
 
 def write_by_sql(objects_url: str, keys: KeyIds, server: MySqlUrl, work: SqlWork) -> ChunksWritten:
-    """The work of one Spark task of a backfill by SQL. Objects are encrypted with `keys`."""
+    """Write the chunk of one Spark task of a backfill by SQL. Objects are encrypted with `keys`."""
     objects = _objects(objects_url)
     keys_of(objects).update(keys)
     return write_sql_chunk(objects, lambda: SqlServer(server), work)
@@ -71,7 +72,7 @@ def write_by_sql(objects_url: str, keys: KeyIds, server: MySqlUrl, work: SqlWork
 
 @lru_cache(maxsize=8)
 def _objects(url: str) -> ObjectStore:
-    """The client of the platform's object store: one for each worker process."""
+    """The client of the platform's object store. Each worker process has one."""
     return open_objects(url)
 
 

@@ -92,7 +92,8 @@ class _Entries:
         self._values = database.values(from_key=first, read_opt=options())
 
     def next(self, count: int) -> tuple[pa.Array, pa.Array]:
-        """Read up to `count` further entries: (keys, values), large_binary. Raises _RocksError."""
+        """Read up to `count` further entries. Returns their keys and values, as large_binary arrays. Raises
+        _RocksError."""
         try:
             keys, values = list(islice(self._keys, count)), list(islice(self._values, count))
         except Exception as error:  # rocksdict raises plain exceptions

@@ -1,7 +1,7 @@
 """Joins the entries of a backup's SST files to rows (upstream-formats 4; docs/backfill.md). Pure.
 
 A full backup has one version of each key: a put in the `write` family at `z` + memcomparable key + `~commit_ts`, with
-its value, or with the value in the `default` family at the same key and `~start_ts`. Both families are in key order, so
+its value; or its value is in the `default` family at the same key and `~start_ts`. Both families are in key order, so
 the values that are not in `write` follow one another in `default` exactly as they are needed.
 """
 
@@ -72,8 +72,8 @@ class Batch:
         self.missing = int(self._absent.sum())
 
     def rows(self, default_keys: pa.Array, default_values: pa.Array) -> pa.Table:
-        """The rows of record keys, columns of base_chunk.SCHEMA, given the next `missing` entries of `default`. Raises
-        SstMismatch if these are not the values of this batch."""
+        """The rows of record keys, as columns of base_chunk.SCHEMA. The caller passes the next `missing` entries of
+        `default`. Raises SstMismatch if these are not the values of this batch."""
         values = self._records.values()
         if self.missing:
             values = self._filled(values, default_keys, default_values)

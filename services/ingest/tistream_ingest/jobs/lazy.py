@@ -1,4 +1,4 @@
-"""Starts Spark with the first job: a platform without a log backup or a backfill has no second JVM."""
+"""Starts Spark when the first job comes, so that a platform without a log backup or a backfill has no second JVM."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from tistream_ingest.jobs.work import PoolShards
 
 
 class OldValues(Protocol):
-    """The interface for old values. The pool that is read has every version up to each ts asked for."""
+    """The interface for reading old values. The pool must have every version up to the requested ts."""
 
     def at(self, keys: pa.Array, ts: int) -> pa.Array:
-        """The value of each key in its newest version at or below `ts`; null if it was deleted or never there. `keys`
-        are sorted and distinct. The result is binary and has the order of `keys`."""
+        """The value of each key in its newest version at or below `ts`; null if the key was deleted or never existed.
+        `keys` are sorted and distinct. The result is binary and has the order of `keys`."""
 
     def commits(self, keys: pa.Array, commit_ts: pa.Array) -> pa.Array:
         """For each (key, commit_ts), whether the pool has a row of it, as booleans. The input is sorted by key."""

@@ -1,6 +1,6 @@
 """Encodes the change file of one piece of a release (design.md 2): committed rows, then one watermark. Pure.
 
-A file without changes still has the watermark: it is how the tenant advances.
+A file without changes still has the watermark, because the tenant advances by it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ AT_ONCE_BYTES = 32 << 20  # stored bytes of one object that are in memory
 
 
 def read(log: ObjectStore, slices: Iterable[Slice]) -> Iterator[tuple[Slice, bytes]]:
-    """Each slice with its unpacked bytes, which are checked.
+    """Yield each slice with its unpacked bytes, after their checks.
 
     Raises:
         NotFoundYet: the object is gone.
@@ -27,7 +27,7 @@ def read(log: ObjectStore, slices: Iterable[Slice]) -> Iterator[tuple[Slice, byt
 
 
 def _groups(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
-    """Slices of one object, in order, of at most AT_ONCE_BYTES together (or one larger slice)."""
+    """Group neighbouring slices of one object, in order. A group has at most AT_ONCE_BYTES, or one larger slice."""
     group: list[Slice] = []
     size = 0
     for one in sorted(slices, key=lambda one: (one.path, one.offset)):

@@ -1,8 +1,7 @@
 """Runs releases as Spark jobs, on local[*] or a cluster.
 
-One job a release, in two stages: shards are prepared, and their rows are shuffled to the change files. A file is
-written only if it has received the part of every shard, an empty one included. So a shard that fails cannot leave a
-gap.
+A release is one job with two stages: shards are prepared, and their rows are shuffled to the change files. A file is
+written only if it has received the parts of all shards, including empty ones. So a shard that fails cannot leave a gap.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and
 
 @lru_cache(maxsize=8)
 def _objects(url: str) -> ObjectStore:
-    """The object store's client: one per worker process and URL."""
+    """The client of an object store. Each worker process has one for each URL."""
     return open_objects(url)
 
 
-def _told(url: str, keys: KeyIds) -> ObjectStore:
+def _with_keys(url: str, keys: KeyIds) -> ObjectStore:
     objects = _objects(url)
     keys_of(objects).update(keys)
     return objects
@@ -76,7 +75,7 @@ class SparkRunner:
 
         def prepared(works: Iterable[bytes]) -> Iterator[Part]:
             rest: ReleaseJob = pickle.loads(shared.value)
-            old = PoolValues(_told(url, keys), rest.pool)
+            old = PoolValues(_with_keys(url, keys), rest.pool)
             log = _objects(log_url)
             for work in works:
                 one: ReleaseShard = pickle.loads(work)
@@ -96,7 +95,7 @@ class SparkRunner:
             elif sorted(shard for shard, _ in held) != list(range(shards)):
                 yield Failed("unavailable", f"not every shard of release {rest.release.number} was prepared")
             else:
-                target = _told(url, keys)
+                target = _with_keys(url, keys)
                 rows = [part for _, part in sorted(held) if part]
                 yield shard_io.guarded(lambda: shard_io.write(target, rest, number, rows))
 
@@ -118,7 +117,7 @@ class SparkRunner:
         url, keys = self._url, self._keys.ids_of({tenant})
 
         def done(bodies: Iterable[bytes]) -> Iterator[Any]:
-            objects = _told(url, keys)
+            objects = _with_keys(url, keys)
             for body in bodies:
                 yield work(objects, pickle.loads(body))
 

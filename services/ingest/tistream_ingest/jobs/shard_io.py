@@ -106,7 +106,7 @@ def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValu
 
 
 def _values(log: ObjectStore, shard: ReleaseShard, changes: pa.Table) -> pa.Table:
-    """Read the entries of `default` at the start_ts of the changes whose values are there."""
+    """Read from the `default` slices the values of the changes that have their value there, by key and start_ts."""
     starts = joining.long_starts(changes)
     if not len(starts):
         return VALUES.empty_table()

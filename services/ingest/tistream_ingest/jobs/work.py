@@ -24,7 +24,7 @@ class PoolShards:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseShard:
-    """The changes of a window with keys in `span`. writes, values, late: as in plan.taking.ReleaseInput."""
+    """The part of a release with keys in `span`. writes, values, late: as in plan.taking.ReleaseInput."""
 
     number: int
     span: KeySpan
@@ -66,7 +66,7 @@ class Written:
 class Failed:
     """The reason why a shard or piece failed. kind: `missing` (an object of the log does not exist; `object` names it),
     `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused` (the log has a form that is not
-    supported), `unavailable` (try again)."""
+    supported), `unavailable` (a retry may succeed)."""
 
     kind: str
     reason: str

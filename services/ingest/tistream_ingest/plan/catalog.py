@@ -50,8 +50,8 @@ class Catalog:
         return name in self._fresh
 
     def released(self, released_ts: int, horizon_ts: int, compared: frozenset[str]) -> None:
-        """Record that a release is done, and drop slices that no later release needs. compared: fresh metadata objects
-        whose late commits the release has compared with the pool."""
+        """Record that a release has been written, and drop slices that no later release needs. compared: fresh metadata
+        objects whose late commits the release has compared with the pool."""
         self.released_ts, self.horizon_ts = released_ts, max(self.horizon_ts, horizon_ts)
         self._fresh -= compared
         for name in list(self._slices):

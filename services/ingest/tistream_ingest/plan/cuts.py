@@ -1,8 +1,8 @@
 """Cuts a window into pieces, one for each change file. Pure.
 
-All changes of a window are at hand and sorted, so each commit_ts inside of it is as good a watermark as its end: a
-piece ends between two commit_ts. Only a commit_ts that is larger than a file by itself is cut by keys; then the last of
-its files has the watermark.
+All changes of a window are known and sorted, so any commit_ts inside the window may be a watermark, and a piece ends
+between two commit_ts. Only a commit_ts that is larger than a file by itself is cut by keys; then the last of its files
+has the watermark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Number and bytes of the changes of one shard with first <= commit_ts <= last. Repeats count."""
+    """The number and the bytes of the changes of one shard with first <= commit_ts <= last. Repeated changes are
+    counted each time."""
 
     first: int
     last: int
@@ -44,7 +45,7 @@ class Survey:
 
 
 def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
-    """The window as one piece, without a cut."""
+    """The whole window as one piece."""
     return (ReleaseFile(window.high, window.low, window.high, index),)
 
 

@@ -24,7 +24,7 @@ class SourceRules:
     flushes_kept: int = 16
 
     def shard_bytes(self, total: int, slots: int) -> int:
-        """The size of each shard of a release with `total` unpacked bytes."""
+        """The size of each shard, in unpacked bytes, of a release with `total` unpacked bytes."""
         return max(self.shard_bytes_min, min(self.shard_bytes_max, -(-total // slots)))
 
 

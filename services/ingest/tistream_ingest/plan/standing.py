@@ -50,8 +50,8 @@ def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, 
 
 
 def runs_here(source: tuple[str, str, str], own_url: str, urls: Sequence[str]) -> bool:
-    """Whether this process runs a source (cluster, tenant, source id): the live process with the highest hash does.
-    That only saves work: if several processes run a source, the conditional puts of records fence them."""
+    """Whether this process runs a source (cluster, tenant, source id): the live process with the highest hash does. The
+    choice only avoids duplicate work: if several processes run a source, the conditional puts of records fence them."""
     return own_url in urls and max(urls, key=lambda url: _rank(source, url)) == own_url
 
 

@@ -11,8 +11,8 @@ from tistream_ingest.plan.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class NeedsOlder:
-    """The result of `take` for a window that has transactions which began at `ts`, below the catalog's horizon: the
-    caller must load older metadata first."""
+    """The result of `take` if transactions of the window began at `ts`, below the catalog's horizon. The caller must
+    load older metadata first."""
 
     ts: int
 
@@ -35,7 +35,7 @@ class ReleaseInput:
 
     @property
     def rows_max(self) -> int:
-        """An upper bound of the number of changes in the window. Repeats count."""
+        """An upper bound of the number of changes in the window. Repeated changes are counted each time."""
         return sum(one.entries for one in self.writes)
 
     @property
@@ -46,8 +46,8 @@ class ReleaseInput:
 
 def take(catalog: Catalog, low: int, high: int) -> ReleaseInput | NeedsOlder:
     """Select the slices for the changes with low < commit_ts <= high. A value lies at the start_ts of its commit in the
-    log, perhaps hours before the commit: the smallest start_ts of the window's `write` slices says how far back values
-    may be. A slice that does not state it (0) may need any value."""
+    log, perhaps hours before the commit: values may be as old as the smallest start_ts of the window's `write` slices.
+    A slice whose smallest start_ts is not stated (0) may need any value."""
     writes: list[Slice] = []
     late: list[Slice] = []
     metas: set[str] = set()

@@ -1,1 +1,1 @@
-"""Restores that the platform runs: tables as of a ts, read on Spark executors and written by them into a target."""
+"""Runs restores: Spark executors read tables as of a ts, and write them into a target."""

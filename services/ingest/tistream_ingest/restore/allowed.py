@@ -1,7 +1,7 @@
 """Checks whether the settings of this process allow a restore's target.
 
-Targets are written with the platform's own credentials, and a DSN file is read from this host: a caller reaches only
-what an operator of the host has named. No text here quotes a path.
+Targets are written with the platform's own credentials, and a DSN file is read from this host. So a caller may only use
+targets that an operator of the host has named. Error texts quote no path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[!-~]+")
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """The targets that the settings allow. `urls`: the prefixes with which a URL may begin. `dsn_dir`: the directory of
-    DSN files; None: no server is allowed."""
+    DSN files; None if no server is allowed."""
 
     urls: Sequence[str]
     dsn_dir: str | None

@@ -97,7 +97,7 @@ class ChunkWork:
 
 @dataclass(frozen=True, slots=True)
 class BackWork:
-    """Reads a part of a target back, to compare it with the rows at the ts."""
+    """Reads a part of a target back, so that it can be compared with the rows as of the ts."""
 
     one: Numbered
     part: int
@@ -111,7 +111,7 @@ class BackWork:
 
 @contextmanager
 def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
-    """Open the target. Raises TargetFailed, Unavailable."""
+    """A `with` block in which the target is open. Raises TargetFailed, Unavailable."""
     if isinstance(spec.place, MySqlUrl):
         url = spec.place
         with MySqlTarget(MySqlUrl(url.host, url.port, url.user, url.password, None, url.options)) as target:
@@ -137,15 +137,16 @@ Work = CountWork | ChunkWork | BackWork
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """The reason why work failed. kind: `missing` (an object of the pool does not exist any more: plan again), `target`
-    or `unavailable` (try again), `refused` (permanent)."""
+    """The reason why work failed. kind: `missing` (an object of the pool does not exist any more, so the read must be
+    planned again), `target` or `unavailable` (a retry may succeed), `refused` (permanent)."""
 
     kind: str
     reason: str
 
 
 def guarded(objects: ObjectStore, work: Work) -> Any:
-    """Call a function and return its result, or a WorkFailed. Raised errors would lose their type in Spark."""
+    """Run a work item and return its result, or a WorkFailed if it raises an error, because raised errors would lose
+    their type in Spark."""
     try:
         return work.run(objects)
     except NotFoundYet as error:

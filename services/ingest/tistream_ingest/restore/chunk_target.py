@@ -52,13 +52,13 @@ class ChunkTarget(Protocol):
         """Create the table, unless this restore has created it. Raises TableExists, unless `replace`."""
 
     def there(self, one: Numbered) -> frozenset[int]:
-        """The numbers of the chunks that the target has."""
+        """The numbers of the chunks that have been written into the target."""
 
     def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
         """Write a chunk, unless the target has it."""
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:
-        """The numbers of the parts in which a table with this number of chunks is read back. Empty: the target is not
+        """The numbers of the parts in which a table with this number of chunks is read back. Empty if the target is not
         read back."""
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:

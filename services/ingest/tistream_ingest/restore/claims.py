@@ -33,7 +33,7 @@ class Claims:
     _ended: bool = False  # the claim has ended: the next report ends the attempt
 
     def step(self) -> int | None:
-        """Loop body: claim a restore and run it to its end. Returns the pause before the next."""
+        """Loop body: claim a restore and run it to its end. Returns the pause before the next call, in ms."""
         work = self.meta.claim_restore(self.node_id)
         if work is None:
             return self.poll_ms
@@ -55,7 +55,7 @@ class Claims:
         running = self._running
         if running is not None and not self._ended:
             try:
-                self.meta.report_restore(running.work, running.told("running", self._reason))
+                self.meta.report_restore(running.work, running.progress_report("running", self._reason))
             except (ClaimEnded, UnknownName):
                 self._ended = True
 
@@ -83,7 +83,7 @@ class Claims:
                     return
                 self._reason = f"waits, and tries again: {error}"
                 log.warning("restore waits", extra={"restore": running.work.wanted.restore_id, "error": str(error)})
-                running.tell("running", self._reason)
+                running.report_progress("running", self._reason)
                 self.sleep(pause_s)
 
     def _report(self, work: RestoreWork, report: RestoreReport) -> object:

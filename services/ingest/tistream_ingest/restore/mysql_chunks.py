@@ -22,12 +22,12 @@ class MySqlChunks:
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, target: MySqlTarget) -> None:
-        """Raises TargetFailed."""
+        """Connect to the server. Raises TargetFailed."""
         self._target, self._tables = target, MySqlTables(target)
 
     def taken(self, one: Numbered) -> bool:
         """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
-        Makes no database."""
+        Creates nothing."""
         database, table = one.table.name
         found = self._target.rows(
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",

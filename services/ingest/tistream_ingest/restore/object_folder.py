@@ -1,7 +1,7 @@
 """A folder in an object store that belongs to one restore: `restore.json` in it names the restore.
 
-Names of files contain the restore's id. So a process that was overtaken deletes files of other restores only, and
-writes files that the next process writes too, with equal rows.
+Names of files contain the restore's id. So a process that has lost its claim deletes only files of other restores, and
+the files that it writes have the same names and equal rows as those of the next process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ObjectFolder:
         return [one.key.removeprefix(self.prefix) for one in self.objects.list_after(self.prefix)]
 
     def put(self, name: str, body: bytes) -> None:
-        """Write a file, unless it exists. Raises Unavailable if the result is not known."""
+        """Write a file, unless it exists. Raises Unavailable if the outcome is not known."""
         self._put_new(name, body)
 
     def get(self, name: str) -> bytes:

@@ -71,7 +71,7 @@ class ParquetObjects:
         self._folder(one).put(_parquet(one, number), sink.getvalue())
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """Implement ChunkTarget.parts: read back every chunk by itself, also one that no plan has."""
+        """Implement ChunkTarget.parts: every chunk is a part, including chunks that are not in the plan."""
         return sorted(self.there(one))
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:

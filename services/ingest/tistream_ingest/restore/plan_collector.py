@@ -14,15 +14,16 @@ from tistream_ingest.restore.plan_garbage import garbage
 
 @dataclass(slots=True)
 class PlanCollector:
-    """Call `step` again and again, from one thread. The process that ends a restore deletes its plan; this deletes what
-    is left by one that was cancelled, or whose process was killed. Several processes may collect at a time."""
+    """Collects the plans of ended restores. A background loop calls `step` from one thread. The process that ends a
+    restore deletes its plan. The collector deletes the plans of restores that were cancelled, or whose process was
+    killed. Several processes may collect at the same time."""
 
     objects: ObjectStore
     meta: MetaClient
     metrics: IngestMetrics
 
     def step(self) -> None:
-        """One pass over the plans of all tenants. Raises Unavailable, and tries again at the next pass."""
+        """Make one pass over the plans of all tenants. Raises Unavailable; the next pass retries."""
         # The LIST first: a restore that is queued later has no plan in it.
         keys = [info.key for info in self.objects.list_after(layout.RESTORES)]
         if not keys:

@@ -1,7 +1,7 @@
-"""Which plans of restores are garbage. Pure.
+"""Decides which plans of restores are garbage.
 
-A restore is queued before its plan is written, and one that has ended does not wait or run again. So of plans that were
-listed before the meta server was asked, those of no unfinished restore are not needed any more.
+Pure. A restore is queued before its plan is written, and a restore that has ended does not start again. So if the plans
+are listed first, and then the unfinished restores, a plan without an unfinished restore is not needed any more.
 """
 
 from __future__ import annotations

@@ -73,14 +73,14 @@ def _cut(wanted: TableRange, firsts: Sequence[bytes]) -> Iterator[TableRange]:
 
 
 def shards_for(shards: Iterable[IndexShard], wanted: TableRange) -> tuple[IndexShard, ...]:
-    """The shards that a read of the range needs."""
+    """The shards of the pool that a read of the range needs."""
     return tuple(shard for shard in shards if shard.span.overlaps(wanted.span))
 
 
 def cuts(
     sizes: Iterable[tuple[Sequence[Any], int]], rows_max: int, bytes_max: int = CHUNK_BYTES
 ) -> Iterator[tuple[bytes, int]]:
-    """The ends of chunks: (the last key, the number of rows), for keys in ascending order.
+    """The ends of chunks, each as its last key and its number of rows. Keys are given in ascending order.
 
     Args:
         sizes: tables of a read: the keys, an Arrow binary array, and the bytes of the rows together.
@@ -116,7 +116,7 @@ def chunks_of(counted: Iterable[tuple[TableRange, Sequence[tuple[bytes, int]]]])
 
 def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
     """Encode a plan as it is stored."""
-    told = [
+    entries = [
         {
             "database": one.database,
             "table": one.table,
@@ -127,7 +127,7 @@ def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
         }
         for one in tables
     ]
-    return orjson.dumps({"version": _VERSION, "restore_id": restore_id, "tables": told})
+    return orjson.dumps({"version": _VERSION, "restore_id": restore_id, "tables": entries})
 
 
 def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
@@ -152,7 +152,7 @@ def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
 
 
 def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
-    """The chunks of the plan that the target does not have."""
+    """The planned chunks of a table that the target does not have yet; `there` are the numbers that it has."""
     return [one for one in table.chunks if one.number not in there]
 
 
@@ -180,5 +180,5 @@ def progress(
 
 
 def pause_s(failures: int) -> float | None:
-    """Seconds to wait after this number of failures in a row; None: give up."""
+    """Seconds to wait after this number of failures in a row; None if the restore should fail."""
     return None if failures >= FAILURES_MAX else min(2.0 ** (failures - 1), _PAUSE_MAX_S)

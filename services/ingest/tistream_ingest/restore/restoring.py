@@ -1,7 +1,7 @@
 """Runs one attempt at a restore that this process has claimed.
 
-Everything that matters is in the target and in the stored plan. So an attempt may end anywhere: the next one, of this
-process or another, writes the chunks that are missing.
+All state is in the target and in the stored plan. So an attempt may end at any point: the next attempt, in this process
+or another, writes the missing chunks.
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ class Runner(Protocol):
 
 
 class Refused(Exception):
-    """The restore cannot be done. The text is the reason."""
+    """The restore fails, because a retry could not succeed. The text is the reason."""
 
 
 class TryAgain(Exception):
-    """This attempt has failed for a reason that may pass; a later attempt may succeed."""
+    """This attempt has failed for a temporary reason; a later attempt may succeed."""
 
 
 @dataclass(slots=True)
 class Restoring:
     """One attempt at a restore. `report` sends progress, and raises ClaimEnded once another process has claimed the
-    restore, or it was cancelled. `metered` counts rows that were read of the tenant; an attempt that reads them again
-    counts them again."""
+    restore, or it was cancelled. `metered` is called with the number of rows that were read from the tenant; rows that
+    a later attempt reads again are counted again."""
 
     work: RestoreWork
     objects: ObjectStore
@@ -118,17 +118,17 @@ class Restoring:
         except (TargetFailed, RetryableError, CommitStateUnknown, OSError) as error:
             raise TryAgain(self._clean(str(error))) from error
 
-    def tell(self, state: str, reason: str | None = None) -> None:
+    def report_progress(self, state: str, reason: str | None = None) -> None:
         """Report the present progress. Raises ClaimEnded, Unavailable."""
-        self.report(self.told(state, reason))
+        self.report(self.progress_report(state, reason))
 
     def end(self, state: str, reason: str | None = None) -> None:
         """Report the end, and delete the plan: another process that still runs the restore stops at its next report,
         before it makes a new one. Raises ClaimEnded, Unavailable."""
-        self.tell(state, reason)
+        self.report_progress(state, reason)
         self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
 
-    def told(self, state: str, reason: str | None = None) -> RestoreReport:
+    def progress_report(self, state: str, reason: str | None = None) -> RestoreReport:
         """The report of the present progress."""
         tables = restore_plan.progress(self._plan, self._done, self._checksums) or [
             RestoreTable(database=one.database, table=one.table) for one in self.work.wanted.tables
@@ -149,7 +149,7 @@ class Restoring:
             rows_max = target.chunk_rows
         self._plan = self._planned(ts, ids, rows_max)
         by_name = {(one.database, one.table): one for one in self._plan}
-        self.tell("running")
+        self.report_progress("running")
         with opened(spec) as target:
             for one, _ in found:
                 target.begin(one, replace=replace)
@@ -166,7 +166,7 @@ class Restoring:
         self.end("done", reason)
 
     def _spec(self) -> tuple[TargetSpec, str | None]:
-        """The target, and the database into which all tables go if its address names one."""
+        """The target, and the database that its address names; None if tables keep their databases."""
         place = self.work.wanted.target
         self.allowed.check(place)
         if not isinstance(place, MySqlPlace):
@@ -220,7 +220,7 @@ class Restoring:
             ]
             ends = self._each(works)
             made.append(PlannedTable(*name, restore_plan.chunks_of(zip(parts, ends, strict=True))))
-            self.tell("running", f"counts the rows of {len(made)} of {len(ids)} tables")
+            self.report_progress("running", f"counts the rows of {len(made)} of {len(ids)} tables")
         try:
             self.objects.put_new(key, restore_plan.encode(restore_id, made))
         except CommitConflict:
@@ -254,7 +254,7 @@ class Restoring:
                 if write:
                     self._done[name] += sum(chunk.rows for chunk in lot)
                     self.progressed()
-                self.tell("running")
+                self.report_progress("running")
         if total.rows != plan.rows:
             raise Refused(f"table {'.'.join(name)} has {total.rows} rows at {ts}, and {plan.rows} were counted before")
         with opened(spec) as target:
@@ -267,7 +267,7 @@ class Restoring:
                     f"{total}. If nothing else wrote into it, please report this"
                 )
         self._checksums[name] = f"{total.total:016x}"
-        self.tell("running")
+        self.report_progress("running")
 
     def _chunks(
         self, ts: int, one: Numbered, lot: Sequence[Chunk], spec: TargetSpec, *, write: bool

@@ -1,1 +1,1 @@
-"""Reads one log backup as a source: what its bucket contains, and the release that follows from it."""
+"""Runs log backups as sources: reads the bucket of a log backup, and writes the change files of its releases."""

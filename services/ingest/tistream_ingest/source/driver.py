@@ -45,7 +45,7 @@ class SourceDriver:
         self._looked = False
 
     def not_ready(self) -> str | None:
-        """Why no source can run yet, or None."""
+        """The reason why no source can run yet; None if sources can run."""
         if self._table is None:
             return "the routes were not read yet"
         return None if self._looked else "the sources were not read yet"
@@ -68,7 +68,8 @@ class SourceDriver:
         raise Unavailable(f"no route of tenant {tenant} is known yet")
 
     def peers(self) -> list[str]:
-        """The URLs of the ingest processes, from the newest route table. Raises Unavailable before the first."""
+        """The URLs of the ingest processes, from the newest route table. Raises Unavailable before the first route
+        table."""
         with self._lock:
             table = self._table
         if table is None:
@@ -111,8 +112,8 @@ class SourceDriver:
         log.info("source runs in this process", extra={"tenant": str(worker.tenant), "source": row.source_id})
 
     def _end(self, key: tuple[str, str, str]) -> None:
-        """Stop a source's loop. A release under way continues, which does no harm if another process runs the source
-        meanwhile."""
+        """Stop a source's loop. A release under way continues; another process may run the source meanwhile without
+        harm."""
         with self._lock:
             worker, loop = self._running.pop(key)
         loop.stop(timeout_s=0)
@@ -122,7 +123,7 @@ class SourceDriver:
         )
 
     def statuses(self, cluster_id: str | None, tenant_id: str | None) -> list[SourceStatus]:
-        """The status of each source, of one tenant or of all."""
+        """The status of each source of one tenant, or of all tenants."""
         return [
             worker.status()
             for worker in self._workers()

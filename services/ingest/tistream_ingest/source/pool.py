@@ -19,7 +19,7 @@ from tistream_ingest.jobs.work import PoolShards
 
 @dataclass(frozen=True, slots=True)
 class RouteTask:
-    """A task of a route, in the form that Lineage follows."""
+    """A task of a route, in the form that Lineage takes."""
 
     task_id: int
     span: KeySpan

@@ -1,7 +1,7 @@
 """Runs one source of one tenant in steps, each of which makes at most one release.
 
-The order of reads is a rule: first the checkpoints, then the list of metadata, then the safe point, then data. The
-other way round, a flush between them would be missed, or a deletion not noticed.
+The reads have a fixed order: first the checkpoints, then the list of metadata, then the safe point, then data. In
+another order a flush between two reads would be missed, or a deletion would go unnoticed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ WAIT_MS = 500  # between looks at the pool
 
 
 class ReleaseRunner(Protocol):
-    """Runs a release, which is the commits up to one checkpoint: `survey` reads the sizes in the log, and `run` writes
-    the change files."""
+    """Runs releases. A release has the commits up to one checkpoint. `survey` reads the sizes in the log, and `run`
+    writes the change files."""
 
     @property
     def slots(self) -> int: ...
@@ -54,7 +54,7 @@ class TenantPool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The constant properties of a source. snapshot_ts: of the tenant. keep_index: whether the tenant's index entries
+    """The constant properties of a source. snapshot_ts: the tenant's. keep_index: whether the tenant's index entries
     are kept."""
 
     source_id: str
@@ -99,7 +99,7 @@ class SourceRunner:
 
     @property
     def released_ts(self) -> int:
-        """Commits at or below it are in change files, or in the snapshot."""
+        """The ts at or below which all commits are in change files, or before the snapshot."""
         return self.identity.snapshot_ts if self._last is None else self._last.high
 
     def execute(self, release: Release) -> None:
@@ -112,7 +112,7 @@ class SourceRunner:
         """Release the changes up to the newest checkpoint. Returns whether a release was made.
 
         Raises:
-            SourceHeld: try again later.
+            SourceHeld: a later step may succeed.
             SourceStopped: the source cannot continue.
             Unavailable: a store did not answer.
         """
@@ -237,7 +237,8 @@ class SourceRunner:
             )
 
     def _check_restores(self) -> None:
-        """A restore that ended at or below the snapshot is in it."""
+        """Check that no `br restore` ended after the snapshot, because its rows are not in the log. A restore that
+        ended at or below the snapshot is part of it."""
         restored = self.bucket.restored(self.identity.snapshot_ts)
         if restored is not None:
             raise SourceStopped(
@@ -287,7 +288,8 @@ class SourceRunner:
         return self.pool.current()
 
     def _taking_of(self, release: Release) -> ReleaseInput:
-        """The input of a release that another process decided, from the metadata that its record names."""
+        """The input of a release that another process has decided on, from the metadata that the release's record
+        names."""
         catalog = Catalog(release.low, 0)
         # An earlier source of the tenant, with another log, may have decided it and not have executed it.
         bucket = self.bucket if release.url == self.identity.url else Bucket(self.open_log(release.url))
@@ -311,7 +313,7 @@ class SourceRunner:
         ]
 
     def _failed(self, failed: Failed) -> None:
-        """Raise the error that a failed job means for the source."""
+        """Raise the error of the source that corresponds to a failed job."""
         if failed.kind == "missing":
             safe_point = self.bucket.safe_point()
             if safe_point > self.released_ts:

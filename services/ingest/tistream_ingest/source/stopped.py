@@ -8,14 +8,15 @@ HEALS = "a sound copy in its place lets the source go on"
 
 
 class SourceStopped(FatalError):
-    """The source has stopped for good: the text states why, and what to do. The tenant keeps the rows that it has."""
+    """The source has stopped for good. The text states the reason and the remedy. The tenant keeps the rows that it
+    has."""
 
     code = "source-stopped"
 
 
 class SourceHeld(RetryableError):
-    """The source cannot continue now, and recovers by itself. stage: as in `held_by` (design.md 5). object: the object
-    that it waits for."""
+    """The source cannot continue now, and recovers by itself. `stage` is as in `held_by` (design.md 5). `object` is the
+    object that it waits for."""
 
     code = "source-held"
 

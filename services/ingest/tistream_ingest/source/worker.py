@@ -1,4 +1,4 @@
-"""Runs one source in a loop, and keeps its status. Thread-safe to read."""
+"""Runs one source in a loop, and keeps its status, which any thread may read."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class SourceWorker:
 
     @property
     def lag_ms(self) -> int:
-        """The age of the checkpoint; 0 while none was seen."""
+        """The age of the log's checkpoint; 0 before the first checkpoint was read."""
         ts = self._source.seen.checkpoint_ts
         return max(0, self._clock.now_ms() - physical_ms(ts)) if ts else 0
 
@@ -113,7 +113,8 @@ class SourceWorker:
 
 
 def _reason(hold: Hold) -> str:
-    """The reason of a hold, with the name of a damaged object: the list of sources has no member for it."""
+    """The reason of a hold, with the name of a damaged object, because the list of sources has no member for the
+    object."""
     if hold.stage != "damaged" or hold.object is None or hold.object in hold.reason:
         return hold.reason
     return f"{hold.object}: {hold.reason}"

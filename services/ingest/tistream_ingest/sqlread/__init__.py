@@ -1,1 +1,2 @@
-"""Backfill by SQL: stale reads of a TiDB through the MySQL protocol, encoded to base chunks (docs/backfill.md)."""
+"""Backfill by SQL: reads rows of a TiDB with stale reads through the MySQL protocol, and encodes them as base chunks
+(docs/backfill.md)."""

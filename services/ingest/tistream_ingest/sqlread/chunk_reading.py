@@ -1,4 +1,5 @@
-"""What an executor does: read one chunk of a table by SQL as of one ts, encode it, and write it, unless it is there."""
+"""The work of an executor in a backfill by SQL: read one chunk of a table as of one ts, encode it, and write it, unless
+it exists."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ COMMIT_TS = "_tidb_commit_ts"
 
 @dataclass(frozen=True, slots=True)
 class SqlWork:
-    """Chunk `number`: the rows of `span` as of `base_ts`. table: None if no table has its physical id then."""
+    """Chunk `number`: the rows of `span` as of `base_ts`. table: None if no table has the chunk's physical id at that
+    ts."""
 
     tenant: TenantKey
     backfill_id: str
@@ -41,7 +43,7 @@ class SqlWork:
 def write_sql_chunk(
     objects: ObjectStore, connect: Callable[[], SqlServer], work: SqlWork, page_rows: int = PAGE_ROWS
 ) -> ChunksWritten:
-    """Write one chunk. A chunk that exists is left: the first one counts, and the upstream is not asked."""
+    """Write one chunk. A chunk that exists is kept, and the upstream is not read."""
     identity = ChunkId(work.tenant, work.backfill_id, work.number)
     if chunk_exists(objects, identity):
         return ChunksWritten(there=1)

@@ -1,4 +1,5 @@
-"""Cuts tables into chunks by SQL: by a key of each Region where the server shows them, else by walking through keys."""
+"""Cuts tables into chunks by SQL: at a key of each Region if the server shows its Regions, otherwise by reading through
+the keys."""
 
 from __future__ import annotations
 

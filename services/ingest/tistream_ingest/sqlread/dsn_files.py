@@ -1,4 +1,5 @@
-"""Files on this host that hold the address of a server with its password. No text here quotes a path or a file."""
+"""Reads DSN files: files on this host that contain the address of a server with its password. Error texts quote no path
+and no content."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ DSN_BYTES_MAX = 4_096
 
 @dataclass(frozen=True, slots=True)
 class DsnFiles:
-    """The DSN files that backfills may name. directory: where they are; None: no server is allowed."""
+    """The DSN files that backfills may name. directory: the folder that contains them; None if no server is allowed."""
 
     directory: str | None
 
     def server(self, dsn_file: str) -> MySqlUrl:
-        """The server that a file names. Raises SourceRefused, with one text for a file outside of the directory and for
-        one that is not there."""
+        """The server that a file names. Raises SourceRefused, with the same text for a file outside of the directory
+        and for one that does not exist."""
         text = read_dsn(self.directory, dsn_file)
         if text is None:
             raise SourceRefused(

@@ -1,4 +1,4 @@
-"""What a backfill by SQL reads: physical ids of tables, found in the tenant's schema. Pure."""
+"""Finds the tables that a backfill by SQL reads, and their physical ids, in the tenant's schema. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from tistream.encode.table_encoding import TableEncoding, encoding_of
 from tistream.schema.history import History
 from tistream.schema.visible import TableVersion
-from tistream_ingest.backfill.asked_tables import asked_tables
+from tistream_ingest.backfill.requested_tables import requested_tables
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A physical id, where SQL finds its rows, and how they are encoded. partition: None for a whole table."""
+    """A physical id, the table and partition in which SQL finds its rows, and the encoding of the rows. partition: None
+    for a whole table."""
 
     physical_id: int
     table_id: int
@@ -27,10 +28,10 @@ class ReadTable:
         return f"{self.database}.{self.name}"
 
 
-def asked(history: History, ts: int, patterns: Sequence[str], *, new_collations: bool) -> list[ReadTable]:
-    """The physical ids of the tables that match, by ascending id. Raises UnknownName, InvalidRequest."""
+def tables_to_read(history: History, ts: int, patterns: Sequence[str], *, new_collations: bool) -> list[ReadTable]:
+    """The physical ids of the tables that match a pattern, in ascending order. Raises UnknownName, InvalidRequest."""
     versions = [one for name in history.databases(ts) for one in history.visible_tables(ts, name)]
-    names = {(one.database, one.table) for one in asked_tables(patterns, versions)}
+    names = {(one.database, one.table) for one in requested_tables(patterns, versions)}
     found = [
         table
         for version in versions
@@ -42,7 +43,7 @@ def asked(history: History, ts: int, patterns: Sequence[str], *, new_collations:
 
 
 def table_now(history: History, physical_id: int, ts: int, *, new_collations: bool) -> ReadTable | None:
-    """Where the rows of a physical id are as of `ts`; None if no visible table has it then."""
+    """The ReadTable of a physical id as of `ts`; None if no visible table has the id at that ts."""
     version = history.table_at(physical_id, ts + 1)
     return None if version is None else _read_table(version, physical_id, new_collations)
 

@@ -1,8 +1,8 @@
 """Plans backfills by SQL, and orders their chunks.
 
-The ts of a chunk is the tenant's resolved_ts in the schema registry when its job is ordered. It is a TSO of the
-upstream that the log has reached: so the schema of the rows is known, and the chunk is taken at once. The upstream must
-have given out a higher TSO: else it is another cluster.
+The ts of a chunk is the tenant's resolved_ts in the schema registry when its job is ordered. The log has reached this
+TSO of the upstream, so the schema of the rows is known, and tasks can take the chunk at once. The upstream must have
+issued a higher TSO; if it has not, it is another cluster.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from tistream.wire.bulk.backfills import BackfillRow
 from tistream_ingest.sqlread import statements as sql
 from tistream_ingest.sqlread.chunk_reading import SqlWork, check_identity
 from tistream_ingest.sqlread.cutting import CHUNK_ROWS, cut_tables
-from tistream_ingest.sqlread.read_table import ReadTable, asked, table_now
+from tistream_ingest.sqlread.read_table import ReadTable, table_now, tables_to_read
 from tistream_ingest.sqlread.sql_server import SqlServer
 
 
 @dataclass(frozen=True, slots=True)
 class SqlBackfills:
-    """history: a tenant's schema history now. server: the address that a DSN file names; raises InvalidRequest."""
+    """`history` returns a tenant's present schema history. `server` returns the address in a DSN file; it raises
+    InvalidRequest."""
 
     history: Callable[[TenantKey], History]
     server: Callable[[str], MySqlUrl]
@@ -33,13 +34,13 @@ class SqlBackfills:
     chunk_rows: int = CHUNK_ROWS
 
     def url(self, row: BackfillRow) -> MySqlUrl:
-        """The server that the order names. Raises InvalidRequest."""
+        """The server that the request names. Raises InvalidRequest."""
         assert row.source.dsn_file is not None, "the meta server has checked the order"
         return self.server(row.source.dsn_file)
 
     def plan(self, row: BackfillRow) -> ChunkPlan:
-        """Cut the tables as of now; those that SQL cannot read are left out. Raises Unavailable to wait,
-        InvalidRequest."""
+        """Cut the tables, as of now, into chunks. Tables that SQL cannot read are left out. Raises Unavailable if the
+        caller may retry, InvalidRequest."""
         history = self.history(_tenant(row))
         ts = history.resolved_ts
         assert row.snapshot_ts is not None
@@ -53,7 +54,7 @@ class SqlBackfills:
                 )
             new_collations = server.new_collations()
             server.read_at(ts)
-            tables = asked(history, ts, row.tables, new_collations=new_collations)
+            tables = tables_to_read(history, ts, row.tables, new_collations=new_collations)
             refused = {one.physical_id for one in tables if _refusal(server, one) is not None}
             kept = [one for one in tables if one.physical_id not in refused]
             for one in kept:
@@ -61,11 +62,12 @@ class SqlBackfills:
             return cut_tables(server, kept, ts, self.chunk_rows)
 
     def refused(self, row: BackfillRow, plan: ChunkPlan) -> str | None:
-        """The tables of the order that the plan leaves out, each with its reason and the way out; None for none."""
+        """A text with the requested tables that the plan leaves out, each with the reason and the remedy; None if there
+        are none."""
         history = self.history(_tenant(row))
         planned = {table_id_of(span) for span in plan.spans}
         with self.connect(self.url(row)) as server:
-            tables = asked(history, plan.min_ts, row.tables, new_collations=server.new_collations())
+            tables = tables_to_read(history, plan.min_ts, row.tables, new_collations=server.new_collations())
         left = {one.shown: one.encoding.reason for one in tables if one.physical_id not in planned}
         if not left:
             return None
@@ -73,7 +75,7 @@ class SqlBackfills:
         return f"SQL cannot read {len(left)} tables; the others are complete. Read these by br-full: {named}"
 
     def works(self, row: BackfillRow, plan: ChunkPlan, numbers: Sequence[int]) -> list[SqlWork]:
-        """The work of these chunks, as of now. Raises Unavailable, InvalidRequest."""
+        """The work items of these chunks, with a base_ts of now. Raises Unavailable, InvalidRequest."""
         history = self.history(_tenant(row))
         ts = history.resolved_ts
         if ts < plan.min_ts:
@@ -94,7 +96,8 @@ class SqlBackfills:
 
 
 def _refusal(server: SqlServer, table: ReadTable) -> str | None:
-    """Why SQL cannot read a table; None if it can, by itself or with the upstream's function."""
+    """The reason why SQL cannot read a table; None if it can, alone or with the help of the upstream's function for
+    record keys."""
     if table.encoding.reason is None:
         return None
     source = sql.source_of(table.database, table.name, table.partition)

@@ -1,4 +1,4 @@
-"""A connection to a TiDB that a backfill reads. It writes nothing, takes no lock and has no transaction open."""
+"""A connection to the TiDB that a backfill reads. It writes nothing, takes no locks, and holds no transaction open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_TABLE = frozenset({1049, 1146})
 
 
 class BelowGc(Unavailable):
-    """The upstream's garbage collection has passed the ts of a read: a newer one has to be taken."""
+    """The upstream's garbage collection has passed the ts of a read: the read has to be repeated at a newer ts."""
 
 
 class Refused(InvalidRequest):
@@ -35,14 +35,14 @@ class Refused(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """An answer, column by column: large_binary arrays of `rows` texts, null for NULL."""
+    """The result of a query by columns: large_binary arrays with `rows` texts each, null for NULL."""
 
     rows: int
     arrays: Sequence[Any]
 
 
 class SqlServer:
-    """One connection. Not thread-safe. Use it as a context manager."""
+    """One connection to a server. Not thread-safe. A context manager, which closes it."""
 
     def __init__(self, url: MySqlUrl) -> None:
         """Connect. Raises Unavailable, InvalidRequest."""
@@ -76,7 +76,7 @@ class SqlServer:
             self._connection.close()
 
     def rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
-        """The rows of a small answer. Raises Unavailable, BelowGc, Refused, InvalidRequest."""
+        """The rows of a small result. Raises Unavailable, BelowGc, Refused, InvalidRequest."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql)
@@ -85,7 +85,7 @@ class SqlServer:
             raise self._failed(error) from None
 
     def columns(self, sql: str, width: int) -> Columns:
-        """The answer of a query with `width` columns. Raises as `rows` does."""
+        """The result of a query with `width` columns. Raises as `rows` does."""
         found = self.rows(sql)
         columns = zip(*found, strict=True) if found else ((),) * width
         return Columns(len(found), [pa.array(one, pa.large_binary()) for one in columns])
@@ -102,7 +102,7 @@ class SqlServer:
         return int(found[0][0] or b"0")
 
     def read_at(self, ts: int) -> None:
-        """Every later read is as of `ts`. Raises as `rows` does."""
+        """Let every later read of this connection be as of `ts`. Raises as `rows` does."""
         self.rows(snapshot_at(ts))
 
     def new_collations(self) -> bool:
@@ -111,7 +111,7 @@ class SqlServer:
         return bool(found) and (found[0][0] or b"").lower() in (b"true", b"1", b"on")
 
     def knows(self, sql: str) -> bool:
-        """Whether the server accepts a query. Raises as `rows` does, but for what it does not know."""
+        """Whether the server accepts a query. Raises as `rows` does, except Refused, for which it returns False."""
         try:
             self.rows(sql)
         except Refused:
@@ -119,7 +119,8 @@ class SqlServer:
         return True
 
     def _failed(self, error: Exception) -> Exception:
-        """The error to raise. It has the server's words unless they quote a statement, and never the password."""
+        """The error to raise for an error of the client. Its text has the server's message, unless that quotes a
+        statement, and never the password."""
         number = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
         if not isinstance(number, int):
             return Unavailable(f"{self._url}: {type(error).__name__}")

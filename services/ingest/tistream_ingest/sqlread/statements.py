@@ -36,23 +36,23 @@ NEW_COLLATIONS = "SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'n
 
 
 def snapshot_at(ts: int) -> str:
-    """Every later read of the session is as of this ts."""
+    """The statement after which every read of the session is as of this ts."""
     return f"SET SESSION tidb_snapshot = '{ts}'"
 
 
 def table_id_of(database: str, table: str) -> str:
-    """The id of a table as of the session's ts."""
+    """The query for the id of a table as of the session's ts."""
     where = f"TABLE_SCHEMA = {quoted_text(database)} AND TABLE_NAME = {quoted_text(table)}"
     return f"SELECT TIDB_TABLE_ID FROM information_schema.TABLES WHERE {where}"
 
 
 def reorganising(table_id: int) -> str:
-    """The DDL jobs that reorganise a table as of the session's ts."""
+    """The query for the DDL jobs that reorganise a table as of the session's ts."""
     return f"SELECT job_id FROM mysql.tidb_ddl_job WHERE reorg AND FIND_IN_SET('{table_id}', table_ids) LIMIT 1"
 
 
 def source_of(database: str, table: str, partition: str | None) -> str:
-    """What follows FROM."""
+    """The text that follows FROM: the table, and its partition if one is given."""
     name = f"{quoted_name(database)}.{quoted_name(table)}"
     return name if partition is None else f"{name} PARTITION ({quoted_name(partition)})"
 
@@ -63,7 +63,7 @@ def key_names(encoding: TableEncoding) -> list[str]:
 
 
 def shown(column: Column) -> str:
-    """A column as `encode_cells` takes it."""
+    """The expression for a column in the form that `encode_cells` takes."""
     name = quoted_name(column.name)
     return f"CAST({name} AS UNSIGNED)" if as_number(column) else name
 
@@ -71,25 +71,25 @@ def shown(column: Column) -> str:
 def select_rows(
     encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, high: Values | None, limit: int, *extra: str
 ) -> str:
-    """The rows of a range in key order: the columns of the key, the stored columns, then `extra` expressions. low: the
-    lowest key and whether it is in the range. high: the first key above it."""
+    """The query for the rows of a range in key order: the columns of the key, the stored columns, then `extra`
+    expressions. low: the lowest key and whether it is in the range. high: the first key above it."""
     listed = [*key_names(encoding), *(shown(column) for column in encoding.stored), *extra]
     return f"SELECT {', '.join(listed)} FROM {source}{_where(encoding, low, high)}{_order(encoding)} LIMIT {limit}"
 
 
 def select_cut(encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, step: int) -> str:
-    """The key of the row that is `step` rows behind the first one of a range."""
+    """The query for the key of the row that is `step` rows after the first one of a range."""
     names = ", ".join(key_names(encoding))
     return f"SELECT {names} FROM {source}{_where(encoding, low, None)}{_order(encoding)} LIMIT 1 OFFSET {step}"
 
 
 def select_regions(encoding: TableEncoding, source: str) -> str:
-    """One key of each Region of a table."""
+    """The query for one key of each Region of a table."""
     return f"SELECT {', '.join(key_names(encoding))} FROM {source} TABLESAMPLE REGIONS(){_order(encoding)}"
 
 
 def upstream_key(encoding: TableEncoding, database: str, table: str, partition: str | None) -> str:
-    """The expression that has the record key in hexadecimal."""
+    """The expression for the record key of a row in hexadecimal, computed by the upstream."""
     name = table if partition is None else f"{table}({partition})"
     texts = [quoted_text(database), quoted_text(name), *key_names(encoding)]
     return f"TIDB_ENCODE_RECORD_KEY({', '.join(texts)})"
@@ -97,7 +97,7 @@ def upstream_key(encoding: TableEncoding, database: str, table: str, partition: 
 
 def bounds_of(encoding: TableEncoding, span: KeySpan) -> tuple[Values | None, Values | None]:
     """The values of the columns of the key at the start and the end of a span; None where a table begins or ends.
-    Raises ValueError for a bound that is no key of the table."""
+    Raises ValueError if a bound is not a key of the table."""
     return _bound(encoding, span.start), _bound(encoding, span.end)
 
 
@@ -152,7 +152,8 @@ def _beyond(encoding: TableEncoding, values: Values, sign: str, *, equal: bool) 
 
 
 def literals(encoding: TableEncoding, values: Values) -> list[str]:
-    """The values of the columns of the key as SQL literals. Raises ValueError for a value that is no number."""
+    """The values of the columns of the key as SQL literals. Raises ValueError if the value of a number column is not a
+    number."""
     kinds = [kind_of(column) for column in encoding.key] or [Kind.INT]
     found = []
     for kind, value in zip(kinds, values, strict=True):
@@ -170,5 +171,5 @@ def _order(encoding: TableEncoding) -> str:
 
 
 def has_bounds(encoding: TableEncoding) -> bool:
-    """Whether a table can be cut: the values at a bound can be read from its record key."""
+    """Whether a table can be cut, which requires that the values of the key can be read from a record key."""
     return encoding.form is not KeyForm.UPSTREAM

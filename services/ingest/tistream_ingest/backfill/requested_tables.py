@@ -18,8 +18,8 @@ NEAR_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTable:
-    """A table with the physical ids of its rows: its partitions, or itself."""
+class RequestedTable:
+    """A table of a backfill, with the physical ids of its rows: those of its partitions, or its own."""
 
     database: str
     table: str
@@ -45,7 +45,7 @@ def parse_patterns(patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(out)
 
 
-def asked_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> list[AskedTable]:
+def requested_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> list[RequestedTable]:
     """The base tables that match any pattern, in the order of `visible`. Raises InvalidRequest for a malformed pattern,
     and for one other than `*.*` that matches no table; its text has the pattern and the names that are like it."""
     wanted = parse_patterns(patterns)
@@ -60,7 +60,7 @@ def asked_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> li
         hits = {one for one in wanted if fnmatchcase(database, one[0]) and fnmatchcase(table, one[1])}
         if hits:
             matched |= hits
-            found.append(AskedTable(version.database, version.head.name, version.head.physical_ids))
+            found.append(RequestedTable(version.database, version.head.name, version.head.physical_ids))
     for text, pattern in zip(patterns, wanted, strict=True):
         if pattern not in matched and pattern != EVERY:
             near = [names[one] for one in get_close_matches(".".join(pattern), sorted(names), NEAR_MAX)]

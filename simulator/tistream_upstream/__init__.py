@@ -1,1 +1,2 @@
-"""A simulated TiKV cluster with TiDB that pushes change files and knows the truth. Not part of a platform."""
+"""A simulated TiKV cluster with TiDB. It pushes change files, and records the truth: the events that a pull must
+return. It is not part of a platform."""

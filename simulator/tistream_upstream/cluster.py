@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from tistream.model.span import KeySpan
 from tistream_upstream.config import ClusterConfig
-from tistream_upstream.effects import Effect, Told
+from tistream_upstream.effects import Effect, WriteTruth
 from tistream_upstream.schema import ddl_steps, system_tables
 from tistream_upstream.schema.catalog import Catalog, dump
 from tistream_upstream.schema.codec import record_key, table_prefix
@@ -35,7 +35,7 @@ _LAST_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counters since the start of a cluster, and its present numbers of regions and rows."""
+    """Counters since the start of a cluster, and its present number of regions and of rows."""
 
     begun: int
     committed: int
@@ -89,7 +89,7 @@ class Cluster:
         tables = self.catalog.usable()
         self.schema_snap = system_tables.schema_snap(snapshot_ts, list(self.catalog.databases.values()), tables)
         self.truth.begin(snapshot_ts)
-        self._effects.append(Told(snapshot_ts, self.truth.line().encode()))
+        self._effects.append(WriteTruth(snapshot_ts, self.truth.line().encode()))
         self.agents.start(snapshot_ts)
         self.churn.start()
         self.ddl.start()
@@ -110,7 +110,7 @@ class Cluster:
 
     @property
     def promised_ts(self) -> int:
-        """The ts up to which the pushed files are complete. Locks and lost files hold it back."""
+        """The ts up to which the pushed files contain every commit. Locks and lost files hold it back."""
         return self.agents.promised_ts()
 
     def advance(self, to_ms: int) -> list[Effect]:
@@ -132,7 +132,7 @@ class Cluster:
         ts = self.kv.final_ts()
         if ts > self.truth.ts:
             self.truth.settle(ts)
-            self._effects.append(Told(ts, self.truth.line().encode()))
+            self._effects.append(WriteTruth(ts, self.truth.line().encode()))
         return self.truth.ts
 
     def _forget(self) -> None:
@@ -148,16 +148,19 @@ class Cluster:
     def coverage(self, request: int, slices: Iterable[tuple[KeySpan, int]]) -> bool:
         """Answer an AskCoverage with the (span, resolved_ts) of each slice of its span.
 
-        Return False if the resolved_ts is below the versions that are kept; ask the platform again later.
+        Return False if the resolved_ts is below the versions that are kept; the caller must then ask the platform again
+        later.
         """
         return self.agents.coverage(request, slices)
 
     def hold_load(self, hold: bool) -> None:
-        """Pause the start of transactions, or resume it. Transactions of the pause are not made up for."""
+        """Pause the start of transactions, or resume it. Transactions that would have begun during the pause are not
+        caught up."""
         self._load.held = hold
 
     def stop(self) -> None:
-        """Begin no more transactions, DDL jobs or churn. Continue to call `advance` until `quiet`."""
+        """Begin no more transactions, DDL jobs or churn. The caller must continue to call `advance` until `quiet` is
+        true."""
         self._load.stopped = self.churn.stopped = self.ddl.stopped = True
         self._session.hurry()
 

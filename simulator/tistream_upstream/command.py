@@ -161,7 +161,8 @@ def _api(url: str, tenant: TenantKey) -> PlatformApi:
 
 
 def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapping[str, Path | None]) -> None:
-    """Refuse a tenant with change files, and output files (by option) that exist: they may belong to another run.
+    """Check that the tenant has no change files, and that the output files (by option) do not exist, because they may
+    belong to another run.
 
     Raises CliError.
     """
@@ -179,7 +180,7 @@ def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapp
 
 
 def _new_file(option: str, path: Path) -> BinaryIO:
-    """Create the file of an option, or open a pipe or device. Raises CliError if the file exists, OSError."""
+    """Create the file of an option, or open a pipe or device. Raises CliError if the file exists, and OSError."""
     try:
         return path.open("wb" if path.exists() and not path.is_file() else "xb")
     except FileExistsError as error:

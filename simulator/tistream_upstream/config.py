@@ -11,10 +11,10 @@ from tistream.model.ids import TenantKey
 class TxnMix:
     """Kinds of transactions, as shares of all. The rest are pessimistic two-phase commits.
 
-    `one_phase`: 1PC, of transactions in one region. `abandoned`: rolled back before or after some prewrites.
-    `orphaned` (a share of the abandoned ones): the client died; readers roll back the primary's key, and the other
-    keys one by one, `late_ms` later. `late_secondaries`: secondaries are committed that late. `long`: prewrites come
-    `long_ms` after the start. `bulk`: pipelined, with several flushes of about `bulk_rows` rows. `rewritten`: the
+    `one_phase`: 1PC, of transactions in one region. `abandoned`: rolled back before or after some prewrites. `orphaned`
+    (a share of the abandoned ones): the client died; readers roll back the primary's key, and the other keys one by
+    one, `late_ms` later. `late_secondaries`: secondaries are committed `late_ms` after the primary. `long`: prewrites
+    come `long_ms` after the start. `bulk`: pipelined, with several flushes of about `bulk_rows` rows. `rewritten`: the
     primary's lock is written repeatedly, by heartbeats and readers. `row_locks`: locks rows without changing them.
     `sourced`: has a txn_source.
     """
@@ -70,10 +70,10 @@ class Churn:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """Configuration of a cluster. Equal config, seed, times and answers give equal bytes.
+    """Configuration of a cluster. Equal config, seed, times of `advance` and answers give equal bytes.
 
     `rows_max`: live rows per table, above which inserts are paired with deletes. `handles`: kinds of row handles that
-    the tables get in turn. `history_ms`: how much older than unpushed data the versions are that scans can read.
+    the tables get in turn. `history_ms`: scans can read versions that are older than unpushed data by up to this time.
     `ddl_cancelled`: share of renames that are cancelled after their first step. `warm_ms`: load before the snapshot,
     whose rows exist from the start.
     """

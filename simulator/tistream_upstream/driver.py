@@ -12,7 +12,7 @@ from tistream.clock import Clock
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream_upstream.cluster import Cluster
-from tistream_upstream.effects import AskCoverage, Effect, Told
+from tistream_upstream.effects import AskCoverage, Effect, WriteTruth
 from tistream_upstream.outside import Say, Talker, Uploader
 from tistream_upstream.platform_api import PlatformApi
 from tistream_upstream.progress import RunProgress
@@ -119,17 +119,17 @@ class Driver:
 
     def _take(self, uploader: Uploader, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Told):
-                self._tell(effect)
+            if isinstance(effect, WriteTruth):
+                self._write_truth(effect)
             elif isinstance(effect, AskCoverage):
                 self._ask(effect)
             else:
                 uploader.add(effect)
 
-    def _tell(self, told: Told) -> None:
+    def _write_truth(self, effect: WriteTruth) -> None:
         if self._truth is None:
             return
-        line = told.line
+        line = effect.line
         if self._run_to_name is not None:
             line = replace(TruthLine.parse(line), run=self._run_to_name).encode()
             self._run_to_name = None

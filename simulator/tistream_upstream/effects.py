@@ -1,4 +1,4 @@
-"""Effects that a cluster asks for, as plain data; the driver carries them out."""
+"""Effects that a cluster requests, as plain data. The driver executes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class AskCoverage:
-    """Ask up to which ts `span` is covered, after a store lost unpushed data. Answer with `Cluster.coverage`."""
+    """Ask the platform up to which ts it has the changes of `span`, after a store has lost unpushed data. The answer is
+    passed to `Cluster.coverage`."""
 
     request: int
     store_id: int
@@ -37,11 +38,11 @@ class AskCoverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A truth line (tistream_verify.fingerprint), with everything at or below `ts`."""
+class WriteTruth:
+    """A truth line (tistream_verify.fingerprint). It covers everything at or below `ts`."""
 
     ts: int
     line: bytes
 
 
-Effect = Push | Announce | AskCoverage | Told
+Effect = Push | Announce | AskCoverage | WriteTruth

@@ -1,4 +1,4 @@
-"""Threads beside the cluster: one puts files in order without gaps, the other calls the platform. I/O."""
+"""The two threads of a run that do I/O: one puts files in order and without gaps, the other calls the platform."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 class Uploader:
     """Puts files in the order in which they were added. A put that fails is retried until it succeeds, because a TiKV
-    would keep its data."""
+    would keep its data until then."""
 
     def __init__(self, objects: ObjectStore, put: Callable[[Announce], None], say: Say) -> None:
         """`put` is called with each announcement once its file is stored."""

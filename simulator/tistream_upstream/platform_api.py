@@ -51,7 +51,7 @@ class PlatformApi:
         )
 
     def coverage(self, span: KeySpan) -> list[tuple[KeySpan, int]]:
-        """(slice, resolved_ts) of each slice that overlaps `span`."""
+        """The span and the resolved_ts of each slice that overlaps `span`."""
         params = {"start_key": span.start.hex(), "end_key": span.end.hex()}
         answer = orjson.loads(self._http.request("GET", f"{self._own}/coverage", params=params).content)
         return [

@@ -24,7 +24,7 @@ from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.slices import SliceMap
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.config import Churn, ClusterConfig, TxnMix
-from tistream_upstream.effects import AskCoverage, Effect, Push, Told
+from tistream_upstream.effects import AskCoverage, Effect, Push, WriteTruth
 
 # Small and wild: everything happens within seconds of the cluster's time.
 WILD = ClusterConfig(
@@ -93,7 +93,7 @@ class Run:
     files: list[Delivery] = field(default_factory=list)
     chain_starts: set[tuple[int, int]] = field(default_factory=set)
     refused: list[Delivery] = field(default_factory=list)
-    lines: list[Told] = field(default_factory=list)
+    lines: list[WriteTruth] = field(default_factory=list)
     end_ts: int = 0
 
     @property
@@ -151,7 +151,7 @@ class _Driver:
                 self._push(effect)
             elif isinstance(effect, AskCoverage):
                 self._asked.append(effect)
-            elif isinstance(effect, Told):
+            elif isinstance(effect, WriteTruth):
                 self.run.lines.append(effect)
         for asked in list(self._asked):
             if self._rng.random() < 0.3:

@@ -58,11 +58,11 @@ class GoldenSource:
 
     @property
     def last_us(self) -> int:
-        """When the last item happens."""
+        """The time of the last item."""
         return self._items[-1].at_us if self._items else 0
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """What happens up to `to_us`, once, in order."""
+        """The items that happen up to `to_us` and were not returned before, in order."""
         while self._next < len(self._items) and self._items[self._next].at_us <= to_us:
             self._next += 1
             yield self._items[self._next - 1]
@@ -73,7 +73,7 @@ class GoldenSource:
         return self._last_tso
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:  # noqa: ARG002  # one record for all stores
-        """The present, lowered to the lowest lock in memory."""
+        """Implement TimelineSource.resolved_limit: the present ts, or the lowest lock in memory if that is lower."""
         upto = bisect_right(self._starts, now_us)
         for _, to_us, ts in self._memory[self._taken : upto]:
             heappush(self._live, (ts, to_us))
@@ -96,7 +96,7 @@ class GoldenSet:
 
     @classmethod
     def read(cls, folder: Path) -> GoldenSet:
-        """Read `meta.json`. Raises InvalidRequest if the folder has none, or one of another format."""
+        """Read `meta.json`. Raises InvalidRequest if the folder has no such file, or if its format is another one."""
         try:
             meta = orjson.loads((folder / "meta.json").read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:
@@ -119,7 +119,7 @@ class GoldenSet:
         self, seed: int = 1, schema: Path | None = None, version: str = "", busy: float | None = None
     ) -> Upstream:
         """The emulated cluster that plays the set. `schema`: the schema_snap that reads of the `m` keys show before the
-        first change. `version`: of all stores, in place of the recorded ones."""
+        first change. `version` is the version of all stores, in place of the recorded ones."""
         meta = self.meta
         config = StoreConfig(meta["cluster_id"], meta["api"], meta["busy_rate"] if busy is None else busy)
         stores = {int(k): (version or v["version"], dict(v["labels"])) for k, v in meta["stores"].items()}
@@ -142,7 +142,8 @@ def _region(found: Mapping[str, Any]) -> Region:
 
 
 def _ordered(folder: Path) -> Iterator[Item]:
-    """Commands and happenings: a happening comes before the command whose first row has its `row` number."""
+    """The commands and the recorded changes of regions and stores, in order. A change comes before the command whose
+    first row has the number in its member `row`."""
     commands = _commands(folder)
     happenings = [orjson.loads(line) for line in (folder / "cluster.jsonl").read_bytes().splitlines()]
     at = 0
@@ -167,7 +168,8 @@ def _happening(one: Mapping[str, Any], latest_us: int) -> Item:
 
 
 def _commands(folder: Path) -> Iterator[tuple[int, Command]]:
-    """The commands of the log with the number of their first row: consecutive rows of one region and index."""
+    """The commands of the log, each with the number of its first row. A command is made of consecutive rows with one
+    region and index."""
     table = pq.read_table(folder / "log.parquet")
     columns = [table[name].to_pylist() for name in _ROW_COLUMNS]
     heads = zip(*(table[name].to_pylist() for name in ("at_us", "region_id", "log_index")), strict=True)

@@ -1,4 +1,5 @@
-"""Serves an emulated cluster over gRPC: PD and each store on a port of 127.0.0.1, with mutual TLS if asked."""
+"""Serves an emulated cluster over gRPC: PD and each store on a port of 127.0.0.1, with mutual TLS if certificates are
+given."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files of a server: what it presents, and the authority that signs clients' certificates. PEM."""
+    """The PEM files of a server: its certificate and key, and the authority that signs clients' certificates."""
 
     ca: Path
     cert: Path
@@ -101,7 +102,7 @@ class EmulatedCluster:
         return int(bound)
 
     def start(self) -> None:
-        """Serve, and let time pass."""
+        """Start the servers, and the thread that advances the clock."""
         for server in self._servers:
             server.start()
         self._pump.start()
@@ -125,7 +126,7 @@ class EmulatedCluster:
 
     @property
     def counters(self) -> Counters:
-        """What clients have cost so far; it changes while the cluster is served."""
+        """The load that clients have caused so far. The counters change while the cluster is served."""
         return self.shared.upstream.counters
 
     def _run(self) -> None:

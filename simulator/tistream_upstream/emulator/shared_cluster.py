@@ -1,4 +1,4 @@
-"""The emulated cluster as its servers share it, and how handlers of calls are made."""
+"""The emulated cluster under a lock, which its servers share, and helpers that make handlers of gRPC calls."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Shared:
 
 
 def unary(handler: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
-    """A call with one request of the given message class."""
+    """The handler of a call with one request of the given message class."""
     return grpc.unary_unary_rpc_method_handler(
         handler, request_deserializer=request.FromString, response_serializer=lambda answer: answer.SerializeToString()
     )
 
 
 def bidirectional(handler: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
-    """A stream of requests of the given message class, answered by a stream."""
+    """The handler of a stream of requests of the given message class, which is answered by a stream."""
     return grpc.stream_stream_rpc_method_handler(
         handler, request_deserializer=request.FromString, response_serializer=lambda answer: answer.SerializeToString()
     )

@@ -1,4 +1,5 @@
-"""The simulated cluster of this package (tistream_upstream.cluster) as a timeline: its truth is known. Pure."""
+"""A timeline that the simulated cluster of this package (tistream_upstream.cluster) makes, so that its truth is known.
+Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _CLUSTER_ID = 7_000_000_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Faults of stores by seed: how many happen a second in all, and how long a store is down."""
+    """Random faults of stores: the seed, the number of faults a second in all, and how long a store is down."""
 
     per_s: float = 0.5
     down_us: tuple[int, int] = (200_000, 2_000_000)
@@ -42,7 +43,7 @@ class Faults:
 
 
 class SimulatedSource:
-    """Drives `cluster`, and says what happens in it. Its change files are not used."""
+    """Drives `cluster`, and converts its changes to a timeline. The cluster's change files are not used."""
 
     def __init__(self, cluster: Cluster, seed: int, faults: Faults) -> None:
         self._cluster, self._faults = cluster, faults
@@ -58,11 +59,11 @@ class SimulatedSource:
 
     @property
     def regions(self) -> list[Region]:
-        """The regions as they are."""
+        """The present regions."""
         return list(self._known.values())
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """What happens up to `to_us`, once, in order."""
+        """The items that happen up to `to_us` and were not returned before, in order."""
         self._cluster.advance(self._begin_ms + to_us // 1_000)
         self._compare()
         self._break(to_us)
@@ -74,12 +75,13 @@ class SimulatedSource:
         return max(self._cluster.ts() for _ in range(count))
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:  # noqa: ARG002
-        """A timestamp; async commits and 1PC of the store commit above it from now on."""
+        """Implement TimelineSource.resolved_limit: a timestamp above which async commits and 1PC of the store commit
+        from now on."""
         self._cluster.kv.raise_max_ts(store_id)
         return self._cluster.kv.max_ts[store_id]
 
     def rows(self) -> Iterator[Row]:
-        """What exists at the beginning: the schema, and locks."""
+        """The rows that exist at the beginning: the schema, and locks."""
         yield from meta_rows(orjson.loads(self._cluster.schema_snap))
         for key, (txn, one) in self._cluster.kv.locks.items():
             if one.op:
@@ -97,7 +99,7 @@ class SimulatedSource:
         self._found.append(Command(self._now_us, region.id, entries[0].log_index, rows))
 
     def _compare(self) -> None:
-        """Say how the regions differ from what was said last."""
+        """Add the changes of regions since the last call to the timeline."""
         now = {region.id: self._region(region) for region in self._cluster.regions.all}
         changed = [region for region in now.values() if self._known.get(region.id) != region]
         gone = [number for number in self._known if number not in now]
@@ -140,7 +142,8 @@ def simulated_upstream(
     version: str = "8.5.4",
     options: Options | None = None,
 ) -> tuple[Upstream, Cluster]:
-    """An emulated cluster that the simulated one drives, and that one, for its truth. No push of it may be lost."""
+    """An emulated cluster that a simulated one drives, and the simulated one, which has the truth. The simulated
+    cluster must lose no push."""
     config = replace(config, churn=replace(config.churn, lost_push=0.0, gone=0.0))
     cluster = Cluster(config, seed)
     source = SimulatedSource(cluster, seed, faults)

@@ -45,11 +45,11 @@ class _ChangeData:
         self._shared, self._number = shared, number
 
     def feed(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """EventFeed: one subscription of a region in a stream."""
+        """Serve EventFeed, in which a stream has at most one subscription for each region."""
         return self._stream(requests, context, multiplexing=False)
 
     def feed_v2(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """EventFeedV2: the metadata names features; one that is not known is refused."""
+        """Serve EventFeedV2. The metadata names features; an unknown feature is refused."""
         given = [str(value) for key, value in context.invocation_metadata() if key == "features"]
         features = [one.strip() for value in given for one in value.split(",") if one.strip()]
         unknown = [one for one in features if one != MULTIPLEXING]

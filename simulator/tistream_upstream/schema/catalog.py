@@ -91,7 +91,7 @@ class Table:
         return self.layout.handle
 
     def info(self, *, name: str | None = None) -> Json:
-        """Its TableInfo."""
+        """The TableInfo of the table; with `name` under that name."""
         cols, indexes = table_info.of_columns(self.layout.columns, self.layout.index, self.handle)
         return table_info.table_info(
             self.id,

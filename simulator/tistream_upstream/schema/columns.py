@@ -89,7 +89,7 @@ class Kind:
     default_text: str | None = None
 
     def encode(self, value: Any) -> Cell:
-        """The cell and the JSON text of a value; None is NULL."""
+        """Encode a value as its cell and its JSON text. A value of None is NULL."""
         if value is None:
             return NULL
         return self.cell(value), orjson.dumps(self.shown(value), option=orjson.OPT_SORT_KEYS)

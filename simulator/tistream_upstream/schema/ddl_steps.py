@@ -35,7 +35,7 @@ _Put = tuple[bytes, bytes | None]
 @dataclass(frozen=True, slots=True)
 class DdlStep:
     """One step. `puts` is called with its start_ts; `enact` changes the catalog once it is committed. `done`: the job
-    ends with this step. `undone`: the step cancels what the job did."""
+    ends with this step. `undone`: the step reverts the earlier steps, because the job was cancelled."""
 
     schema_state: int
     done: bool
@@ -74,7 +74,7 @@ def database_key(database_id: int) -> bytes:
 
 
 def create_schema(catalog: Catalog) -> DdlPlan:
-    """CREATE DATABASE."""
+    """The plan of CREATE DATABASE."""
     database = Database(catalog.new_id(), catalog.new_name("db"))
     info = table_info.database_info(database.id, database.name)
     query = f"CREATE DATABASE `{database.name}`"
@@ -90,7 +90,7 @@ def create_schema(catalog: Catalog) -> DdlPlan:
 
 
 def create_table(catalog: Catalog, database: Database, handle: str, columns: int, *, indexed: bool) -> DdlPlan:
-    """CREATE TABLE."""
+    """The plan of CREATE TABLE."""
     table = catalog.make_table(database.id, catalog.new_name("t"), handle, columns, indexed=indexed)
     parts = [f"`{c.name}` {c.kind.sql}{' NOT NULL' if c.not_null else ''}" for c in table.layout.columns]
     keys = [f"`{c.name}`" for c in table.layout.columns if c.primary]
@@ -117,7 +117,8 @@ def create_table(catalog: Catalog, database: Database, handle: str, columns: int
 
 
 def add_column(catalog: Catalog, table: Table) -> DdlPlan:
-    """ALTER TABLE … ADD COLUMN, with a default or NULL: delete-only, write-only, write-reorg, public."""
+    """The plan of ALTER TABLE … ADD COLUMN, with a default or NULL. The states of the column are delete-only,
+    write-only, write-reorg and public."""
     database = catalog.databases[table.database_id]
     rng = catalog.rng
     kind = rng.choice(list(KINDS.values()))
@@ -140,7 +141,8 @@ def add_column(catalog: Catalog, table: Table) -> DdlPlan:
 
 
 def drop_column(catalog: Catalog, table: Table, column: Column) -> DdlPlan:
-    """ALTER TABLE … DROP COLUMN: the column is hidden at the first step, and is the last column from then on."""
+    """The plan of ALTER TABLE … DROP COLUMN: the column is hidden at the first step, and is the last column from then
+    on."""
     database = catalog.databases[table.database_id]
     query = f"ALTER TABLE `{database.name}`.`{table.name}` DROP COLUMN `{column.name}`"
     kept = tuple(one for one in table.layout.columns if one.id != column.id)
@@ -155,8 +157,8 @@ def drop_column(catalog: Catalog, table: Table, column: Column) -> DdlPlan:
 
 
 def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelled: bool = False) -> DdlPlan:
-    """RENAME TABLE, perhaps into another database: visible at the first of two steps. If it is cancelled between them,
-    the second step restores the name."""
+    """The plan of RENAME TABLE, perhaps into another database. The rename is visible at the first of two steps. If it
+    is cancelled between them, the second step restores the name."""
     before, name = catalog.databases[table.database_id], catalog.new_name("r")
     own = table.name
     query = f"RENAME TABLE `{before.name}`.`{own}` TO `{database.name}`.`{name}`"
@@ -188,7 +190,7 @@ def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelle
 
 
 def truncate_table(catalog: Catalog, table: Table) -> DdlPlan:
-    """TRUNCATE TABLE: the name moves to a new, empty table id."""
+    """The plan of TRUNCATE TABLE: the name moves to a new, empty table id."""
     database = catalog.databases[table.database_id]
     query = f"TRUNCATE TABLE `{database.name}`.`{table.name}`"
     old = table.layout
@@ -226,7 +228,7 @@ def truncate_table(catalog: Catalog, table: Table) -> DdlPlan:
 
 
 def drop_table(catalog: Catalog, table: Table) -> DdlPlan:
-    """DROP TABLE: hidden at the first step, removed at the third."""
+    """The plan of DROP TABLE: the table is hidden at the first step and removed at the third."""
     database = catalog.databases[table.database_id]
     query = f"DROP TABLE `{database.name}`.`{table.name}`"
 

@@ -50,7 +50,7 @@ class IndexSpec:
 
 
 class Layout:
-    """One version of a table: its columns, and how rows are encoded and shown. Immutable."""
+    """One version of a table: its columns, and the encoding and display of its rows. Immutable."""
 
     __slots__ = ("_encode", "_shown", "columns", "handle", "index", "pools", "table_id", "visible", "written")
 
@@ -62,7 +62,8 @@ class Layout:
         pools: Mapping[int, tuple[Cell, ...]],
         index: IndexSpec | None = None,
     ) -> None:
-        """`columns` in the order of SELECT. `pools`: by column id the values to draw from; handles have none."""
+        """`columns` are in the order of SELECT. `pools` has by column id the values to draw from; columns of the handle
+        have no pool."""
         self.table_id = table_id
         self.handle = handle
         self.columns = tuple(columns)
@@ -76,11 +77,12 @@ class Layout:
         self._shown = [(b'"%s":' % name.encode(), at) for name, at in shown]
 
     def encode(self, cells: Sequence[Cell]) -> bytes:
-        """The row value of cells in the order of `written`."""
+        """Encode cells, which are in the order of `written`, as a row value."""
         return self._encode(cells)
 
     def show(self, cells: Sequence[Cell]) -> bytes:
-        """What SELECT shows of cells in the order of `written`: a JSON object with sorted member names."""
+        """The values that SELECT shows of cells in the order of `written`, as a JSON object with sorted member
+        names."""
         return b"{" + b",".join([name + cells[at][1] for name, at in self._shown]) + b"}"
 
     def adapt(self, row: Row) -> tuple[Cell, ...]:
@@ -97,7 +99,7 @@ class Row:
     __slots__ = ("_hash", "_shown", "_shown_in", "cells", "key", "layout", "value")
 
     def __init__(self, layout: Layout, key: bytes, cells: tuple[Cell, ...]) -> None:
-        """`key`: the JSON text of an event's `key`; `cells` in the order of `layout.written`."""
+        """`key` is the JSON text of an event's `key`. `cells` are in the order of `layout.written`."""
         self.layout = layout
         self.key = key
         self.cells = cells
@@ -107,7 +109,7 @@ class Row:
         self._hash = -1
 
     def shown(self, layout: Layout) -> bytes:
-        """What SELECT shows of the row in a version of its table: JSON text with sorted member names."""
+        """The values that SELECT shows of the row in a version of its table, as JSON text with sorted member names."""
         if self._shown_in is not layout:
             same = self._shown_in is not None and self._shown_in.visible == layout.visible
             if not same:
@@ -117,7 +119,8 @@ class Row:
         return self._shown
 
     def hash(self, layout: Layout, hashed: Any) -> int:
-        """`hashed(key, row)` of what the row shows in `layout`, cached while that does not change."""
+        """The result of `hashed(key, row)` for the JSON text that SELECT shows of the row in `layout`. It is cached
+        while that text does not change."""
         shown = self.shown(layout)
         if self._hash < 0:
             self._hash = hashed(self.key, shown)

@@ -1,4 +1,4 @@
-"""What readers see of a DDL step, as plain data for the truth."""
+"""The effect of a DDL step that readers see, as plain data for the truth."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DdlText:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One transaction of a job. `version`: the schema version of its Diff, 0 without a Diff."""
+    """One transaction of a job. `version` is the schema version of its Diff; 0 if it has no Diff."""
 
     version: int = 0
     tables: tuple[TableShape, ...] = ()

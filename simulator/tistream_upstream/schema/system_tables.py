@@ -66,7 +66,7 @@ def _ids(ids: Iterable[int]) -> bytes:
 
 
 def ddl_job(text: bytes, schema_id: int, table_ids: Sequence[int], action: int) -> bytes:
-    """The value of a row of `tidb_ddl_job`. `text`: the job as JSON; `action`: TiDB's number of its type."""
+    """The value of a row of `tidb_ddl_job`. `text` is the job as JSON, and `action` TiDB's number of its type."""
     return codec.row_v1([(2, 0), (3, b"%d" % schema_id), (4, _ids(table_ids)), (5, text), (6, action), (7, 0)])
 
 

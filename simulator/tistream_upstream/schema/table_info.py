@@ -146,7 +146,7 @@ def table_info(
 
 
 def of_columns(columns: Sequence[Column], index: IndexSpec | None, handle: str) -> tuple[list[Json], list[Json]]:
-    """(`cols`, `index_info`) of a simulated table."""
+    """The members `cols` and `index_info` of a simulated table."""
     cols = [of_column(column, at) for at, column in enumerate(columns)]
     indexes = []
     if handle == COMMON_HANDLE:

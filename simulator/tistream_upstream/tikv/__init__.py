@@ -1,1 +1,1 @@
-"""Regions, Percolator, and the agents that push change files."""
+"""Simulates TiKV: regions, Percolator transactions, and the agents that push change files."""

@@ -1,4 +1,4 @@
-"""Stores and their agents: they collect log ranges, push files, die, and scan lost spans. Mutable; no I/O."""
+"""Stores and their agents. Agents collect log ranges, push files, die, and scan lost spans. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Upload:
 class Store:
     """A store and its agent.
 
-    `pushed_ts`: ts of its last file that arrived. `cut_ts`: ts of its last file. `gone`: the store never comes back.
-    `late`: an upload of a dead agent that may arrive. `broken`: it arrived beside another file with the same prev_ts,
-    so the store needs a new chain. `doubtful`: spans that the store led since the last file before these two.
-    `doubt_ts`: promised_ts at that time.
+    `pushed_ts` is the ts of its last file that has arrived, and `cut_ts` the ts of its last file. `gone`: the store
+    never comes back. `late` is an upload of a dead agent that may still arrive. `broken`: that upload has arrived
+    although another file has the same prev_ts, so the store needs a new chain. `doubtful` are the spans that the store
+    led since the last file before these two, and `doubt_ts` is promised_ts at that time.
     """
 
     id: int
@@ -215,7 +215,7 @@ class Agents:
             self.on_successor(store, late, anew=anew)
 
     def tell(self, store: Store, upload: Upload) -> None:
-        """Emit the effects of a file that has arrived."""
+        """Emit the effects of a file that has arrived in object storage."""
         self.pushed_files += 1
         self.pushed_rows += upload.push.rows
         self.pushed_bytes += len(upload.push.body)
@@ -252,7 +252,8 @@ class Agents:
         return True
 
     def _leave_late(self, store: Store) -> None:
-        """Leave an upload of a dying agent behind, at random, unless an earlier one has broken the chain."""
+        """At random, let an upload of a dying agent arrive later, unless an earlier late upload has broken the
+        chain."""
         store.late = None
         share = self._config.churn.late_upload
         if store.broken or self.on_late is None or not (share and store.pushed_ts and self._rng.random() < share):
@@ -264,7 +265,8 @@ class Agents:
             self.on_late(store, store.late)
 
     def renewing(self, store: Store) -> bool:
-        """Whether the store's next file begins a new chain: it is cut, or its scans are ready or asked for."""
+        """Whether the store's next file begins a new chain: the file has been cut, or its scans are finished or were
+        requested."""
         if any(upload.push.prev_ts == 0 for upload in store.uploads):
             return True
         waits = any(one.store_id == store.id for one in self._asked.values())
@@ -290,10 +292,10 @@ class Agents:
         self._effects.append(AskCoverage(self._requests, region.store_id, region.span))
 
     def coverage(self, request: int, slices: Iterable[tuple[KeySpan, int]]) -> bool:
-        """Answer a request with (span, resolved_ts) of the slices of its span, which is then scanned.
+        """Answer a request for coverage with the (span, resolved_ts) of the slices of its span, which is then scanned.
 
-        Return False if the lowest resolved_ts is below the versions that are kept; ask again later. A request that was
-        answered before is ignored.
+        Return False if the lowest resolved_ts is below the versions that are kept; the caller must then ask again
+        later. A request that was answered before is ignored.
         """
         asked = self._asked.get(request)
         if asked is None:

@@ -18,7 +18,7 @@ _ENTRY_BYTES = 48  # size of an entry besides its key and values
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """Maximum size of a row group of changes."""
+    """The maximum size of a row group of changes."""
 
     rows: int = GROUP_ROWS
     bytes: int = GROUP_BYTES

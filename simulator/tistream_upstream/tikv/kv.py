@@ -66,8 +66,9 @@ class Txn:
 
     @property
     def hold_ts(self) -> int:
-        """The ts that a resolver may not pass while the locks exist. For a bulk transaction TiKV uses its min_commit_ts
-        in place of its start_ts (components/resolved_ts/src/resolver.rs)."""
+        """The ts that the resolver (which computes a region's resolved_ts) may not pass while the locks exist. For a
+        bulk transaction TiKV uses its min_commit_ts in place of its start_ts
+        (components/resolved_ts/src/resolver.rs)."""
         return max(self.start_ts, self.min_commit_ts - 1) if self.bulk else self.start_ts
 
 
@@ -186,7 +187,7 @@ class Kv:
                     self._log(region, [entry])
 
     def touch(self, keys: Iterable[bytes]) -> None:
-        """Append log entries for locks without data, which agents do not see."""
+        """Append a log entry for each key that is locked without data. Agents do not see these entries."""
         for key in keys:
             self._regions.find(key).append()
 
@@ -276,7 +277,7 @@ class Kv:
 
     @property
     def kept(self) -> int:
-        """Number of versions that are kept for scans."""
+        """The number of versions that are kept for scans."""
         return sum(map(len, self._versions.values()))
 
     def forget(self, before_ts: int) -> None:
@@ -368,5 +369,5 @@ class Kv:
 
 
 def _with_data(mutations: Iterable[Mutation]) -> int:
-    """Number of mutations with data; only their locks hold back the resolved_ts of a region."""
+    """The number of mutations with data; only their locks hold back the resolved_ts of a region."""
     return sum(1 for one in mutations if one.op)

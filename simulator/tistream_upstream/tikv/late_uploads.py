@@ -1,8 +1,8 @@
 """Uploads of dead agents that arrive late, and the new chain that their store then needs. Mutable; no I/O.
 
-The next agent of the store continues the chain behind the last file that it finds. If the upload arrives after that,
-two files name the same prev_ts, and the store is quarantined (design.md 2). Its later files may be ignored, so it
-begins a new chain, and the present leaders scan every span that the store led since the last file before these two.
+The next agent of the store continues the chain after the last file that it finds. If the upload arrives after that, two
+files name the same prev_ts, and the store is quarantined (design.md 2). Its later files may be ignored, so it begins a
+new chain, and the present leaders scan every span that the store led since the last file before these two.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class LateUploads:
         agents.on_late, agents.on_successor = self._left, self._succeeded
 
     def _left(self, store: Store, upload: Upload) -> None:
-        """An agent died during an upload. The upload is dropped unless another file takes its place in the chain."""
+        """Handle the death of an agent during an upload: drop the upload unless another file takes its place in the
+        chain."""
         self._world.after(_FORGOTTEN_MS, lambda: self._forget(store, upload))
 
     def _forget(self, store: Store, upload: Upload) -> None:
@@ -42,7 +43,7 @@ class LateUploads:
             store.late = None
 
     def _succeeded(self, store: Store, upload: Upload, *, anew: bool) -> None:
-        """The first file of the next agent has arrived."""
+        """Handle the arrival of the next agent's first file."""
         self._world.after(self._rng.randint(*_LANDS_MS), lambda: self._land(store, upload, anew=anew))
 
     def _land(self, store: Store, upload: Upload, *, anew: bool) -> None:

@@ -33,16 +33,16 @@ class Holder(Protocol):
 
     @property
     def hold_ts(self) -> int:
-        """The region's resolved_ts may not pass this while the locks are there."""
+        """The ts that the region's resolved_ts may not pass while the locks exist."""
 
 
 @dataclass(slots=True)
 class Range:
     """A log range of a region under one leader, span and version. It grows until it is closed.
 
-    `first`, `last`: log indexes, both included. `floor_ts`: resolved_ts of the previous range of its keys; while this
-    range is not pushed, its keys are covered up to it. `base_ts`: set if the range begins with a scan above that ts.
-    `after`: (region id, log index) of the parents that must come before.
+    `first` and `last` are log indexes, both included. `floor_ts` is the resolved_ts of the previous range of its keys:
+    while this range is not pushed, the files cover its keys up to that ts. `base_ts`: set if the range begins with a
+    scan above that ts. `after`: (region id, log index) of the parents that must come before.
     """
 
     region_id: int
@@ -61,9 +61,9 @@ class Range:
 class Region:
     """A region. `open`: the range that its leader's agent collects; None while no agent watches the region.
 
-    `index`: the last log index. `resolver_ts`: resolved_ts of the resolver of the present leader and version.
-    `told_ts`: resolved_ts of the last closed range of its keys. `holders`: transactions with locks in the region, and
-    their number of locks.
+    `index`: the last log index. `resolver_ts`: resolved_ts of the resolver of the present leader and version. `told_ts`
+    is the resolved_ts of the last closed range of its keys. `holders`: transactions with locks in the region, and their
+    number of locks.
     """
 
     id: int

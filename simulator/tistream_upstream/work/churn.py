@@ -173,8 +173,8 @@ class Churn:
         return True
 
     def gone(self) -> bool:
-        """Remove a store for good; other stores lead its regions. Its unpushed data are lost, unless it leaves in
-        order. Return whether it was done."""
+        """Remove a store for good; other stores lead its regions. Its unpushed data are lost, unless it pushes them
+        before it leaves. Return whether it was done."""
         stores = self._agents.stores.values()
         living = [store for store in stores if store.up]
         going = [store for store in living if not store.haunted]  # a broken chain could not be repaired

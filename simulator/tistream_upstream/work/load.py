@@ -1,4 +1,4 @@
-"""The load: which transactions begin, and which rows they write. Mutable; no I/O."""
+"""Makes the load: begins transactions, and chooses the rows that they write. Mutable; no I/O."""
 
 from __future__ import annotations
 

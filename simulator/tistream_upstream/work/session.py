@@ -18,7 +18,7 @@ Rewrite = Callable[[Sequence[Mutation]], list[Mutation]]
 
 
 class Session:
-    """Runs transactions. `open`: those that have locks, or will have some."""
+    """Runs transactions. `open` are the transactions that have locks or will have some."""
 
     def __init__(self, config: ClusterConfig, world: World, kv: Kv) -> None:
         self._mix = config.mix

@@ -1,4 +1,4 @@
-"""The truth: the rows that the pool must have, the events that a pull must return, and running sums. No I/O.
+"""The truth: the rows that the pool must have, the events that a pull must return, and running sums of both. No I/O.
 
 Decisions arrive in any order, and are processed in order of commit_ts once no lower commit_ts can follow. A row is
 shown by its table's version before its commit_ts (design.md 5), so all rows of a commit_ts come before its schema
@@ -62,7 +62,7 @@ class _TableTruth:
 
 
 class Truth:
-    """The truth of a cluster. `keep`: also keep every committed row and event, for tests and short runs."""
+    """The truth of a cluster. With `keep` every committed row and event is kept, too, for tests and short runs."""
 
     def __init__(self, *, keep: bool) -> None:
         self._keep = keep
@@ -192,7 +192,7 @@ class Truth:
 
     @property
     def live(self) -> int:
-        """Number of rows that SELECT shows, over all tables."""
+        """The number of rows that SELECT shows, over all tables."""
         return sum(len(table.rows) for table in self._tables.values())
 
 

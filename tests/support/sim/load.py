@@ -12,7 +12,7 @@ from tistream.errors import TiStreamError
 from tistream.storage import layout
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.config import Churn, ClusterConfig, TxnMix
-from tistream_upstream.effects import Announce, AskCoverage, Effect, Push, Told
+from tistream_upstream.effects import Announce, AskCoverage, Effect, Push, WriteTruth
 from tistream_upstream.platform_api import PlatformApi
 from tistream_verify.fingerprint import TruthLine
 from tistream_verify.record import PullScope
@@ -147,7 +147,7 @@ class Upstream:
     def _take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Told(_, line):
+                case WriteTruth(_, line):
                     self.truth.append(TruthLine.parse(line))
                 case AskCoverage():
                     question = effect

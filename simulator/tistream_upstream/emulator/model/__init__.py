@@ -1,1 +1,1 @@
-"""What emulated TiKV stores and PD answer, on a clock that the caller advances. Pure."""
+"""The model of emulated TiKV stores and of PD: computes their answers, on a clock that the caller advances. Pure."""

@@ -1,4 +1,4 @@
-"""What clients cost the emulated cluster, counted. Pure."""
+"""Counts the load that clients cause in the emulated cluster. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start. `hold_lag_max_ms`: how far below the present a GC hold has been, at its most."""
+    """Counts since the start. `hold_lag_max_ms` is the longest time by which a GC hold was behind the present."""
 
     registrations: int = 0
     deregistrations: int = 0

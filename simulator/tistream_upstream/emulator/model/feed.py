@@ -1,4 +1,4 @@
-"""One client's stream: negotiated features, its subscriptions, and the messages that wait to be sent. Pure."""
+"""One client's stream: its negotiated features, its subscriptions, and the queued messages. Pure."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Key = tuple[int, int]  # request_id (0 without multiplexing) and region_id
 class Subscription:
     """A registration that was accepted. `start`, `end`: raw keys.
 
-    `scan`: the events of its scan that are not sent yet; None until the scan begins, and from `initialized` on.
-    `deltas`: what was applied since the scan began and is not sent yet.
+    `scan` are the events of its scan that have not been sent; None before the scan begins, and once `initialized` was
+    sent. `deltas` are the rows that were applied since the scan began and have not been sent.
     """
 
     request: cdcpb.ChangeDataRequest
     start: bytes
     end: bytes
     initialized: bool = False
-    told: int = 0
+    resolved_ts: int = 0
     scan: deque[cdcpb.Event] | None = None
     deltas: deque[cdcpb.Event] = field(default_factory=deque)
 
@@ -65,7 +65,7 @@ class Feed:
         return self._features
 
     def key(self, request: cdcpb.ChangeDataRequest) -> Key:
-        """What distinguishes a subscription on this stream."""
+        """The identity of a subscription on this stream."""
         return (request.request_id if self._multiplexing else 0, request.region_id)
 
     def of_region(self, region_id: int) -> list[Subscription]:
@@ -81,17 +81,17 @@ class Feed:
         self._put(cdcpb.Event(region_id=request.region_id, request_id=request.request_id, error=error))
 
     def end(self, one: Subscription, error: cdcpb.Error) -> None:
-        """End a subscription with an error. What it has not sent is lost."""
+        """End a subscription with an error. Events that it has not sent are lost."""
         if self.subscriptions.pop(self.key(one.request), None) is not None:
             self.refuse(one.request, error)
 
-    def resolve(self, told: Iterable[tuple[Subscription, int]]) -> int:
+    def resolve(self, resolved: Iterable[tuple[Subscription, int]]) -> int:
         """Send resolved timestamps; returns the number of messages."""
         features = self._features
         if features is None or features.silent:
             return 0
         groups: dict[int, list[tuple[int, int]]] = {}
-        for one, ts in told:
+        for one, ts in resolved:
             request = one.request
             if not features.batched:
                 event = cdcpb.Event(region_id=request.region_id, request_id=request.request_id, resolved_ts=ts)
@@ -116,7 +116,8 @@ class Feed:
     def take(self) -> Iterator[cdcpb.ChangeDataEvent]:
         """The queued messages, each with at most EVENTS_MAX events and about MESSAGE_BYTES, or with a resolved ts.
 
-        A message leaves the queue when it is taken, so that what the client does not read counts as queued.
+        A message leaves the queue when the iterator returns it, so that messages which the client does not read count
+        as queued.
         """
         while self._queue:
             yield self._next()
@@ -154,7 +155,7 @@ def not_found(region_id: int) -> cdcpb.Error:
 
 
 def wire_row(row: Row) -> cdcpb.Event.Row:
-    """A row as it is sent."""
+    """Convert a row to its message on the wire."""
     return cdcpb.Event.Row(
         start_ts=row.start_ts,
         commit_ts=row.commit_ts,

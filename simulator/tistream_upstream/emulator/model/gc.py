@@ -1,4 +1,4 @@
-"""PD's rules of garbage collection: service safe points, barriers, and the safe point that they hold. Pure."""
+"""PD's rules of garbage collection: service safe points, barriers, and the safe point that they hold back. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORKER = "gc_worker"  # TiDB's own service id
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A service safe point or a barrier; both are one thing. `ends_ms`: physical time."""
+    """A service safe point or a barrier, which PD treats alike. `ends_ms` is physical time."""
 
     ts: int
     ends_ms: int
@@ -18,7 +18,7 @@ class Hold:
 
 @dataclass(slots=True)
 class GcState:
-    """Holds by name, and the safe points. Timestamps are TSO."""
+    """The state of PD's garbage collection: holds by name, and the safe points. Timestamps are TSO."""
 
     txn_safe_point: int = 0
     safe_point: int = 0
@@ -30,13 +30,13 @@ class GcState:
         return self.holds
 
     def lowest(self, now_ms: int) -> int:
-        """The lowest ts that is held, and not below the txn safe point."""
+        """The lowest ts of the live holds, but at least the txn safe point."""
         return max(
             self.txn_safe_point, min((hold.ts for hold in self.live(now_ms).values()), default=self.txn_safe_point)
         )
 
     def update_service(self, name: str, ttl_s: int, ts: int, now_ms: int) -> int:
-        """UpdateServiceGCSafePoint: returns min_safe_point. If it is above `ts`, the hold was refused."""
+        """Answer UpdateServiceGCSafePoint. Returns min_safe_point. If it is above `ts`, the hold was refused."""
         if ttl_s <= 0:
             self.holds.pop(name, None)
             return self.lowest(now_ms)
@@ -46,14 +46,14 @@ class GcState:
         return self.lowest(now_ms)
 
     def set_barrier(self, name: str, ts: int, ttl_s: int, now_ms: int) -> bool:
-        """SetGCBarrier: False if `ts` is behind the txn safe point, which refuses it."""
+        """Answer SetGCBarrier. Returns False, and sets nothing, if `ts` is below the txn safe point."""
         if ts < self.txn_safe_point:
             return False
         self.holds[name] = Hold(ts, now_ms + ttl_s * 1_000)
         return True
 
     def run(self, target: int, now_ms: int) -> int:
-        """One round of GC up to `target` or the lowest hold; returns the new safe point, which never falls."""
+        """Run one round of GC up to `target` or the lowest hold. Returns the new safe point, which never decreases."""
         held = min((hold.ts for hold in self.live(now_ms).values()), default=target)
         self.txn_safe_point = max(self.txn_safe_point, min(target, held))
         self.safe_point = self.txn_safe_point

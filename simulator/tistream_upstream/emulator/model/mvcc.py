@@ -21,7 +21,7 @@ class Mvcc:
 
     @property
     def locks(self) -> int:
-        """Number of live locks with data."""
+        """The number of live locks with data."""
         return len(self._locks)
 
     def lock(self, key: bytes) -> Row | None:
@@ -53,7 +53,8 @@ class Mvcc:
         self._locks[row.key] = row
 
     def changes(self, start: bytes, end: bytes, above: int) -> Iterator[Row]:
-        """Locks and versions above `above` of the raw keys [start, end): by key, the lock first, then newest first."""
+        """The locks, and the versions above the ts `above`, of the raw keys [start, end). They are ordered by key; of
+        one key the lock comes first, then the versions, newest first."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):
@@ -71,8 +72,8 @@ class Mvcc:
         )
 
     def read(self, start: bytes, end: bytes, ts: int) -> Iterator[tuple[bytes, Row]]:
-        """The newest version at or below `ts` of each key in [start, end), deletes left out; a lock with a start_ts at
-        or below `ts` in its place. In key order."""
+        """The newest version at or below `ts` of each key in [start, end), in key order. Deletes are left out. A key
+        with a lock whose start_ts is at or below `ts` has the lock in place of the version."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):
@@ -86,8 +87,8 @@ class Mvcc:
                 yield key, versions[at - 1]
 
     def collect(self, safe_point: int) -> int:
-        """Drop versions that no read at or above `safe_point` needs; returns how many. Scans from below it have holes
-        from then on, without an error, as in TiKV."""
+        """Drop versions that no read at or above `safe_point` needs; Returns the number of dropped versions. Later
+        scans from a ts below it miss versions, without an error, as in TiKV."""
         dropped = 0
         for key in list(self._versions):
             versions = self._versions[key]

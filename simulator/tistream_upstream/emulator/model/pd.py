@@ -1,4 +1,4 @@
-"""What PD knows of the emulated cluster's regions, later than it happens. Pure."""
+"""PD's knowledge of the emulated cluster's regions, which lags behind the stores. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PdRegions:
             heapq.heappush(self._due, (at, next(self._numbers), region, True))
 
     def advance(self, now_us: int) -> None:
-        """Take the heartbeats that have arrived by `now_us`."""
+        """Apply the heartbeats that have arrived by `now_us`."""
         while self._due and self._due[0][0] <= now_us:
             _, _, region, led = heapq.heappop(self._due)
             self._table.heartbeat(region)
@@ -41,12 +41,13 @@ class PdRegions:
                 self._leaderless |= {region.id}
 
     def scan(self, start: bytes, end: bytes, limit: int) -> list[pdpb.Region]:
-        """Regions that overlap [start, end), encoded keys, in order; at most `limit`, or a page."""
+        """The regions that overlap the encoded keys [start, end), in order; at most `limit`, or a page if `limit` is
+        0."""
         limit = min(limit, PAGE_MAX) if limit > 0 else PAGE_MAX
         return [self._shown(region) for region in self._table.overlapping(start, end, limit)]
 
     def scan_ranges(self, ranges: Sequence[tuple[bytes, bytes]], limit: int) -> list[pdpb.Region]:
-        """Regions of several ranges, each region once; at most `limit`, or a page."""
+        """The regions of several ranges, each region once; at most `limit`, or a page if `limit` is 0."""
         out: dict[int, pdpb.Region] = {}
         for start, end in ranges:
             for found in self.scan(start, end, limit):

@@ -13,7 +13,8 @@ from tistream_upstream.emulator.model.upstream import Options, Upstream
 
 
 class QuietSource:
-    """Time passes, and `happenings` come, in the order of `at_us`. `begin_ms`: Unix milliseconds."""
+    """A timeline in which only time passes and the given `happenings` occur, in the order of `at_us`. `begin_ms` is in
+    Unix milliseconds."""
 
     def __init__(self, begin_ms: int, happenings: Sequence[Item] = ()) -> None:
         self._happenings = list(happenings)
@@ -21,7 +22,7 @@ class QuietSource:
         self._last = self.base_ts
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """What happens up to `to_us`, once, in order."""
+        """The items that happen up to `to_us` and were not returned before, in order."""
         while self._happenings and self._happenings[0].at_us <= to_us:
             yield self._happenings.pop(0)
 
@@ -32,7 +33,8 @@ class QuietSource:
         return self._last
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:  # noqa: ARG002  # one clock for all
-        """A timestamp: raw writes take theirs when they are applied."""
+        """Implement TimelineSource.resolved_limit: the present timestamp, because raw writes get their timestamps when
+        they are applied."""
         return self.tso(now_us, 1)
 
 
@@ -46,8 +48,8 @@ def quiet_upstream(
     quota: int = QUOTA,
     happenings: Callable[[Sequence[Region]], Sequence[Item]] = lambda _: (),
 ) -> Upstream:
-    """An empty cluster of API V2 whose regions are cut at the raw keys `cuts`. `happenings`: what happens, by the first
-    regions."""
+    """An empty cluster of API V2 whose regions are cut at the raw keys `cuts`. `happenings` makes the timeline's items
+    from the initial regions."""
     edges = [b"", *(encoded_bound(cut) for cut in sorted(set(cuts))), b""]
     numbers = range(1, stores + 1)
     regions = [

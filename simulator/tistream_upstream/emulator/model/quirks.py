@@ -1,6 +1,6 @@
-"""What differs between versions of TiKV and of its clients, and how a stream's features are negotiated. Pure.
+"""The differences between versions of TiKV and of its clients, and the negotiation of a stream's features.
 
-The limits are those of upstream's pull requests where they are known (10073, 14213, 14923, 17656).
+Pure. The versions come from TiKV's pull requests where they are known (10073, 14213, 14923, 17656).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MULTIPLEXING = "stream-multiplexing"
 
 
 def parse_version(text: str) -> Version:
-    """A semantic version without a leading `v`; anything else is 0.0.0, as TiKV reads it."""
+    """A semantic version without a leading `v`; any other text gives 0.0.0, as in TiKV."""
     found = _SEMVER.match(text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """How a TiKV of a version behaves.
+    """The behaviour of one version of TiKV.
 
     `multiplexing`: it has EventFeedV2. `clips`: it leaves out rows outside of the requested range. `index`: its events
     have the Raft index. `repeats_long`: a lock that is written again with a long value is sent with an empty value.
@@ -47,7 +47,7 @@ class Quirks:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What one stream's client can read. `version`: that of its first request."""
+    """The features that one stream's client supports. `version` is the one in its first request."""
 
     multiplexing: bool
     version: Version

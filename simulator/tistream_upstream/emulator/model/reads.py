@@ -18,14 +18,14 @@ _LOCK_TTL_MS = 3_000
 
 @dataclass(slots=True)
 class Reads:
-    """What a store answers to requests for keys. `regions` and `mvcc` are the cluster's."""
+    """Answers a store's requests for keys. `regions` and `mvcc` are those of the whole cluster."""
 
     regions: RegionTable
     mvcc: Mvcc
     counters: Counters
 
     def region_error(self, store_id: int, context: kvrpcpb.Context) -> errorpb.Error | None:
-        """Why the store does not serve a request's region; None if it does."""
+        """The reason why the store does not serve a request's region, as an error; None if it does."""
         region = self.regions.by_id.get(context.region_id)
         if region is None or store_id not in region.peers:
             return errorpb.Error(
@@ -40,7 +40,7 @@ class Reads:
         return None
 
     def scan(self, store_id: int, request: kvrpcpb.ScanRequest) -> kvrpcpb.ScanResponse:
-        """KvScan: pairs of the region at `version`; a lock is an error of its pair."""
+        """Answer KvScan: the pairs of the region at `version`. A locked key has the lock as the error of its pair."""
         error = self.region_error(store_id, request.context)
         if error is not None:
             return kvrpcpb.ScanResponse(region_error=error)
@@ -57,7 +57,7 @@ class Reads:
         return kvrpcpb.ScanResponse(pairs=pairs)
 
     def raw_scan(self, store_id: int, request: kvrpcpb.RawScanRequest, ts: int, now_s: int) -> kvrpcpb.RawScanResponse:
-        """RawScan: the live pairs of the region at `ts`; expired ones are left out."""
+        """Answer RawScan: the live pairs of the region at `ts`; expired ones are left out."""
         error = self.region_error(store_id, request.context)
         if error is not None:
             return kvrpcpb.RawScanResponse(region_error=error)
@@ -71,7 +71,7 @@ class Reads:
         return kvrpcpb.RawScanResponse(kvs=pairs)
 
     def raw_ttl(self, key: bytes, ts: int, now_s: int) -> int | None:
-        """Seconds that a raw key still lives; 0 is for ever; None: it does not exist."""
+        """The seconds until a raw key expires; 0 if it never does; None if it does not exist."""
         for _, row in self.mvcc.read(key, key + b"\0", ts):
             if not row.expire_ts:
                 return 0
@@ -79,7 +79,7 @@ class Reads:
         return None
 
     def puts(self, request: kvrpcpb.RawBatchPutRequest, now_s: int) -> list[Row]:
-        """The rows of a RawBatchPut, without their timestamps. `ttls` has one value for all, or one a pair."""
+        """The rows of a RawBatchPut, without their timestamps. `ttls` has one value for all pairs, or one for each."""
         given: Sequence[int] = request.ttls or [request.ttl]
         ttls = given if len(given) == len(request.pairs) else [given[0]] * len(request.pairs)
         return [
@@ -92,7 +92,7 @@ class Reads:
         return [Row(COMMITTED, DELETE, key) for key in request.keys]
 
     def raw_problem(self, region_id: int, api: int, rows: Sequence[Row]) -> str:
-        """Why a raw write is refused; empty if it is not."""
+        """The reason why a raw write is refused; empty if it is accepted."""
         if api != 2:
             return "invalid api version: raw keys need storage.api-version = 2"
         region = self.regions.by_id[region_id]
@@ -102,7 +102,7 @@ class Reads:
         return ""
 
     def command(self, region_id: int, now_us: int, rows: Sequence[Row], ts: Callable[[], int]) -> Command:
-        """The command of a raw write: each row has a causal timestamp of its own."""
+        """The Raft command of a raw write. Each row gets a causal timestamp of its own."""
         stamped = []
         for row in rows:
             at = ts()

@@ -1,4 +1,4 @@
-"""Regions of an emulated cluster, as they are and as PD knows them. Pure."""
+"""Regions of an emulated cluster, and tables of regions, which the stores and PD have. Pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Region:
 
     @property
     def leader(self) -> metapb.Peer:
-        """The peer that leads."""
+        """The peer that is the leader."""
         return metapb.Peer(id=self.peers[self.store], store_id=self.store)
 
     def overlaps(self, other: Region) -> bool:
-        """Whether any key is in both."""
+        """Whether any key is in both regions."""
         return (not other.end or self.start < other.end) and (not self.end or other.start < self.end)
 
 
@@ -80,7 +80,8 @@ class RegionTable:
         self._sort()
 
     def heartbeat(self, region: Region) -> None:
-        """Take what one region's leader says, as PD does: older epochs are ignored, newer ones remove what overlaps."""
+        """Apply the heartbeat of one region's leader, as PD does: a heartbeat with an older epoch is ignored, and one
+        with a newer epoch removes the regions that it overlaps."""
         known = self.by_id.get(region.id)
         if known is not None and known.version > region.version:
             return

@@ -1,6 +1,6 @@
 """An emulated TiKV store: registrations, scans, deltas and resolved timestamps of its streams. Pure.
 
-The order of checks and what is sent follow TiKV's components/cdc.
+The order of checks, and the messages that are sent, follow TiKV's components/cdc.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _RAW_API = 2
 class StoreConfig:
     """Settings of all stores.
 
-    `busy_rate`: the share of registrations that are refused as server_is_busy. `scans`: scans at once of a store.
-    `queued`: registrations that may wait for a scan. `quota`: bytes that may be queued for a stream.
+    `busy_rate`: the share of registrations that are refused as server_is_busy. `scans`: the number of concurrent scans
+    of a store. `queued`: the number of registrations that may wait for a scan. `quota`: bytes that may be queued for a
+    stream.
     """
 
     cluster_id: int
@@ -47,7 +48,7 @@ class StoreConfig:
 
 @dataclass(slots=True)
 class Store:
-    """One store. `regions` and `mvcc` are the cluster's."""
+    """One TiKV store. `regions` and `mvcc` are those of the whole cluster."""
 
     id: int
     version: str
@@ -64,7 +65,7 @@ class Store:
 
     @property
     def quirks(self) -> Quirks:
-        """What its version does differently."""
+        """The behaviour of its version."""
         return Quirks.of(self.version)
 
     # -- registrations --------------------------------------------------------------------------------------------
@@ -153,8 +154,9 @@ class Store:
             self.counters.errors["stream_ended"] += 1
             self.close(feed)
 
-    def told(self, command: Command, repeated: Sequence[bool]) -> None:
-        """Send a command that was applied. `repeated`: by row, whether it writes a lock again that was there."""
+    def send_applied(self, command: Command, repeated: Sequence[bool]) -> None:
+        """Send a command that was applied to the subscriptions of its region. `repeated` says for each row whether it
+        writes an existing lock again."""
         quirks = self.quirks
         rows = list(_delta_rows(command.rows, repeated, quirks.repeats_long))
         self.rng.shuffle(rows)  # rows of one command come in hash order
@@ -176,7 +178,8 @@ class Store:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Begin scans, and send parts of those under way, interleaved with what was applied since they began."""
+        """Begin scans, and send parts of the scans under way, interleaved with the rows that were applied since they
+        began."""
         while self._waiting and len(self._scanning) < self.config.scans:
             feed, one = self._waiting.popleft()
             if feed.subscriptions.get(feed.key(one.request)) is one:
@@ -225,19 +228,20 @@ class Store:
         yield one.event([*rows, cdcpb.Event.Row(type=INITIALIZED)])  # type: ignore[arg-type]
 
     def resolve(self, limit: int) -> None:
-        """Send resolved timestamps. `limit`: no lock in memory and no later commit is at or below it."""
+        """Send resolved timestamps. `limit` is a ts at or below which there is no lock in memory, and no later
+        commit."""
         if not self.up:
             return
         for feed in self.feeds:
-            told = []
+            resolved = []
             for one in feed.subscriptions.values():
                 if not one.initialized:
                     continue
                 lock = self.mvcc.lowest_lock(one.start, one.end) if self.mvcc.locks else None
-                one.told = max(one.told, limit if lock is None else min(lock, limit))
-                told.append((one, one.told))
-            self.counters.resolved_regions += len(told)
-            self.counters.resolved_messages += feed.resolve(told)
+                one.resolved_ts = max(one.resolved_ts, limit if lock is None else min(lock, limit))
+                resolved.append((one, one.resolved_ts))
+            self.counters.resolved_regions += len(resolved)
+            self.counters.resolved_messages += feed.resolve(resolved)
 
 
 def _delta_rows(rows: Sequence[Row], repeated: Sequence[bool], repeats_long: bool) -> Iterator[Row]:
@@ -252,17 +256,17 @@ def _delta_rows(rows: Sequence[Row], repeated: Sequence[bool], repeats_long: boo
 
 
 def not_leader(region_id: int, leader: metapb.Peer | None) -> cdcpb.Error:
-    """The error of a store that does not lead a region; `leader` None: it knows none."""
+    """The error of a store that does not lead a region; `leader` is None if the store knows no leader."""
     return cdcpb.Error(not_leader=errorpb.NotLeader(region_id=region_id, leader=leader))
 
 
 def epoch_not_match(regions: Sequence[Region]) -> cdcpb.Error:
-    """The error of an epoch that is not the region's, with the regions as they are."""
+    """The error for a request whose epoch is not the region's. It contains the present regions."""
     return cdcpb.Error(epoch_not_match=errorpb.EpochNotMatch(current_regions=[region.meta for region in regions]))
 
 
 def congested(region_id: int) -> cdcpb.Error:
-    """The error of a region whose events exceed the store's memory quota."""
+    """The error for a region whose events exceed the store's memory quota."""
     return cdcpb.Error(congested=cdcpb.Congested(region_id=region_id))
 
 

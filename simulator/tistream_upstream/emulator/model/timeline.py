@@ -1,4 +1,4 @@
-"""What happens in an emulated cluster, in order: commands that are applied, and changes of regions and stores. Pure."""
+"""The timeline of an emulated cluster: applied commands, and changes of regions and stores, in order. Pure."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class RegionsChange:
-    """Regions as they are from now on, and the ids of those that ended by a merge.
+    """A change of regions: their new state, and the ids of regions that ended by a merge.
 
-    PD knows it `pd_delay_us` later. `silent`: the old leader does not know the new one.
+    PD learns of it `pd_delay_us` later. `silent`: the old leader does not know the new one.
     """
 
     at_us: int
@@ -72,18 +72,19 @@ Item = Command | RegionsChange | Congested | StoreFault
 
 
 class TimelineSource(Protocol):
-    """Where a cluster's changes come from."""
+    """The source of a cluster's timeline."""
 
     @property
     def base_ts(self) -> int:
-        """The ts (TSO) that the timeline begins above."""
+        """The ts (TSO) above which the timeline begins."""
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """What happens up to `to_us`, once, in order. Ids of regions must be current when an item is taken."""
+        """The items that happen up to `to_us` and were not returned before, in order. The ids of regions in an item are
+        those at its time."""
 
     def tso(self, now_us: int, count: int) -> int:
         """Take `count` timestamps; returns the last one."""
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:
-        """A ts at or below which the store applies no commit after `now_us` without a lock that is there now. The
-        source keeps this promise from the call on."""
+        """A ts at or below which the store will apply no commit after `now_us`, unless its lock exists now. The source
+        keeps this promise from the call on."""

@@ -1,4 +1,4 @@
-"""The emulated cluster: its stores, what is applied to it, and PD. The caller advances the clock. Pure.
+"""The emulated cluster: its stores, its data, and PD. The caller advances the clock. Pure.
 
 Equal sources, seeds, times and requests give equal messages.
 """
@@ -41,7 +41,8 @@ from tistream_upstream.emulator.model.timeline import (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`seed`: of what stores choose at random. `gc_life_ms`: TiDB's `tidb_gc_life_time`; GC runs at that interval."""
+    """`seed` is the seed of the stores' random choices. `gc_life_ms`: TiDB's `tidb_gc_life_time`; GC runs at that
+    interval."""
 
     seed: int = 1
     min_ts_interval_us: int = 1_000_000
@@ -49,7 +50,7 @@ class Options:
 
 
 class Upstream:
-    """The cluster. `stores`: id -> (version, labels). `preloaded`: rows that exist before the timeline begins."""
+    """The cluster. `stores` maps ids to (version, labels). `preloaded`: rows that exist before the timeline begins."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Upstream:
         return self._source.tso(self.now_us, count)
 
     def advance(self, to_us: int) -> None:
-        """Advance the clock to `to_us`: what is due is applied and sent."""
+        """Advance the clock to `to_us`: apply the items that are due, and send them."""
         while self.now_us < to_us:
             upto = min(to_us, self._next_tick_us)
             for item in self._source.items(upto):
@@ -130,12 +131,13 @@ class Upstream:
             self.collect(from_physical_ms(self.now_ms - self.options.gc_life_ms))
 
     def scan(self, store_id: int, request: kvrpcpb.ScanRequest) -> kvrpcpb.ScanResponse:
-        """KvScan at a store. Later async commits of the store commit above the ts that was read."""
+        """Answer KvScan at a store. Later async commits of the store get a commit_ts above the ts that was read."""
         self._source.resolved_limit(store_id, self.now_us)
         return self.reads.scan(store_id, request)
 
     def raw_refusal(self, store_id: int, context: kvrpcpb.Context) -> errorpb.Error | None:
-        """Why a store does not take a raw write now; None if it does. It is busy as often as for registrations."""
+        """The reason why a store does not accept a raw write now, as an error; None if it does. A store is busy for
+        writes as often as for registrations."""
         store = self.stores[store_id]
         if store.rng.random() < self.config.busy_rate:
             self.counters.errors["server_is_busy"] += 1
@@ -186,7 +188,7 @@ class Upstream:
         self.counters.command_rows += len(command.rows)
         region = self.regions.by_id.get(command.region_id)
         if region is not None:
-            self.stores[region.store].told(replace(command, rows=rows), repeated)
+            self.stores[region.store].send_applied(replace(command, rows=rows), repeated)
 
     def _change(self, change: RegionsChange) -> None:
         before = dict(self.regions.by_id)

@@ -31,7 +31,7 @@ _PROMISE_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended.
+    """The outcome of a run.
 
     `shed_ms`: time without new transactions; `unanswered`: requests for coverage without an answer; `unput`: bytes that
     were not put.

@@ -36,7 +36,8 @@ from tistream_changefeed.table_errors.table_failed import TableFailed, naming
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How open-protocol puts events into messages: at most `events_max` events and `bytes_max` bytes in one message."""
+    """The framing of open-protocol, which puts several events into a message: at most `events_max` events and
+    `bytes_max` bytes in one message."""
 
     events_max: int
     bytes_max: int

@@ -88,7 +88,7 @@ def test_without_another_agent_the_holder_stays() -> None:
 
 def test_an_agent_that_has_started_anew_gets_its_territories_back_under_the_next_epoch() -> None:
     found = assignments(territories("a", "b"), agents(b=ALIVE) | {"a": Agent("2", ALIVE, 0)})
-    assert [(one.store_id, one.instance, one.epoch, why) for one, why in found] == [(1, "2", 2, "a has started anew")]
+    assert [(one.store_id, one.instance, one.epoch, why) for one, why in found] == [(1, "2", 2, "a has restarted")]
 
 
 def test_a_drained_agent_is_emptied_and_gets_nothing() -> None:

@@ -83,8 +83,7 @@ def raw_scope(keyspace: int | None) -> KeySpan:
 
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """How the platform's keys of a tenant lie on the wire: either with `prefix` before them, or unchanged within
-    `scope`.
+    """The form of a tenant's keys on the wire: either with `prefix` before them, or unchanged within `scope`.
 
     A tenant has no keys outside of its scope, so the first and the last keys of the scope stand for all keys below and
     above: to the platform the tenant's keys have no end.

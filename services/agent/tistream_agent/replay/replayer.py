@@ -51,7 +51,7 @@ class Replayer:
         position: where it begins; None: at `start_ts`, or at the earliest ts that is kept.
         save: stores a position, durably.
         wait: pauses for seconds; returns True once the process must end.
-        say: takes the reason why a page is asked for again.
+        say: called with the reason why a page is requested again.
     """
 
     source: str
@@ -81,7 +81,7 @@ class Replayer:
                 earliest = error.extra.get("earliest_ts")
                 if self.position is not None or self.start_ts != "0" or earliest is None:
                     raise
-                self.start_ts = str(earliest)  # nothing was asked for: begin at what is kept
+                self.start_ts = str(earliest)  # no start was requested: begin at the earliest ts that is kept
             except RetryableError as error:
                 self.say(str(error))
                 self.wait(pause_s)

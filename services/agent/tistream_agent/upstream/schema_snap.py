@@ -101,7 +101,7 @@ class SchemaReader:
         pairs = []
         for pair in answer.pairs:
             if pair.HasField("error"):
-                # What comes before the locked key is asked again too: a page is small.
+                # The keys before the locked one are requested again, too: a page is small.
                 return "a transaction that changes the schema holds a lock"
             pairs.append((bytes(pair.key), bytes(pair.value)))
         return pairs

@@ -51,7 +51,7 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
     )
     @gate.OPERATE_PLATFORM
     def all_territories() -> Response:
-        """The territories of all tenants: the agent of each, how far it is, and what it waits for."""
+        """The territories of all tenants, each with its agent, its progress and what it waits for."""
         return answered("GET", "/v1/territories")
 
     @router.post(
@@ -64,8 +64,8 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
     )
     @gate.OPERATE_PLATFORM
     def add_territory(cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Give keys of a TiDB cluster to the agents. Returns 200 if the same territory exists already, 409 if another
-        one has its id or some of its keys."""
+        """Add a territory: a range of keys of a TiDB cluster, whose changes an agent pushes. Returns 200 if the same
+        territory exists already, 409 if another one has its id or some of its keys."""
         return answered("POST", f"{at_meta(cluster_id, tenant_id)}/territories", body)
 
     @router.get(
@@ -76,7 +76,7 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
     )
     @gate.OPERATE_TENANT
     def list_territories(cluster_id: str, tenant_id: str) -> Response:
-        """The territories of a tenant: the agent of each, how far it is, and what it waits for."""
+        """The territories of a tenant, each with its agent, its progress and what it waits for."""
         return answered("GET", f"{at_meta(cluster_id, tenant_id)}/territories")
 
     @router.delete(
@@ -87,7 +87,7 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
     )
     @gate.OPERATE_PLATFORM
     def remove_territory(cluster_id: str, tenant_id: str, territory: str) -> Response:
-        """Take a territory from the agents. Its files stay."""
+        """Remove a territory, so that its agent ends. Its change files stay."""
         name = name_of(territory)
         if not _ID.fullmatch(name):
             raise UnknownName(f"no territory has an id that is not of the form {NUMBER}")

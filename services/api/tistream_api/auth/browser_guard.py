@@ -16,8 +16,8 @@ _ELSEWHERE = frozenset(("cross-site", "same-site"))
 
 
 def refusal(headers: Mapping[str, str], machine: str) -> str | None:
-    """Why a request with these headers (lowercase names) is rejected; None if it is accepted. `machine` is this
-    machine's host name."""
+    """The reason why a request with these headers (lowercase names) is rejected; None if it is accepted. `machine` is
+    this machine's host name."""
     host = headers.get("host", "")
     if host and not _of_this_machine(host, machine):
         return f"{_WAY_OUT}: ask it as 127.0.0.1, localhost or {machine}, not as {host[:80]!r}, or switch auth on"

@@ -31,7 +31,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What the server does for one value of the parameter `format` (params.FORMATS)."""
+    """One format of answers: a value of the parameter `format` (params.FORMATS), with its media type and encoder."""
 
     media_type: str
     new: Callable[[], Encoder]

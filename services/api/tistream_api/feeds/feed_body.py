@@ -215,7 +215,7 @@ def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
 
 
 def lag_of(feed: ChangefeedInfo, resolved_ts: int) -> FeedLag:
-    """How far the feed is behind the tenant's resolved_ts, or behind its own end_ts if that is lower."""
+    """The lag of a feed, in seconds behind the tenant's resolved_ts, or behind its own end_ts if that is lower."""
     high = resolved_ts if feed.end_ts is None else min(resolved_ts, int(feed.end_ts))
     read = None if feed.resolved_ts is None else max(0, physical_ms(high) - physical_ms(int(feed.resolved_ts))) / 1000
     return FeedLag(

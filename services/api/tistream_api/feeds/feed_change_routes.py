@@ -39,9 +39,9 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     )
     @gate.FEED_TENANT
     def update_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> Response:
-        """Change the sink URI, the configuration or the end of a changefeed that does not run: 409 if it does. A member
-        that is left out stays. The change is in force when the feed has been resumed and a worker has opened the sink:
-        `applied` says from which ts on."""
+        """Change the sink URI, the configuration or the end of a changefeed that does not run; 409 if it runs. A member
+        that is left out is unchanged. The change applies once the feed has been resumed and a worker has opened the
+        sink: `applied` has the ts from which it applies."""
         ask = read(UpdateChangefeed, body)
         path = feed_path(cluster_id, tenant_id, changefeed_id)
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
@@ -78,9 +78,10 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     )
     @gate.FEED_TENANT
     def resume_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> Response:
-        """Resume a changefeed that is paused or has failed. It goes on where its sink says, or with a checkpoint_ts
-        there: forward leaves a gap, back sends again, and ChangefeedEvents records both. Idempotent; 409 if it has
-        finished, or is to be moved while it runs; 410 if checkpoint_ts lies below retention."""
+        """Resume a changefeed that is paused or has failed. It continues from the progress in its sink, or from
+        checkpoint_ts if that is given. A move forward leaves a gap, a move back sends events again, and
+        ChangefeedEvents records both. Idempotent; 409 if it has finished, or if a running one would be moved; 410 if
+        checkpoint_ts lies below retention."""
         path = f"{feed_path(cluster_id, tenant_id, changefeed_id)}/resume"
         ask = read(ResumeChangefeed, body or b"{}")
         if ask.checkpoint_ts is not None:
@@ -100,8 +101,8 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     )
     @gate.FEED_TENANT
     def skip_event(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> Response:
-        """Name one event that a changefeed leaves out: a row event by its key, or a DDL by its job. The event goes to
-        the topic `{topic}-dead-letter`, and is counted in `skipped_events`. A changefeed that has failed is resumed
+        """Let a changefeed leave out one event: a row event by its key, or a DDL by its job. The event goes to the
+        topic `{topic}-dead-letter`, and is counted in `skipped_events`. A changefeed that has failed is resumed
         afterwards. Idempotent."""
         path = f"{feed_path(cluster_id, tenant_id, changefeed_id)}/skip"
         return calls.answered("POST", path, skip_of(read(SkipEvent, body)).model_dump_json().encode())

@@ -31,7 +31,7 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @router.get(FEED, operation_id="GetChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS)
     @gate.SEE_FEEDS
     def get_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
-        """One changefeed: how far it is, and what holds it."""
+        """One changefeed, with its progress and what it waits for."""
         return calls.answered("GET", feed_path(cluster_id, tenant_id, changefeed_id))
 
     @router.get(
@@ -39,8 +39,8 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     )
     @gate.SEE_FEEDS
     def changefeed_events(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
-        """What happened to a changefeed, newest first: changes with their callers, failures, and the ts from which a
-        change is in force."""
+        """The history of a changefeed, newest first: changes with their callers, failures, and the ts from which a
+        change applies."""
         return calls.answered("GET", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/events")
 
     @router.get(
@@ -58,7 +58,7 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @router.get(FEED + "/lag", operation_id="ChangefeedLag", response_model=FeedLag, responses=openapi.TENANT_PROBLEMS)
     @gate.SEE_FEEDS
     def changefeed_lag(cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedLag:
-        """How far a changefeed is behind the pool, and what holds it."""
+        """The lag of a changefeed behind the pool, and what it waits for."""
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         view.wait_fresh()

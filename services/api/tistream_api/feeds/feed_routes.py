@@ -46,8 +46,8 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         body: Body,
         query: Annotated[DryRunQuery, Query()],
     ) -> Response:
-        """Create a changefeed. Returns 200 if the same exists already, 409 if another of this id does, 410 if start_ts
-        lies below retention, and 422 if no setting of the workers allows the sink."""
+        """Create a changefeed. Returns 200 if an equal changefeed exists already, 409 if another one has this id, 410
+        if start_ts lies below retention, and 422 if no setting of the workers allows the sink."""
         ask = read(CreateChangefeed, body)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         check_kind(view, TenantKind.TIDB)

@@ -24,7 +24,7 @@ _STATES: dict[State, str] = {
 
 
 class TicdcError(Wire):
-    """Why a feed does not advance. `addr` is the node name of the worker that reported the error."""
+    """The reason why a feed does not advance. `addr` is the node name of the worker that reported the error."""
 
     time: str
     addr: str

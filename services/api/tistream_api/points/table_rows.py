@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the rows of a table are shown: the table's definition as of a ts, and the chosen columns."""
+    """The shape in which the rows of a table are shown: the table's definition as of a ts, and the chosen columns."""
 
     version: TableVersion
     ts: int

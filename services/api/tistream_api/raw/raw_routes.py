@@ -43,7 +43,8 @@ def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: 
     )
     @gate.READ_TENANT
     def pull_raw(request: Request, cluster_id: str, tenant_id: str, query: RawPull) -> Response:
-        """Changes of RawKV, in the order of their timestamps. An expiry is no event: apply `expire_at`."""
+        """Changes of RawKV, in the order of their timestamps. The expiry of a value gives no event: readers must apply
+        `expire_at`."""
         view = view_of(cluster_id, tenant_id)
         params = query.parsed(coding_of(request.headers.get("accept-encoding"), query.format))
         if is_head(request.scope):  # it does not wait

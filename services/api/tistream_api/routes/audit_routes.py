@@ -25,8 +25,8 @@ def build_audit_router(meta: MetaClient) -> APIRouter:
     )
     @OPERATE_PLATFORM
     def audit_log(query: AuditPart) -> Response:
-        """Changes, with their actor, address, old and new values: the first entries above `after`, or the newest;
-        oldest first."""
+        """Entries of the audit log, oldest first: the first ones above `after`, or the newest ones. Each has a change,
+        its actor and address, and the values before and after."""
         answer = meta.request("GET", f"/v1/audit?{query.text()}")
         return Response(answer.content, answer.status_code, media_type="application/json")
 

@@ -94,7 +94,7 @@ def pull_doc() -> dict[str, Any]:
     }
     bytes_ = {"schema": {"type": "string", "format": "binary"}}
     content = {form.media_type: {"schema": line} if name == "ndjson" else bytes_ for name, form in FORMATS.items()}
-    events = {"description": "events in the format asked for; ndjson: one a line", "content": content}
+    events = {"description": "events in the requested format; ndjson: one a line", "content": content}
     return {"responses": {"200": events}}
 
 
@@ -109,7 +109,7 @@ def rows_doc(media_types: Mapping[str, str]) -> dict[str, Any]:
     text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
     content = {media_type: text if name == "ndjson" else bytes_ for name, media_type in media_types.items()}
     return {
-        "responses": {"200": {"description": "rows in the format asked for; ndjson: one a line", "content": content}}
+        "responses": {"200": {"description": "rows in the requested format; ndjson: one a line", "content": content}}
     }
 
 

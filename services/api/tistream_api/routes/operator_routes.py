@@ -58,7 +58,8 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     @OPERATE_PLATFORM
     def drain_node(node_id: str, body: Body) -> Response:
-        """Move all tasks and stores off a node and assign it none: `{"draining": true}`; false ends that."""
+        """Move all tasks and stores off a node, and assign none to it: `{"draining": true}`. With false, assign work to
+        it again."""
         return forward("POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
 
     @router.get(
@@ -82,7 +83,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     @OPERATE_PLATFORM
     def move_task(task_id: str, body: Body) -> Response:
-        """Move a task to another sorter, once that has prepared: `{"node_id": "sorter-2"}`."""
+        """Move a task to another sorter, once that sorter has prepared for it: `{"node_id": "sorter-2"}`."""
         return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
 
     @router.post(
@@ -95,7 +96,8 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     @OPERATE_PLATFORM
     def split_task(task_id: str, body: Body) -> Response:
-        """Split a task in two: `{"key": "7480…"}` (hexadecimal), or `{}` to split it where it halves the load."""
+        """Split a task in two: `{"key": "7480…"}` (hexadecimal), or `{}` to split it at the key that halves the
+        load."""
         return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
 
     @router.post(
@@ -119,7 +121,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     @OPERATE_PLATFORM
     def owner() -> Response:
-        """The meta server that decides, and its election number."""
+        """The owner, which is the elected meta server, and its election number."""
         return forward("GET", "/v1/owner")
 
     return router

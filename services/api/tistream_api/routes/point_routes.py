@@ -118,7 +118,8 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
     def diff_table(
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[DiffQuery, Query()]
     ) -> Response:
-        """What differs between two timestamps: one event for each key, in the shape of the table at `to`."""
+        """The differences of a table between two timestamps: one event for each key that differs, in the shape of the
+        table at `to`."""
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)

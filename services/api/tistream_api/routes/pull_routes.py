@@ -129,7 +129,7 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
     )
     @gate.LIST_DATABASES
     def list_dbs(request: Request, cluster_id: str, tenant_id: str, query: At) -> DatabaseList:
-        """Databases at a time: those in which the token may read something."""
+        """The databases that exist at a time, without those in which the token may read nothing."""
         found = lists.databases(_view(tenants, cluster_id, tenant_id), query.ts)
         grants, tenant = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id))
         shown = [name for name in found.databases if may_some(grants, "read", Resource(*tenant, name))]
@@ -143,7 +143,7 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
     )
     @gate.LIST_TABLES
     def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str, query: At) -> TableNames:
-        """Base tables of a database at a time: those that the token may read."""
+        """The base tables that a database has at a time, without those that the token may not read."""
         found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), query.ts)
         grants, database = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id), name_of(db))
         shown = [table for table in found.tables if may(grants, "read", Resource(*database, table.name))]
@@ -170,7 +170,7 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
     )
     @gate.READ_TENANT
     def tenant_placement(cluster_id: str, tenant_id: str) -> TenantPlacement:
-        """Which node holds each of the tenant's tasks and stores, and what it waits for."""
+        """The node that holds each of the tenant's tasks and stores, and what the task or store waits for."""
         return status.placement(_view(tenants, cluster_id, tenant_id))
 
     @router.get(
@@ -181,7 +181,7 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
     )
     @gate.READ_TENANT
     def coverage(cluster_id: str, tenant_id: str, query: CoverageRange) -> Coverage:
-        """Slices of a key range, each with the entry of its region's log up to which it is covered."""
+        """The slices of a key range. Each has the log index of its region up to which the platform has all changes."""
         return status.coverage(_view(tenants, cluster_id, tenant_id), query.start_key, query.end_key)
 
 
@@ -203,9 +203,9 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     )
     @gate.OPERATE_CLUSTER
     def create_tenant(cluster_id: str, body: Body) -> Response:
-        """Register a tenant: `{"tenant_id": "acme"}`. Optional: how long its rows are kept: `"retention_ms":
-        "604800000"`; a key of its own: `"kms_key_id": "arn:…"`; its index entries, for restores: `"index_keys": true`;
-        RawKV: `"kind": "raw"`."""
+        """Register a tenant: `{"tenant_id": "acme"}`. Optional: `"retention_ms": "604800000"`, the time for which rows
+        are kept; `"kms_key_id": "arn:…"`, an encryption key of its own; `"index_keys": true` keeps index entries;
+        `"kind": "raw"` for RawKV."""
         return forward("POST", at_meta(cluster_id), body)
 
     @router.put(
@@ -232,7 +232,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     @gate.OPERATE_CLUSTER
     def set_encryption(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Set the encryption of a tenant's new objects: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
-        Requires operate on the cluster, because the platform can use the keys of others too."""
+        Requires operate on the cluster, because the platform may use other tenants' keys, too."""
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 
     @router.get(
@@ -265,6 +265,6 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     )
     @gate.PUSH
     def notify(body: Body) -> Response:
-        """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
+        """Announce a change file that was pushed: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
         # Serialized again from what the gate has read, so that no member is interpreted in two ways.
         return forward("POST", "/v1/notifications", read(Notification, body).model_dump_json().encode())

@@ -63,7 +63,7 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
         table: str,
         query: Annotated[DefinitionQuery, Query()],
     ) -> dict[str, Any]:
-        """The TableInfo JSON of TiDB that was in force for the table with this name at `ts`."""
+        """TiDB's TableInfo, as JSON, of the table that had this name at `ts`."""
         ts = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         return definitions.definition(view, Scope(view.tenant, name_of(db), name_of(table)), ts)
@@ -83,8 +83,8 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
         body: Body,  # before `watched`, which takes what follows the body
         _: Annotated[None, Depends(watched)],
     ) -> dict[str, Any]:
-        """Plan the undo of transactions: what would change back, and what cannot. With mode sql also the statements.
-        Changes nothing."""
+        """Plan the undo of transactions: the rows that would change back, and the conflicts. With mode sql also the
+        statements. Nothing is changed."""
         ask = undo_body.undo_ask(body)
         view = view_of(cluster_id, tenant_id)
         return undos.undo(view, ask, asking_of(request, guard, view))
@@ -143,7 +143,8 @@ def build_platform_restore_router(
     )
     @gate.OPERATE_TENANT
     def get_restore(cluster_id: str, tenant_id: str, restore_id: str) -> Response:
-        """How far a restore is: its rows, those that are written, and the checksum once the target was compared."""
+        """The progress of a restore: the number of its rows, of the rows that are written, and the checksum once the
+        target was compared."""
         answer = meta.request("GET", _one(cluster_id, tenant_id, restore_id))
         return Response(answer.content, answer.status_code, media_type="application/json")
 
@@ -155,7 +156,7 @@ def build_platform_restore_router(
     )
     @gate.OPERATE_PLATFORM
     def cancel_restore(cluster_id: str, tenant_id: str, restore_id: str) -> Response:
-        """End a restore that waits or runs. What it has written stays."""
+        """Cancel a restore that is queued or running. The rows that it has written stay in the target."""
         answer = meta.request("DELETE", _one(cluster_id, tenant_id, restore_id))
         return Response(answer.content, answer.status_code, media_type="application/json")
 

@@ -41,7 +41,7 @@ def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequen
     @gate.OPERATE_PLATFORM
     def add_source(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Make a TiKV log backup the source of a tenant. Returns 409 if the tenant has another source, and 422, with
-        the reason, if the bucket cannot be read as one."""
+        the reason, if the bucket cannot be read as a log backup."""
         answer = meta.request("POST", f"{at_meta(cluster_id, tenant_id)}/sources", body)
         return Response(answer.content, answer.status_code, media_type="application/json")
 
@@ -52,7 +52,7 @@ def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequen
     )
     @gate.OPERATE_TENANT
     def list_sources(cluster_id: str, tenant_id: str) -> list[SourceInfo]:
-        """The sources of a tenant: how far each has come, and what it waits for."""
+        """The sources of a tenant, each with its progress and what it waits for."""
         key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         rows = meta.sources_of(key.cluster_id, key.tenant_id).sources
         known = {one.info.source_id: one.info for one in statuses(key)} if rows else {}
@@ -67,7 +67,7 @@ def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequen
     )
     @gate.OPERATE_PLATFORM
     def remove_source(cluster_id: str, tenant_id: str, source_id: str) -> Response:
-        """Remove a source: it stops after the release under way. The tenant keeps what it has."""
+        """Remove a source: it stops after the release under way. The tenant keeps the changes that were released."""
         name = name_of(source_id)
         if not _SOURCE.fullmatch(name):
             raise UnknownName(f"no source has a name that is not of the form {_SOURCE.pattern}")

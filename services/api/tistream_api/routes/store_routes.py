@@ -61,7 +61,7 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
 
 
 def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, StoreNeed]:
-    """What each task of the tenant still needs of the store, by task id. Raises Unavailable if a sorter cannot be
+    """The needs of each task of the tenant for the store's files, by task id. Raises Unavailable if a sorter cannot be
     asked."""
     if not route.tasks:
         raise InvalidRequest("the tenant has no task yet: its schema_snap has not been read")

@@ -31,7 +31,8 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
     )
     @gate.OPERATE_TENANT
     def pause_tenant(cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Stop reading a tenant's input: `{"paused": true}`; committed data is still served. False: resume."""
+        """Stop reading a tenant's input: `{"paused": true}`; committed data is still served. With false, reading
+        resumes."""
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/pause", body)
 
     @router.put(

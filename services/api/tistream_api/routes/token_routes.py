@@ -58,8 +58,8 @@ def build_token_router(
     )
     @OPERATE_OWN
     def create_token(request: Request, body: Body) -> Response:
-        """Create a token. The caller's token must have operate on what it grants, and it expires no later than that.
-        Its text is returned this once."""
+        """Create a token. The caller must have the grant operate on everything that the new token grants. The new token
+        expires no later than the caller's. Its text is returned only here."""
         if callers is None:
             # Without authentication anyone could create a token that becomes valid when authentication is switched on.
             raise AuthOff(

@@ -57,7 +57,8 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
     )
     @OPERATE_CLUSTER
     def set_quotas(cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Set a tenant's quotas: `{"requests_per_second": 50}`; a quota that is left out has the settings' value."""
+        """Set a tenant's quotas: `{"requests_per_second": 50}`; for a quota that is left out, the value in the settings
+        applies."""
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/quotas", body)
 
     return router

@@ -34,7 +34,7 @@ class Picture:
     unreachable: Sequence[Hold] = field(default_factory=tuple)
     sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the sorter node that it is assigned to
     paused: str | None = None  # why no more input is read
-    territories: Sequence[TerritoryInfo] = ()  # of agents that push the tenant's files; asked for if it is late
+    territories: Sequence[TerritoryInfo] = ()  # of agents that push the tenant's files; requested if it is late
 
     @property
     def lag_seconds(self) -> float:

@@ -67,7 +67,7 @@ class TableErrorConfig(_Part):
 
 
 class LargeMessageConfig(_Part):
-    """How messages above the size limit are sent: the section `[sink.kafka-config.large-message-handle]`."""
+    """The handling of messages above the size limit: the section `[sink.kafka-config.large-message-handle]`."""
 
     option: Literal["none", "handle-key-only", "claim-check"] = "none"
     compression: Literal["none", "lz4", "snappy"] = "none"

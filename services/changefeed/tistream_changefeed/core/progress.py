@@ -221,7 +221,7 @@ def _applied(members: Mapping[str, Any]) -> Applied | None:
 def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) -> Progress:
     """The progress from which a new worker of the shard continues. `found` is the progress in the sink, read after the
     old worker was fenced there. Raises FeedFailed(fenced) if a newer worker has written meanwhile."""
-    if found is None or found.fence.generation < fence.generation:  # that feed was removed, and this one begins anew
+    if found is None or found.fence.generation < fence.generation:  # that feed was removed, and this one begins again
         return Progress(Position(start_ts), 0, fence)
     if found.fence > fence:
         raise fenced(where, f"a holder with epoch {found.fence.epoch} owns the shard; this one has {fence.epoch}")

@@ -31,11 +31,11 @@ class ErrorRules:
     others: OnTableError = "stop-table"
 
     def on_row_error(self, name: Name) -> OnRowError:
-        """What happens if a row event of this table cannot be sent."""
+        """The action to take if a row event of this table cannot be sent."""
         return next((one.on_row_error for one in self.entries if one.matcher.matches(*name)), "stop")
 
     def on_table_error(self, name: Name) -> OnTableError:
-        """What happens if any event of this table cannot be sent."""
+        """The action to take if any event of this table cannot be sent."""
         return next((one.on_table_error for one in self.entries if one.matcher.matches(*name)), self.others)
 
 

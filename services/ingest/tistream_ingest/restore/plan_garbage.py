@@ -13,7 +13,7 @@ from tistream.wire.bulk.restores import UnfinishedRestore
 
 
 def garbage(keys: Iterable[str], unfinished: Iterable[UnfinishedRestore]) -> list[str]:
-    """Of `keys`, the plans of restores that are not in `unfinished`, which was read after `keys`."""
+    """The plans among `keys` whose restores are not in `unfinished`, which was read after `keys`."""
     needed = {(one.cluster_id, one.tenant_id, one.restore_id) for one in unfinished}
     plans = {key: layout.parse_restore_plan(key) for key in keys}
     return [

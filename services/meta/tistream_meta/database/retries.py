@@ -30,7 +30,7 @@ def cannot_write(code: int | None) -> bool:
 
 
 def attempts_max(code: int | None, *, lost: bool, committing: bool) -> int:
-    """How often a transaction that fails with this error is attempted in total; 1 means no retry.
+    """The number of times that a transaction which fails with this error is attempted in total; 1 means no retry.
 
     `lost`: the connection cannot be used any more. `committing`: COMMIT may have been sent.
     """

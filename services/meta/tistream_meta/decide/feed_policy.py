@@ -19,7 +19,7 @@ from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, Skip
 from tistream.wire.limits import Limits
 
 LEASE_MS = 10_000
-RENEW_MS = 5_000  # a lease is written anew when less than this is left of it
+RENEW_MS = 5_000  # a lease is renewed in the database when less than this is left of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tistream.wire.limits import NO_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long committed rows are kept, in milliseconds after their commit; None: for ever."""
+    """The time for which committed rows are kept, in milliseconds after their commit; None means for ever."""
 
     ms: int | None
 

@@ -64,7 +64,7 @@ class AnnouncementBoard:
         return sequence
 
     def after(self, sequence: int, wait_ms: int) -> Announcements:
-        """As AnnouncementRing.after, but waits up to `wait_ms` for a new announcement unless some were lost."""
+        """The result of AnnouncementRing.after. Waits up to `wait_ms` for a new announcement, unless some were lost."""
         with self._changed:
             remaining_s = wait_ms / 1000
             while sequence == self._ring.last and remaining_s > 0 and not self._stopping():

@@ -89,7 +89,7 @@ class Ownership:
         if self._restored:
             # The database was restored: it has forgotten routes that nodes have followed, and nodes ignore older
             # routes.
-            log.warning("nodes have seen newer routes than the database has: elected anew", extra={"seen": self._seen})
+            log.warning("nodes have seen newer routes than the database has: elected again", extra={"seen": self._seen})
             return self._take()
         began_ms = self._clock.monotonic_ms()
         if self._overdue() and not self._lapsed:

@@ -141,7 +141,9 @@ class Scheduler:
             self._reports.placement(task).after(PhaseEvent.PREPARE, node_id)
         except WrongStep as error:
             raise InvalidRequest(str(error)) from error
-        return self._repository.take([Command(task_id, PhaseEvent.PREPARE, node_id, "asked for")], by_operator=True)
+        return self._repository.take(
+            [Command(task_id, PhaseEvent.PREPARE, node_id, "requested by an operator")], by_operator=True
+        )
 
     def split(
         self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
@@ -160,7 +162,7 @@ class Scheduler:
         spans = seals.halves(task.span, at)
         if spans is None:
             raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
-        return self._ask(seals.Wish((task_id,), spans, None, "asked for"))
+        return self._ask(seals.Wish((task_id,), spans, None, "requested by an operator"))
 
     def merge(self, book: OwnerCopy, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
         """Order two neighbours to be merged. Returns the change and the id of their child. Idempotent."""
@@ -171,7 +173,7 @@ class Scheduler:
         (left, ours), (right, theirs) = sorted(pair, key=lambda one: one[0].span.start)
         if left.tenant != right.tenant or not left.span.end or left.span.end != right.span.start:
             raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "neighbour"})
-        return self._ask(seals.merge(left, right, ours, theirs, "asked for"))
+        return self._ask(seals.merge(left, right, ours, theirs, "requested by an operator"))
 
     def placements(self, book: OwnerCopy, now_ms: int) -> list[tuple[Task, Placement, float]]:
         """Every task with its placement and its load in bytes per second."""

@@ -94,7 +94,7 @@ def skip_event(request: Request, cluster_id: str, tenant_id: str, changefeed_id:
 
 @router.get(FEEDS + "/{changefeed_id}/events", operation_id="ChangefeedEvents")
 def changefeed_events(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedEvents:
-    """What happened to a changefeed, newest first."""
+    """The events in the history of a changefeed, newest first."""
     return FeedEvents(events=list(_book(request).events(TenantKey.parse(cluster_id, tenant_id), changefeed_id)))
 
 

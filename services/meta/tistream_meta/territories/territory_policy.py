@@ -1,7 +1,7 @@
 """Assigns territories to agents. Pure.
 
 basic    every territory has exactly one agent: a new one, or one whose agent is lost, gets the agent with the fewest,
-         at once; one whose agent has started anew stays with it
+         at once; one whose agent has restarted stays with it
 drain    an agent that is being drained has no territories
 balance  no agent has many more territories than another, one move at a time
 
@@ -119,7 +119,7 @@ def _of_cluster(territories: Sequence[Territory], agents: Mapping[str, Agent]) -
     for one in here:
         agent = agents[one.node_id or ""]
         if one.instance != agent.instance and agent.state is not NodeState.DRAINING:
-            yield _given(one, one.node_id or "", agents), f"{one.node_id} has started anew"
+            yield _given(one, one.node_id or "", agents), f"{one.node_id} has restarted"
     ready = {name for name, one in agents.items() if one.ready}
     if not ready:
         return

@@ -1,1 +1,1 @@
-"""What differs between two timestamps, key by key: DiffTable, and pulls with squash=true."""
+"""Net changes between two timestamps, key by key: DiffTable, and pulls with squash=true."""

@@ -1,4 +1,4 @@
-"""What differs between two timestamps in one table: one event for each key, from the versions of its rows.
+"""Compares one table at two timestamps: makes one event for each key that differs, from the versions of its rows.
 
 Rows are shown in the table's shape at the later ts, with columns matched by their ids.
 """

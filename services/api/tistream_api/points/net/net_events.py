@@ -30,8 +30,9 @@ _TWO_PASSES = 4  # added to `step` in the second of two passes
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How far the events of a table have been sent: up to the event of the raw key `key` that `step` names. `step` is 0
-    before the first event, 1 after a delete, 2 after a put, and higher by _TWO_PASSES in the second pass."""
+    """The position up to which the events of a table have been sent: the event of the raw key `key` that `step` names.
+    `step` is 0 before the first event, 1 after a delete, 2 after a put, and higher by _TWO_PASSES in the second
+    pass."""
 
     step: int = 0
     key: bytes = b""

@@ -28,7 +28,7 @@ class Wire(IntEnum):
 
 
 class Null(IntEnum):
-    """How a field encodes null."""
+    """The encoding of null in a field."""
 
     NEVER = 0  # the field is not a union
     FIRST = 1  # a union of null and the type

@@ -1,1 +1,2 @@
-"""Pure decisions: placement, splits and merges, liveness, which dispatcher reads which store."""
+"""Pure decisions: which sorter gets a task and which dispatcher a store, splits and merges, liveness of nodes, who
+holds shards of changefeeds."""

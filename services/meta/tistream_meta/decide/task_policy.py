@@ -1,11 +1,13 @@
-"""Assigns tasks to sorters: separate policies choose moves, and steps follow from the moves. Pure.
+"""Assigns tasks to sorters: decides which node gets a task. Separate policies choose moves, and steps follow from the
+moves. Pure.
 
 basic    every task has exactly one sorter
-drain    a node that is to go has none
+drain    a node that is being drained has no task
 balance  no sorter has much more load than the mean, or much less, with a budget of moves
 
-The first policy that wants something of a task has it. A task that has a sorter moves in two phases: the next one
-prepares while the first goes on. One that has none, or whose sorter is lost, is handed over at once.
+Of the policies, in this order, the first one that has a step for a task decides. A task that has a sorter moves in two
+phases: the next sorter prepares while the present one continues. A task without a sorter, or whose sorter is lost, is
+handed over at once.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class Bucket:
             return 0
 
     def restored(self, after_ts: int) -> str | None:
-        """The key of an object in the prefix which shows that an online `br restore` ended above `after_ts`; None if
-        there is none. A key of an unknown form counts as one. Raises Unavailable."""
+        """The key of an object in the prefix which shows that an online `br restore` ended above `after_ts`; None if no
+        object shows that. A key of an unknown form counts as one. Raises Unavailable."""
         for info in self.log.list_after(prefix.RESTORES):
             ended = prefix.restore_commit_ts(info.key)
             if ended is None or ended > after_ts:

@@ -62,8 +62,8 @@ class SqlBackfills:
             return cut_tables(server, kept, ts, self.chunk_rows)
 
     def refused(self, row: BackfillRow, plan: ChunkPlan) -> str | None:
-        """A text with the requested tables that the plan leaves out, each with the reason and the remedy; None if there
-        are none."""
+        """A text with the requested tables that the plan leaves out, each with the reason and the remedy; None if it
+        leaves out no table."""
         history = self.history(_tenant(row))
         planned = {table_id_of(span) for span in plan.spans}
         with self.connect(self.url(row)) as server:

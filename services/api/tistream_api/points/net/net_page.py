@@ -87,7 +87,7 @@ class NetPage:
 
     def _batches(self) -> Iterator[tuple[Events, Callable[[int], PointPosition], Barrier | None]]:
         """Yield events, a function that returns the position after the event at an index, and the barrier after the
-        events (None if there is none)."""
+        events (None without a barrier)."""
         block, step = divmod(self.at.phase, _BLOCK)
         begun = (block, self.at.table_id) if self.at.phase else (-1, -1)
         for one in self.parts:

@@ -135,7 +135,7 @@ def apply(
     Args:
         items: REQUEST is the registration's number (`numbers_of`).
         slot_of: the slot of request `lowest_request + i`, or -1.
-        bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end means +infinity.
+        bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         logs: the range logs.
         drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
         ts_max: PD cannot have given a higher timestamp yet.

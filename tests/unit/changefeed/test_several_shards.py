@@ -100,10 +100,12 @@ def test_a_shard_that_may_go_back_does_not_count() -> None:
 def test_the_record_keeps_the_newest_ddl_and_every_topic() -> None:
     tenant = TenantKey("7", "acme")
     ddl = Position(140, Place.DDL, table_id=1)
-    stored = Progress(NOW, 100, FENCE, topics={"a": (Tally(2, 7),)}, ddl=ddl).knowing({"b": 1, "a": 2})
+    before = Progress(NOW, 100, FENCE, topics={"a": (Tally(2, 7),)}, ddl=ddl, ids={"a": "id1"})
+    stored = before.knowing({"b": 1, "a": 2}, {"b": "id2"})
     found = progress.decode(tenant, progress.encode(tenant, stored), "log")
     assert found == stored
     assert (found.ddl, dict(found.topics)) == (ddl, {"a": (Tally(2, 7), Tally()), "b": (Tally(),)})
+    assert found.ids == {"a": "id1", "b": "id2"}
     on, back = (progress.revised(found, Revision(1, Move(revision=1, ts=ts)), {"a": {0: 2}}) for ts in (145, 130))
     assert (on.ddl, back.ddl) == (ddl, None), "a DDL that is sent again is waited for when it is sent"
 

@@ -16,7 +16,7 @@ def play(upstream: Upstream, puller: Puller, until_ts: int, end_us: int, multipl
         assert upstream.now_us < 10 * end_us, f"resolved {puller.resolved} after {upstream.now_us} us"
         upstream.advance(upstream.now_us + STEP_US)
         for number, feed in list(feeds.items()):
-            for message in feed.advance():
+            for message in feed.take():
                 puller.receive(number, message)
             if feed.closed:
                 del feeds[number]

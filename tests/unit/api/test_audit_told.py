@@ -28,7 +28,8 @@ from tistream_cli.app import app as command
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 AUTH_ON = {"CreateToken"}  # a server that asks nobody makes none: tests/service/api/test_token_rules.py
-CHANGES_NOTHING = {"Notify", "UndoTransactions"}
+# VerifyChangefeed: of the platform. Its repair writes events of the feed into a topic that the caller names.
+CHANGES_NOTHING = {"Notify", "UndoTransactions", "VerifyChangefeed"}
 ASKS_SORTERS = {"RetireStore"}  # first; what the log has of it: tests/unit/meta/test_audited.py
 
 

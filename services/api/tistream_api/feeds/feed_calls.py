@@ -65,7 +65,8 @@ class FeedCalls:
         return self._http.send("POST", f"{self._worker()}/v1/changefeeds/checks", check, ChangefeedPlan)
 
     def verify(self, tenant: TenantKey, ask: VerifyFeed) -> FeedVerification:
-        """What a worker finds when it compares the feed's topics with the pool. Raises Unavailable, InvalidRequest."""
+        """The result of a worker's comparison of the feed's topics with the pool. Raises Unavailable,
+        InvalidRequest."""
         sealed = self._sealed(tenant, ask.sink_uri, ask.config)
         body = ask.model_copy(update={"secrets": sealed})
         return self._http.send("POST", f"{self._worker()}/v1/changefeeds/verifications", body, FeedVerification)

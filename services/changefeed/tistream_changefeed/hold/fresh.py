@@ -1,4 +1,4 @@
-"""What has come into a tenant's pool since the last look: one look serves all shards that rest."""
+"""Finds the rows that have come into a tenant's pool since the last look. One look serves all shards that rest."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_table_that_is_there_is_refused_by_name_and_replaced_on_request(
     restoring = runs.claim()
     with pytest.raises(Refused, match=rf"{database}\.big is there"):
         restoring.attempt()
-    restoring.tell("failed")
+    restoring.report_progress("failed")
     assert count(mariadb, database) == 1
     assert mariadb.run(f"SHOW TABLES FROM {database} LIKE 'ntbl'") == []
     runs.queue(place, ts, ROWID, if_exists="replace")

@@ -163,7 +163,7 @@ def test_a_folder_of_other_files_is_never_replaced(runs: RestoreRuns) -> None:
         restoring = runs.claim()
         with pytest.raises(Refused, match=said):
             restoring.attempt()
-        restoring.tell("failed")
+        restoring.report_progress("failed")
     assert (folder / "part-0.parquet").read_bytes() == b"of another program"
 
 

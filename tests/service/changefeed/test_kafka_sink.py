@@ -87,15 +87,15 @@ def test_topics_are_created_and_a_new_holder_goes_on_where_the_last_one_was(brok
 
 
 def test_a_topic_that_was_deleted_and_created_again_stops_the_feed(broker: LocalKafka) -> None:
-    target = target_of(broker, "anew")
+    target = target_of(broker, "recreated")
     Holding(target).open().send((101, 0, b"a"), (102, 1, b"b"))
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.delete_topics(["anew"])["anew"].result(PATIENCE_S)
-    eventually(lambda: "anew" not in admin.list_topics(timeout=PATIENCE_S).topics)
-    admin.create_topics([NewTopic("anew", 2, 1)])["anew"].result(PATIENCE_S)
+    admin.delete_topics(["recreated"])["recreated"].result(PATIENCE_S)
+    eventually(lambda: "recreated" not in admin.list_topics(timeout=PATIENCE_S).topics)
+    admin.create_topics([NewTopic("recreated", 2, 1)])["recreated"].result(PATIENCE_S)
     other = Producer({"bootstrap.servers": broker.address})
     for number in (0, 1):
-        other.produce("anew", b"of others", None, number)
+        other.produce("recreated", b"of others", None, number)
     assert other.flush(PATIENCE_S) == 0
     with pytest.raises(FeedFailed, match="the topic was deleted or has lost messages") as refused:
         Holding(target, replace(ORDER, fence=Fence(1, 2))).open()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, LimitReached, Unavailable
@@ -227,8 +226,7 @@ def _taken(messages: Outgoing, at: Sequence[int]) -> Outgoing:
         messages,
         topic=messages.topic[index],
         partition=messages.partition[index],
-        keys=None if messages.keys is None else messages.keys.take(pa.array(index)),
-        values=messages.values.take(pa.array(index)),
         commit_ts=messages.commit_ts[index],
         shape=None if messages.shape is None else messages.shape[index],
-    )
+        at=messages.places[index],
+    ).in_order()

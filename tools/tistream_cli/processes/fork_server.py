@@ -26,7 +26,6 @@ from setproctitle import getproctitle, setproctitle
 
 MESSAGE_BYTES_MAX = 1 << 20
 FDS_MAX = 16
-_FIRST_FREE_FD = 1_000  # received descriptors move above it, so that none has a number that another one wants
 _PARENT_POLL_SECONDS = 0.001
 
 
@@ -88,18 +87,16 @@ def _run(request: dict[str, Any], fds: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     setproctitle(" ".join(request["argv"]))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    output, *passed = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD) for fd in fds)
-    for fd in (*fds, nothing):
-        if fd == nothing:
-            os.dup2(nothing, 0)
+    # Descriptors first move above all numbers that are wanted, so that none is overwritten before it has its own.
+    above = max([2, *request["fds"]]) + 1
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in fds]
+    for fd in fds:
         os.close(fd)
-    for number in (1, 2):
-        os.dup2(output, number)
-    for fd, number in zip(passed, request["fds"], strict=True):
+    output = moved[0]
+    for fd, number in zip([output, output, *moved[1:]], [1, 2, *request["fds"]], strict=True):
         os.dup2(fd, number)
+    for fd in moved:
         os.close(fd)
-    os.close(output)
     _python, _m, module, *arguments = request["argv"]
     sys.argv = [module, *arguments]  # run_module sets the first to the module's path
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -101,8 +101,9 @@ def _subreaper() -> Iterator[None]:
     """Orphans of this process's descendants become its children while the block runs (prctl(2)). Afterwards they do
     not, so that what a service leaves behind is reaped by init as ever."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for wanted in (1, 0):
-        if libc.prctl(_PR_SET_CHILD_SUBREAPER, wanted, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-        if wanted:
-            yield
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    try:
+        yield
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -31,7 +31,15 @@ def uri(broker: LocalKafka, topic: str, protocol: str = "open-protocol") -> str:
 
 def verified(world: World, sink_uri: str, **more: Any) -> FeedVerification:
     """What a worker finds of the whole set."""
-    by = Verifications(("*",), SecretKeys(None), lambda _: cast(Any, StillView(world)), CLOCK, world.budget)
+    by = Verifications(
+        ("*",),
+        SecretKeys(None),
+        lambda _: cast(Any, StillView(world)),
+        CLOCK,
+        world.budget,
+        longest_ms=int(PATIENCE_S * 1000),
+        answer_s=PATIENCE_S,
+    )
     asked = {"from_ts": world.snapshot_ts, "to_ts": world.end_ts, "config": RULES, **more}
     of = world.tenant
     return by.verify(

@@ -61,10 +61,9 @@ class TenantQuotas:
         wait_ms, name, rate = max(found, default=(0, "", 0))
         if not wait_ms:
             return None
-        reason = f"the changefeeds of the tenant have used up the quota {name} = {rate} of this worker: an operator may"
-        return Slowed(
-            wait_ms, HeldBy(stage="quota", object=str(tenant), reason=f"{reason} raise it (`tistream tenant quotas`)")
-        )
+        used_up = f"the changefeeds of the tenant have used up the quota {name} = {rate} of this worker"
+        remedy = "an operator may raise it (`tistream tenant quotas`)"
+        return Slowed(wait_ms, HeldBy(stage="quota", object=str(tenant), reason=f"{used_up}: {remedy}"))
 
 
 def unlimited(rows: int, size: int) -> Slowed | None:  # noqa: ARG001

@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
 _MESSAGES = 500
-ANSWER_S = 4.0
 Place = tuple[str, int]
 
 
@@ -32,10 +31,19 @@ class Read:
 
 
 class KafkaRange:
-    """One comparison's reader. Raises FeedFailed. `deadline_ms`, monotonic: when it gives up."""
+    """One comparison's reader. Raises FeedFailed. `deadline_ms`, monotonic: when it gives up. `answer_s`: how long it
+    waits for each answer of the broker."""
 
-    def __init__(self, target: KafkaTarget, clock: Clock, deadline_ms: int, clients: KafkaClients = CONFLUENT) -> None:
-        self._target, self._clock, self._deadline_ms, self._clients = target, clock, deadline_ms, clients
+    def __init__(
+        self,
+        target: KafkaTarget,
+        clock: Clock,
+        deadline_ms: int,
+        answer_s: float,
+        clients: KafkaClients = CONFLUENT,
+    ) -> None:
+        self._target, self._clock, self._deadline_ms = target, clock, deadline_ms
+        self._answer_s, self._clients = answer_s, clients
 
     def messages(
         self, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
@@ -54,10 +62,10 @@ class KafkaRange:
         self, consumer: Consumer, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
     ) -> Iterator[Read]:
         places = [(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
-        found = consumer.offsets_for_times([TopicPartition(*one, from_ms) for one in places], timeout=ANSWER_S)
+        found = consumer.offsets_for_times([TopicPartition(*one, from_ms) for one in places], timeout=self._answer_s)
         starts = {(one.topic, one.partition): one.offset for one in found}
         ends = {
-            one: consumer.get_watermark_offsets(TopicPartition(*one), timeout=ANSWER_S)[1] for one in places
+            one: consumer.get_watermark_offsets(TopicPartition(*one), timeout=self._answer_s)[1] for one in places
         }  # of the log: an open transaction is waited for
         left = {one for one in places if 0 <= starts[one] < ends[one] or starts[one] == OFFSET_BEGINNING}
         consumer.assign([TopicPartition(*one, starts[one]) for one in sorted(left)])
@@ -89,7 +97,7 @@ class KafkaRange:
             logger=log,
         )
         try:
-            producer.init_transactions(ANSWER_S)
+            producer.init_transactions(self._answer_s)
             producer.begin_transaction()
             for one in messages:
                 while True:
@@ -98,7 +106,7 @@ class KafkaRange:
                         break
                     except BufferError:
                         producer.poll(_POLL_S)
-            producer.commit_transaction(ANSWER_S)
+            producer.commit_transaction(self._answer_s)
         except KafkaException as error:
             raise failure_of(error.args[0].name(), error.args[0].str(), self._target.where) from error
 

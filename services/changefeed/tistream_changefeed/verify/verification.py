@@ -32,18 +32,19 @@ from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_changefeed.verify.comparison import Comparison
-from tistream_changefeed.verify.kafka_range import ANSWER_S, KafkaRange
+from tistream_changefeed.verify.kafka_range import KafkaRange
 from tistream_changefeed.verify.message_heads import Head, Reading, ResolvedHead, Unreadable, reading
 
 LONGEST_MS = 8_000  # less than the API server waits for the answer
-ANSWER_MS = int(ANSWER_S * 1000)
+ANSWER_S = 4.0  # for each answer of the broker, and for the pool
 EVENTS_MAX = 200_000  # of one comparison
 SKEW_MS = 600_000  # by which the broker's clock may be ahead of the upstream's
 
 
 @dataclass(frozen=True, slots=True)
 class Verifications:
-    """`hosts`: those that feeds may use. `view`: the pool of a tenant."""
+    """`hosts`: those that feeds may use. `view`: the pool of a tenant. `longest_ms` and `answer_s`: how long a
+    comparison may take, and how long it waits for one answer."""
 
     hosts: Sequence[str]
     keys: SecretKeys
@@ -51,11 +52,13 @@ class Verifications:
     clock: Clock
     budget: Budget
     clients: KafkaClients = CONFLUENT
+    longest_ms: int = LONGEST_MS
+    answer_s: float = ANSWER_S
 
     def verify(self, ask: VerifyFeed) -> FeedVerification:
         """Compare. Raises InvalidRequest, LimitReached, TargetNotAllowed, Gone; Unavailable if the sink does not
         answer, or not in time."""
-        deadline_ms = self.clock.monotonic_ms() + LONGEST_MS
+        deadline_ms = self.clock.monotonic_ms() + self.longest_ms
         tenant = TenantKey.parse(ask.cluster_id, ask.tenant_id)
         feed = parsed(ask.sink_uri, ask.config, ask.skips)
         how = reading(feed.config.protocol)
@@ -67,7 +70,7 @@ class Verifications:
         view.wait_fresh()
         view.check_known()
         view.check_retained(ask.from_ts)
-        if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, ANSWER_MS):
+        if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, int(self.answer_s * 1000)):
             raise Unavailable(f"this worker has not read the pool up to {ask.to_ts} yet")
         one = _Comparing(ask, tenant, feed, how, target, view, self, deadline_ms)
         try:
@@ -94,7 +97,7 @@ class _Comparing:
     topics: Topics = field(init=False)
 
     def __post_init__(self) -> None:
-        self.topics = Topics(self.target, "tistream-verify", ANSWER_S, self.by.clients)
+        self.topics = Topics(self.target, "tistream-verify", self.by.answer_s, self.by.clients)
 
     def result(self) -> FeedVerification:
         """Compare, and repair if that is asked for. Raises FeedFailed, InvalidRequest, Unavailable."""
@@ -163,7 +166,7 @@ class _Comparing:
         since_ms = max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
         if not there:
             return
-        reader = KafkaRange(self.target, self.by.clock, self.deadline_ms, self.by.clients)
+        reader = KafkaRange(self.target, self.by.clock, self.deadline_ms, self.by.answer_s, self.by.clients)
         for read in reader.messages({topic: self.counts[topic] for topic in there}, since_ms, lambda: done):
             sent = read.sent
             for key, value in self._events(sent, read.offset):
@@ -199,7 +202,7 @@ class _Comparing:
         them. Returns their number."""
         count = max(self.counts.values())
         target = replace(self.target, topic=topic, partition_num=count)
-        Topics(target, "tistream-verify", ANSWER_S, self.by.clients).partitions(topic)
+        Topics(target, "tistream-verify", self.by.answer_s, self.by.clients).partitions(topic)
         chosen: dict[int, tuple[Encoded, list[int]]] = {}
         for (encoded, at), one, _ in self._wanted():
             if found.take_missing(one):
@@ -211,7 +214,7 @@ class _Comparing:
         ]
         messages += self._pipeline().resolved(self.ask.to_ts, {topic: count})
         name = f"tistream-{self.tenant.cluster_id}-{self.tenant.tenant_id}-{self.ask.changefeed_id}-repair"
-        KafkaRange(target, self.by.clock, self.deadline_ms, self.by.clients).write(name, messages)
+        KafkaRange(target, self.by.clock, self.deadline_ms, self.by.answer_s, self.by.clients).write(name, messages)
         return sum(len(at) for _, at in chosen.values())
 
     def _check_room(self, found: Comparison) -> None:

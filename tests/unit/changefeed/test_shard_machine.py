@@ -3,6 +3,7 @@ order."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from random import Random
 
@@ -268,7 +269,12 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     assert decode(TENANT, encode(TENANT, progress), "log") == progress
     changed = replace(progress, applied=Applied(revision=3, from_ts=149, after_ts=149), skipped=2)
     assert decode(TENANT, encode(TENANT, changed), "log") == changed
-    for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}'):
+    waiting = replace(progress, ddl=at)
+    assert decode(TENANT, encode(TENANT, waiting), "log") == waiting
+    versions = [json.loads(encode(TENANT, one))["version"] for one in (progress, changed, waiting)]
+    assert versions == [1, 1, 2], "a program that knows version 1 alone does not go on without the DDL"
+    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 3}).encode()
+    for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}', newer):
         with pytest.raises(FeedFailed) as found:
             decode(TENANT, spoiled, "log")
         assert found.value.failure.kind == "failed"

@@ -1,6 +1,6 @@
 """A small TiKV cluster on a virtual clock, with the change stream's semantics: keys, locks, regions, leaders, scans.
 
-It streams what upstream-doors 1 to 4 state: before INITIALIZED, scan rows and applied commands interleave. A
+It streams what upstream-formats 6 states: before INITIALIZED, scan rows and applied commands interleave. A
 resolved_ts is the smallest live lock's start_ts or now. `committed` is the truth. All randomness comes from one seed.
 """
 

@@ -48,7 +48,7 @@ def initialized(request: steps.Register) -> bytes:
 
 
 def resolved(requests: Iterable[steps.Register], ts: int) -> dict[int, list[bytes]]:
-    """By stream, TiKV's messages: of the regions of a request, at most 8, 32, 128 and so on (upstream-doors 4)."""
+    """By stream, TiKV's messages: of the regions of a request, at most 8, 32, 128 and so on (upstream-formats 6.2)."""
     groups: dict[tuple[int, int], list[int]] = {}
     for one in requests:
         groups.setdefault((one.stream, one.request_id), []).append(one.region_id)

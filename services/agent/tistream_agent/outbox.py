@@ -1,4 +1,4 @@
-"""Puts the files of a chain into object storage: conditional, in order, with retries (design-agent 2 and 5)."""
+"""Puts the files of a chain into object storage: conditional, in order, with retries (docs/agent.md, "Logs")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent's metrics count, under the names and labels of design-agent 4."""
+"""What the agent's metrics count, under their published names and labels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A table whose event cannot be sent stops by name, and the others go on; after a person has acted it catches up, and
-each event is there once and in the order of its table (design-changefeeds.md 9.7)."""
+each event is there once and in the order of its table (docs/changefeeds.md, "Changing a feed")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row values of both formats: which cell is whose, and what is refused (upstream-formats 4.1 - 5.3)."""
+"""Row values of both formats: which cell is whose, and what is refused (upstream-formats 4.1 to 4.3)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tistream.model.tenant_kind import TenantKind
 
 # The oldest TiKV. Older ones may send a resolved_ts of RawKV above the first write after a leader move
-# (upstream-doors 8).
+# (upstream-formats 6.7).
 OLDEST = {TenantKind.TIDB: (6, 5, 0), TenantKind.RAW: (6, 2, 0)}
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 

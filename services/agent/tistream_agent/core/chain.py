@@ -1,7 +1,7 @@
 """The chain of a territory's files: their names, which have no gaps, the claim of a successor, and the position in the
 last file. Pure.
 
-A file's ts is its predecessor's ts + 1 (A12), and each PUT is conditional, so a successor's first file at the next
+A file's ts is its predecessor's ts + 1, and each PUT is conditional, so a successor's first file at the next
 number fences the process before it. The last file is the only durable state: its watermark rows and
 `tistream.agent_spans` say from which ts each key must be registered.
 """
@@ -55,7 +55,7 @@ def new_chain(span: KeySpan, base_ts: int) -> Position:
     """The position of a chain without files. `base_ts` is the tenant's snapshot_ts.
 
     The name of the first file follows from it. Otherwise two agents that find no file would use different names, and
-    would not fence each other (R1).
+    would not fence each other.
     """
     return Position(0, base_ts + 1, (Promise(span, base_ts),))
 

@@ -1,7 +1,7 @@
 """Makes a file of the chain: from rows and watermarks in memory to the object's bytes. Pure.
 
 Rows are in the order in which they arrived, sorted by (log id, log index) when the file is written. A row and the
-watermark that covers it are in the same file, or the row is in an earlier one (A5).
+watermark that covers it are in the same file, or the row is in an earlier one.
 """
 
 from __future__ import annotations

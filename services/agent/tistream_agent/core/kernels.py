@@ -137,7 +137,7 @@ def apply(
         slot_of: the slot of request `lowest_request + i`, or -1.
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         logs: the range logs.
-        drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-doors 3).
+        drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-formats 6.1).
         ts_max: PD cannot have given a higher timestamp yet.
         ts_now: PD had given no higher one when the items arrived.
         row_slot: out; the slot of each row that enters a file, or -1.

@@ -39,7 +39,7 @@ class Region:
 
 def raw_bound(encoded: bytes) -> bytes:
     """The smallest raw key whose encoding is not below `encoded`: a bound need not be a whole encoded key
-    (upstream-doors 7)."""
+    (upstream-formats 6.8)."""
     raw = bytearray()
     at = 0
     while at < len(encoded):

@@ -106,8 +106,7 @@ class TerritoryAgent:
         return self._open.size + (0 if self._under_way is None else self._under_way.size)
 
     def step(self, event: steps.Event, now_ms: int) -> list[Command]:
-        """Apply an event, and return the commands to execute, in order. After `Stop` nothing is returned any more
-        (A6)."""
+        """Apply an event, and return the commands to execute, in order. After `Stop` nothing is returned any more."""
         if self.phase is Phase.STOPPED:
             return []
         out = self._take(event, now_ms)
@@ -218,7 +217,7 @@ class TerritoryAgent:
         return [steps.CloseStream(stream) for stream in streams]
 
     def _pressure(self) -> list[Command]:
-        """Stop reading streams when the memory limit is reached (A11), and resume below half of it."""
+        """Stop reading streams when the memory limit is reached, and resume below half of it."""
         if self.reading and self.buffer_bytes >= self.config.buffer_bytes:
             self.reading = False
             return [steps.StopReading()]
@@ -267,7 +266,7 @@ class TerritoryAgent:
         return [steps.CloseStream(stream)]
 
     def _timestamps_taken(self, event: steps.TimestampsTaken, now_ms: int) -> list[Command]:
-        """Use timestamps from PD as log ids. They must be higher than all earlier ones (A2), and higher than every
+        """Use timestamps from PD as log ids. They must be higher than all earlier ones, and higher than every
         promise, because a promise is a ts that PD has issued before."""
         out = self.planner.timestamps_taken(event.call, event.last, self._last_id, now_ms)
         if out is None:

@@ -1,4 +1,4 @@
-"""Limits the outstanding registrations at a store, and computes the pauses before retries (upstream-doors 10). Pure."""
+"""Limits the outstanding registrations at a store, and computes pauses before retries (upstream-formats 6.6). Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Plans registrations for the pieces of a territory: which regions and timestamps (for log ids) to request from PD, and
 at which stores to register. Pure.
 
-A log id is a TSO of a call that was made after the predecessor's subscription was closed (A2, R1), and only pieces of
-this territory are registered (R5), from the ts on that the chain's files promise (R2, A4).
+A log id is a TSO of a call that was made after the predecessor's subscription was closed (docs/agent.md, "Logs"). Only
+pieces of this territory are registered, from the ts on that the chain's files promise.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class Planner:
             self.pace(piece.state.region.leader_store).scanned(request_id)
 
     def ended(self, ended: Ended, now_ms: int) -> None:
-        """Plan the piece of a subscription that has ended again, from the ts that the subscription has reached (R2)."""
+        """Plan the piece of a subscription that has ended again, from the ts that the subscription has reached."""
         request_id = ended.opened.request_id
         piece = self.territory.subscribed(request_id)
         assert piece is not None
@@ -273,8 +273,8 @@ class Planner:
     def _after(
         self, region: Region, error: RegionError | None, failures: int, now_ms: int
     ) -> WaitsForRegion | ToRegister:
-        """The state of a piece after an error of its subscription (upstream-doors 10); `error` is None if its stream
-        ended."""
+        """The state of a piece after an error of its subscription (upstream-formats 6.6); `error` is None if its
+        stream ended."""
         match None if error is None else error.kind:
             case None | ErrorKind.EPOCH_NOT_MATCH:
                 # PD may be behind TiKV for longer than a moment. A store's pace has the waits after its streams.

@@ -1,4 +1,4 @@
-"""The error of a subscription, and what the agent does about it (upstream-doors 10). Pure."""
+"""The error of a subscription, and what the agent does about it (upstream-formats 6.6). Pure."""
 
 from __future__ import annotations
 

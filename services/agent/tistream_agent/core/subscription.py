@@ -1,8 +1,8 @@
 """Subscriptions: what each has received, and which rows and watermarks it adds to the next file. Pure.
 
-A subscription is a log of its own in the push contract (upstream-doors 5): its log id is a TSO that was taken for it;
-rows up to the end of its scan have index 0, each later Event with rows the next index. It ends with an error, with its
-stream, or when the agent deregisters it; later events of its request_id are dropped (A7).
+A subscription is a log of its own in the push contract (docs/agent.md, "Logs"): its log id is a TSO that was taken for
+it; rows up to the end of its scan have index 0, each later Event with rows the next index. It ends with an error, with
+its stream, or when the agent deregisters it; later events of its request_id are dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The span map of a territory: every key is in exactly one piece, and each piece in exactly one state (A1). Pure.
+"""The span map of a territory: every key is in exactly one piece, and each piece in exactly one state. Pure.
 
 A piece waits for PD's answer, is to be registered at a region's leader, or is subscribed. A change replaces one piece
 by pieces that tile it (cover it without gap and overlap). This is asserted each time, so the pieces always tile the

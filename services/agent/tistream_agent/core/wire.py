@@ -1,4 +1,4 @@
-"""Field numbers of `cdcpb` that the scanner reads, and values of its enums (upstream-doors 1). Pure."""
+"""Field numbers of `cdcpb` that the scanner reads, and values of its enums (upstream-formats 6.4). Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Converts messages of EventFeed, the call of older TiKV versions, to the form of EventFeedV2.
 
 Pure. In EventFeed a call has at most one subscription for each region, and a resolved_ts has request_id 0
-(upstream-doors 1).
+(upstream-formats 6.4).
 """
 
 from __future__ import annotations

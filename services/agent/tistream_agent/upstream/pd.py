@@ -1,4 +1,4 @@
-"""A client of PD: members and leader, timestamps, regions, stores, and the GC hold (upstream-doors 6 and 7)."""
+"""A client of PD: members and leader, timestamps, regions, stores, and the GC hold (upstream-formats 6.8)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tistream_agent.upstream.stores import Channels
 from tistream_agent.upstream.streams import TICDC_VERSION
 
 _CALL_S = 5.0
-_NO_REGION = (1 << 63) - 1  # TiKV checks the API version before it looks for the region (upstream-doors 2)
+_NO_REGION = (1 << 63) - 1  # TiKV checks the API version before it looks for the region (upstream-formats 6.5)
 
 
 def raw_snapshot(ts: int) -> bytes:

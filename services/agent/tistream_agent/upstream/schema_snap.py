@@ -1,4 +1,4 @@
-"""Reads the schema of a TiDB as of one TSO from TiKV itself, by KvScan of the `m` keys (upstream-doors 7)."""
+"""Reads the schema of a TiDB as of one TSO from TiKV itself, by KvScan of the `m` keys (upstream-formats 6.8)."""
 
 from __future__ import annotations
 

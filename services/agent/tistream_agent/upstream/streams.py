@@ -1,4 +1,4 @@
-"""The change streams of TiKV stores: EventFeedV2, or EventFeed if a store does not support it (upstream-doors 1)."""
+"""The change streams of TiKV stores: EventFeedV2, or EventFeed if a store lacks it (upstream-formats 6.4)."""
 
 from __future__ import annotations
 

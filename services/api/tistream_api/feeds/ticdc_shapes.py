@@ -1,4 +1,4 @@
-"""Changefeeds with the names of TiCDC's API, for tools that know it (reference: changefeeds.md 11). Pure.
+"""Changefeeds with the names of TiCDC's API, for tools that know it (docs/changefeeds.md, "Changing a feed"). Pure.
 
 `upstream_id` is the cluster's id if that is a number, else 0. `namespace` is the tenant's id.
 """

@@ -1,4 +1,4 @@
-"""Pauses between attempts of a feed that cannot write (design-changefeeds.md 9.7). Pure."""
+"""Pauses between attempts of a feed that cannot write (docs/changefeeds.md, "States"). Pure."""
 
 from __future__ import annotations
 

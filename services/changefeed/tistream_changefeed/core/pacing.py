@@ -1,4 +1,4 @@
-"""Decides when a resolved message is due (design-changefeeds.md 9.5). Pure."""
+"""Decides when a resolved message is due (docs/changefeeds.md, "Order"). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The progress of a shard, as it is stored in the sink by the same atomic act as the data (design-changefeeds.md 9.3).
-Pure.
+"""The progress of a shard, which is stored in the sink by the same atomic act as the data. Pure.
+
+docs/changefeeds.md, "Exactly once", says why.
 
 The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its value JSON:
 

@@ -1,4 +1,4 @@
-"""Tables of a feed that have stopped, while the others go on (design-changefeeds.md 9.7). Pure."""
+"""Tables of a feed that have stopped, while the others go on (docs/changefeeds.md, "Changing a feed"). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the events that a feed leaves out because a person named them (invariant 44). Pure."""
+"""Finds the events that a feed leaves out because a person named them (invariant 47). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slows the feeds of a tenant down to its quota at this worker (design-changefeeds.md 9.8)."""
+"""Slows the feeds of a tenant down to its quota at this worker (docs/changefeeds.md, "Limits")."""
 
 from __future__ import annotations
 

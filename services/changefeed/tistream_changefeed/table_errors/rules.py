@@ -1,4 +1,4 @@
-"""The rules for errors of tables (design-changefeeds.md 9.7). Pure."""
+"""The rules for errors of tables (docs/changefeeds.md, "Changing a feed"). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins the entries of a backup's SST files to rows (upstream-formats 4; docs/backfill.md). Pure.
+"""Joins the entries of a backup's SST files to rows (upstream-formats 8; docs/backfill.md). Pure.
 
 A full backup has one version of each key: a put in the `write` family at `z` + memcomparable key + `~commit_ts`, with
 its value; or its value is in the `default` family at the same key and `~start_ts`. Both families are in key order, so

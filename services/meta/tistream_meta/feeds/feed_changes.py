@@ -1,7 +1,8 @@
 """Computes a changefeed after a change by a user, and the event that records the change.
 
 Pure. Each change raises the feed's revision. The worker that opens the sink next applies the revision from the sink's
-checkpoint on, in the transaction that fences the previous worker, and reports that ts (invariant 41).
+checkpoint on, in the transaction that fences the previous worker, and reports that ts (docs/changefeeds.md,
+"Changing a feed").
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
 
 def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | None:
     """The checkpoint of every shard after a change; None if it is unchanged. A move back is shown at once, and a move
-    forward once the sink has stored it (invariant 36). In another sink all shards begin at one ts."""
+    forward once the sink has stored it (invariant 39). In another sink all shards begin at one ts."""
     if changed.begin_ts != feed.begin_ts:
         return changed.begin_ts
     if changed.moved is None or changed.moved == feed.moved:

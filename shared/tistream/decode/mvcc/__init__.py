@@ -1,1 +1,1 @@
-"""Decodes the entries of TiKV's column families: versioned keys and write records (upstream-formats 4)."""
+"""Decodes the entries of TiKV's column families: versioned keys and write records (upstream-formats 8)."""

@@ -1,4 +1,4 @@
-"""Versioned keys and write records as columns (upstream-formats 4.1, 4.2)."""
+"""Parses the entries of TiKV's column families `write` and `default` to columns (upstream-formats 8.1, 8.2). Pure."""
 
 from __future__ import annotations
 

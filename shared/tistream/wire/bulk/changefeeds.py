@@ -1,4 +1,4 @@
-"""Changefeeds: the requests of callers, the work of workers, and the progress (design-changefeeds.md 9.1)."""
+"""Changefeeds: the requests of callers, the work of workers, and the progress (docs/changefeeds.md)."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Changes of a changefeed, and the events of its history (design-changefeeds.md 9.1)."""
+"""Changes of a changefeed, and the events of its history (docs/changefeeds.md, "Changing a feed")."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""Whether a changefeed's topics hold what the pool has (design-changefeeds.md 9.9)."""
+"""Whether a changefeed's topics hold what the pool has (docs/changefeeds.md, "Comparing a topic with the pool")."""
 
 from typing import Any, Literal
 

@@ -1,5 +1,5 @@
-"""Secrets of a tenant. Its changefeeds refer to them by name (design-changefeeds.md 9.8). No answer contains a
-value."""
+"""Secrets of a tenant. Its changefeeds refer to them by name (docs/changefeeds.md, "Secrets"). No answer
+contains a value."""
 
 from typing import Annotated
 

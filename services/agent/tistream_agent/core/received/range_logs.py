@@ -3,7 +3,7 @@
 With a log for each region 100,000 regions are 100,000 rows a file. The watermark of a range log is the lowest of what
 its pieces have reached, which tile the range (core.territory asserts it). A piece whose subscription ended is scanned
 again within the log, without a base row. A lock may be late for its region but not for the range, so what late locks
-hold (`late_locks`) counts for the range (upstream-doors 5, R6). One slow region holds its whole range.
+hold (`late_locks`) counts for the range (docs/agent.md, "Logs"). One slow region holds its whole range.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds the subscription that a received event belongs to. Pure.
 
-TiKV names a subscription by stream, request_id and region (upstream-doors 1). Registrations at one store whose log ids
-come from one call share a request_id on the wire, because TiKV then sends one ResolvedTs for many regions. In addition
-each registration has a number of its own, which the rest of the agent calls its request_id.
+TiKV names a subscription by stream, request_id and region (upstream-formats 6.4). Registrations at one store whose log
+ids come from one call share a request_id on the wire, because TiKV then sends one ResolvedTs for many regions. In
+addition each registration has a number of its own, which the rest of the agent calls its request_id.
 """
 
 from __future__ import annotations

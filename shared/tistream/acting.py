@@ -1,6 +1,6 @@
 """The actor of a request: who made it, and from which address. The API server sends the actor with every call to
-another process, so that the meta server can record it in the audit log. The API server never reads a client's own
-header of that name."""
+another process, so that the meta server can record it in the audit log. The API server ignores such a header in a
+request from a client."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ADDRESS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The caller of a request. `name` is a token's id, an OpenID subject, or `everybody` if authentication is off.
-    `address` is the peer of the connection, which may be a proxy; None if it is unknown."""
+    """The caller of a request (the module's actor). `name` is a token's id, an OpenID subject, or `everybody` if
+    authentication is off. `address` is the peer of the connection, which may be a proxy; None if it is unknown."""
 
     name: str
     address: str | None
@@ -43,12 +43,12 @@ def acted_by(actor: Actor) -> Iterator[None]:
 
 
 def spelled(actor: Actor) -> str:
-    """Encode the actor as the value of a header: ASCII, on one line."""
+    """Encode the actor as the text of a header: ASCII, on one line. `read` is the inverse."""
     return json.dumps({"name": actor.name[:NAME_MAX], "address": actor.address})
 
 
 def read(text: str | None) -> Actor | None:
-    """Parse a header that `spelled` encoded; None for any other text."""
+    """Parse the text of a header that `spelled` encoded. Returns None for any other text, and for None."""
     try:
         parsed = json.loads(text or "")
     except ValueError:

@@ -19,7 +19,8 @@ def current() -> str | None:
 
 
 def accepted(text: str | None) -> str | None:
-    """A cause id from outside; None unless it is 1 to 64 letters, digits, dots, dashes or underscores."""
+    """Accept a cause id from another process. Returns the text if it is 1 to 64 letters, digits, dots, dashes or
+    underscores, and None otherwise."""
     return text if text is not None and _FORM.fullmatch(text) else None
 
 

@@ -1,4 +1,4 @@
-"""The clock as a parameter: no other module of the library reads the time."""
+"""The clock as a parameter. Code that needs the time gets a `Clock`, so tests can give it a time of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that advances only when a test advances it."""
+    """A clock for tests and simulations: its time changes only when `advance` is called."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
@@ -39,6 +39,6 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, ms: int) -> None:
-        """Move both times forward by `ms` >= 0."""
+        """Move the wall time and the monotonic time forward by `ms` >= 0."""
         assert ms >= 0
         self._now_ms += ms

@@ -65,7 +65,7 @@ class Primitives(Protocol):
 
 
 class _Executor(ThreadPoolExecutor):
-    """A thread pool in which each call has the cause of its caller (tistream.cause)."""
+    """A thread pool in which each call runs with the cause id of the caller that submitted it (tistream.cause)."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         context = copy_context()
@@ -107,7 +107,8 @@ _installed: Primitives = SystemThreads()
 
 @contextmanager
 def installed(primitives: Primitives) -> Iterator[None]:
-    """Use `primitives` for a `with` block: locks, events and threads that are created in it come from there."""
+    """Install `primitives` for a `with` block: the functions of this module create locks, events and threads with
+    it."""
     global _installed  # noqa: PLW0603  # one scheduler per interpreter, as with asyncio's event loop policy
     before, _installed = _installed, primitives
     try:
@@ -122,12 +123,12 @@ def new_lock() -> Lock:
 
 
 def new_rlock() -> Lock:
-    """A lock that its holder may take again."""
+    """A reentrant lock: the thread that holds it may acquire it again."""
     return _installed.rlock()
 
 
 def new_condition(lock: Lock | None = None) -> Condition:
-    """A condition on `lock`, or on a reentrant lock of its own."""
+    """A condition variable on `lock`. Without `lock` it has a reentrant lock of its own."""
     return _installed.condition(lock)
 
 
@@ -147,10 +148,10 @@ def current_thread() -> object:
 
 
 def new_executor(name: str, workers: int) -> Executor:
-    """An executor of at most `workers` concurrent calls."""
+    """A thread pool that runs at most `workers` calls at the same time."""
     return _installed.executor(name, workers)
 
 
 def sleep(seconds: float) -> None:
-    """Pause the calling thread, in seconds."""
+    """Pause the calling thread for `seconds`."""
     _installed.sleep(seconds)

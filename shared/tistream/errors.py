@@ -1,4 +1,4 @@
-"""Every error TiStream raises on purpose, and what a caller should do about each.
+"""Every error that TiStream raises on purpose, and what a caller should do about each.
 
 * TiStreamError
   + RetryableError            try again, nothing happened
@@ -23,14 +23,14 @@ from collections.abc import Mapping
 
 
 class TiStreamError(Exception):
-    """Root of the tree; `code` and `http_status` are wire-stable."""
+    """Root of the tree; `code` and `http_status` are part of the API, and never change."""
 
     code = "internal"
     http_status = 500
 
 
 class RetryableError(TiStreamError):
-    """Nothing happened; the same call may succeed later."""
+    """Nothing has changed; the same call may succeed later."""
 
     code = "unavailable"
     http_status = 503
@@ -59,7 +59,8 @@ class TooManyRequests(Unavailable):
 
 
 class NotFoundYet(RetryableError):
-    """The object does not exist. Under S3's consistency that is true now, but not forever."""
+    """The object does not exist now, but may be created later. S3 is consistent, so the answer was true when it was
+    given."""
 
     code = "not-found"
     http_status = 404
@@ -81,7 +82,7 @@ class CommitConflict(RetryableError):
 
 
 class CommitStateUnknown(TiStreamError):
-    """No answer came to a conditional write. It may have happened: read back before deciding."""
+    """No answer came to a conditional write, so the write may have happened. Read the object back before you decide."""
 
     code = "commit-state-unknown"
     http_status = 503
@@ -97,7 +98,7 @@ class FatalError(TiStreamError):
 
 
 class Fenced(FatalError):
-    """A newer epoch owns this task. Drop its state and stop."""
+    """A newer epoch owns this task. The process must drop the task's state and stop working on it."""
 
     code = "fenced"
     http_status = 412
@@ -109,7 +110,8 @@ class Fenced(FatalError):
 
 
 class CorruptObject(FatalError):
-    """The bytes of an object do not match their checksum, format or identity."""
+    """The bytes of an object do not match their checksum, their format, or the identity that the object's key
+    states."""
 
     code = "corrupt-object"
 
@@ -130,19 +132,21 @@ class InvariantBroken(FatalError):
 
 
 class CannotEncode(FatalError):
-    """The protocol of a changefeed has no form for an event. The text names the event and what to do."""
+    """The protocol of a changefeed has no form for an event. The error text names the event and what to do."""
 
     code = "cannot-encode"
 
 
 class SchemaRefused(FatalError):
-    """A schema registry does not accept a schema. The text has the schema, the conflicting schema, and what to do."""
+    """A schema registry does not accept a schema. The error text has the schema, the conflicting schema, and what to
+    do."""
 
     code = "schema-refused"
 
 
 class InvalidRequest(FatalError):
-    """The caller made a mistake in the request. The members of `extra` are added to the RFC 9457 problem."""
+    """The caller made a mistake in the request. The HTTP answer is an RFC 9457 problem, to which the members of `extra`
+    are added."""
 
     code = "bad-request"
     http_status = 400
@@ -167,28 +171,28 @@ class Unauthenticated(InvalidRequest):
 
 
 class Forbidden(InvalidRequest):
-    """The caller is not authorized; the error does not show whether the object exists."""
+    """The caller may not do this. The error is the same whether the object exists or not, so it reveals nothing."""
 
     code = "forbidden"
     http_status = 403
 
 
 class AlreadyDiffers(InvalidRequest):
-    """The object exists already, with other properties than the request asks for."""
+    """An object of this name exists already, and its properties differ from the requested ones."""
 
     code = "already-differs"
     http_status = 409
 
 
 class LimitReached(InvalidRequest):
-    """A limit on the number of objects is reached: remove some first."""
+    """A limit on the number of objects is reached. The caller must remove an object before it can create another."""
 
     code = "limit-reached"
     http_status = 409
 
 
 class QuotaReached(InvalidRequest):
-    """The tenant's quota is used up: free some of it, or ask the operator for more."""
+    """The tenant's quota is used up: remove some data, or ask the operator for more."""
 
     code = "quota-reached"
     http_status = 429
@@ -209,36 +213,37 @@ class SecretsOff(InvalidRequest):
 
 
 class Superseded(InvalidRequest):
-    """A newer start of this process has registered under the same name. This process must end."""
+    """Another process has registered later under this process's name. This process must end."""
 
     code = "superseded"
     http_status = 409
 
 
 class ClaimEnded(InvalidRequest):
-    """This process no longer holds its claim: another process has claimed the work, or the work has ended. Stop the
-    work."""
+    """This process no longer has the right to do the work that it claimed: another process has claimed the work, or the
+    work has ended. Stop the work."""
 
     code = "claim-ended"
     http_status = 409
 
 
 class TargetNotAllowed(InvalidRequest):
-    """The settings do not allow a restore to write to its target. The text states why, and what to do."""
+    """The settings do not allow a restore to write to its target. The error text states why, and what to do."""
 
     code = "target-not-allowed"
     http_status = 422
 
 
 class Gone(InvalidRequest):
-    """The requested ts is below retention; `earliest_ts` is where the history begins."""
+    """The requested ts is so old that retention may have removed its rows. `earliest_ts` is the lowest ts that can be
+    read."""
 
     code = "gone"
     http_status = 410
 
 
 class SourceRefused(InvalidRequest):
-    """TiStream cannot read the data at the location of a source. The text states what it found there, and what to
+    """TiStream cannot read the data at the location of a source. The error text states what is there, and what to
     do."""
 
     code = "source-refused"
@@ -246,7 +251,7 @@ class SourceRefused(InvalidRequest):
 
 
 class Undecodable(InvalidRequest):
-    """The request reaches a row that no schema can decode."""
+    """The requested range has a row that no known version of its table's schema can decode."""
 
     code = "undecodable-row"
     http_status = 422

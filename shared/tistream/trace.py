@@ -38,13 +38,13 @@ class Context:
         return cls(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
 
     def __str__(self) -> str:
-        """Format as a `traceparent`."""
+        """Format as a `traceparent` header."""
         return f"00-{self.trace_id}-{self.span_id}-{_SAMPLED if self.sampled else 0:02x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in a trace at which another thread or process continues the trace, with its Unix time in ns."""
+    """A point in a trace from which another thread or process continues the trace. `at_ns`: its Unix time in ns."""
 
     context: Context
     at_ns: int
@@ -58,10 +58,10 @@ class Span(Protocol):
         """The span's identity; None if nothing is recorded."""
 
     def set(self, attributes: Attributes) -> None:
-        """Add attributes."""
+        """Add attributes to the span."""
 
     def rename(self, name: str) -> None:
-        """Change the name, if the right name was not known when the span began."""
+        """Change the span's name, if the right name was not known when the span began."""
 
     def fail(self, kind: str) -> None:
         """Mark the operation as failed. `kind` is a class of errors, not an error text."""
@@ -74,7 +74,7 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """Creates spans, and exports them after they have ended. Never waits."""
+    """Creates spans, and exports them after they have ended. No method blocks."""
 
     def now_ns(self) -> int:
         """Unix time in ns."""
@@ -91,7 +91,7 @@ class Tracer(Protocol):
 
 
 class _Nothing:
-    """A span that records nothing."""
+    """The span that is used while nothing is recorded; its methods do nothing."""
 
     context = None
 
@@ -123,12 +123,12 @@ def install(tracer: Tracer | None) -> None:
 
 
 def on() -> bool:
-    """Whether a tracer is installed."""
+    """Whether a tracer is installed in this process."""
     return _installed is not None
 
 
 def now_ns() -> int:
-    """Unix time in ns for spans; 0 without a tracer."""
+    """The time for the beginning or end of a span, as Unix time in ns; 0 without a tracer."""
     return 0 if _installed is None else _installed.now_ns()
 
 
@@ -174,7 +174,7 @@ def inside(span: Span) -> Iterator[Span]:
 
 @contextmanager
 def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NONE) -> Iterator[Span]:
-    """Run a `with` block in a new trace, even inside another one."""
+    """Run a `with` block in the first span of a new trace, even inside another trace."""
     span = begin(name, began_ns=began_ns, attributes=attributes)
     try:
         with inside(span):
@@ -185,8 +185,8 @@ def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NON
 
 @contextmanager
 def child(name: str, *, kind: str = "internal", attributes: Attributes = NONE) -> Iterator[Span]:
-    """Run a `with` block in a span inside the current span. The span is NOTHING without a current span, or if that has
-    too many children."""
+    """Run a `with` block in a span inside the current span. Nothing is recorded (the span is NOTHING) if there is no
+    current span, or if it has too many children."""
     around = here()
     if around.context is None or not around.may_have_child():
         yield NOTHING

@@ -34,8 +34,8 @@ class NotEncodable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TextCells:
-    """Encoded cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`. The length NULL means that
-    the row has no cell.
+    """Encoded cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`. If `length[i]` is the
+    constant NULL, row i has no cell.
 
     words: the values of Kind.INT, UINT, TIME and DURATION as int64, with unsigned ones reinterpreted; None for other
     kinds.
@@ -48,7 +48,8 @@ class TextCells:
 
 
 def as_number(column: Column) -> bool:
-    """Whether the SELECT must cast the column to a number: TiDB stores a number, but SELECT shows a name or bytes."""
+    """Whether a SELECT must cast the column to a number, because TiDB stores a number but SELECT shows a name or
+    bytes."""
     return column.tp in (t.BIT, t.ENUM, t.SET)
 
 
@@ -90,7 +91,7 @@ def _uints(_: Column, texts: Any) -> TextCells:
 
 
 def _signed(values: npt.NDArray[Any], present: Bools) -> TextCells:
-    """Encode each value as the smallest of 1, 2, 4, 8 little-endian bytes: a prefix of its eight bytes."""
+    """Encode each value in the smallest of 1, 2, 4 or 8 little-endian bytes that holds it."""
     length = np.full(len(values), 8, np.int64)
     for size, limit in zip((4, 2, 1), reversed(_SIGNED_STEPS), strict=True):
         length[(values >= -limit) & (values < limit)] = size
@@ -156,14 +157,14 @@ def _whole(flat: FlatBytes, present: Bools) -> TextCells:
 
 
 def _documents(_: Column, texts: Any) -> TextCells:
-    """Encode JSON documents one by one, equal ones once. No parser of JSON is in compiled code here."""
+    """Encode JSON documents. Equal documents are encoded only once, because parsing runs in Python."""
     coded = texts.cast(pa.large_binary()).dictionary_encode()
     cells = pa.array([json_cell(orjson.loads(text)) for text in coded.dictionary.to_pylist()], pa.large_binary())
     return _strings(_, cells.take(coded.indices))
 
 
 def _vectors(column: Column, texts: Any) -> TextCells:
-    """Encode vectors such as `[1,2.5]`: the count and the float32 of each vector, little-endian."""
+    """Encode vectors such as `[1,2.5]` as their number of elements and the float32 elements, little-endian."""
     present = validity(texts)
     inner = pc.utf8_trim(pc.fill_null(_text_of(texts), "[]"), characters="[] ")
     parts = pc.split_pattern(inner, ",")

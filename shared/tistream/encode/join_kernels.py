@@ -1,4 +1,4 @@
-"""Kernels that join cells to record keys and to row values of format v2 (upstream-formats 3.1, 4)."""
+"""Kernels that write many cells into record keys and row values of format v2 (upstream-formats 3.1, 4.1)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SMALL_ID, _SMALL_END = 0xFF, 0xFFFF
 
 @kernel
 def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offsets: I64) -> None:
-    """Compute the offsets of the datums that `put_groups` writes. `kept` receives the length of each value; with
-    `trim`, without trailing spaces."""
+    """Compute the offsets of the datums that `put_groups` will write. `kept` receives the length of each value in
+    bytes. If `trim`, trailing spaces do not count."""
     offsets[0] = 0
     for row in range(len(start)):
         size = length[row]
@@ -29,8 +29,8 @@ def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offse
 
 @kernel
 def put_groups(data: U8, start: I64, kept: I64, flag: int, offsets: I64, out: U8) -> None:
-    """Write for each value a flag and memcomparable bytes: groups of 8 bytes, each with a marker. `out` must be filled
-    with zeros."""
+    """Write each value as a memcomparable datum: the byte `flag`, then groups of 8 bytes, each with a marker byte.
+    `out` must be filled with zeros."""
     for row in range(len(start)):
         at, left, to = start[row], kept[row], offsets[row]
         out[to] = flag
@@ -49,8 +49,8 @@ def put_groups(data: U8, start: I64, kept: I64, flag: int, offsets: I64, out: U8
 
 @kernel
 def key_ends(length: I64, prefix: int, shortest: int, offsets: I64) -> None:
-    """Compute the offsets of keys. A key has a prefix and datums; the datums have `shortest` bytes at least.
-    length[row, datum]."""
+    """Compute the offsets of the keys that `put_keys` will write. A key is a prefix of `prefix` bytes and its datums,
+    padded to `shortest` bytes. The shape of `length` is [row, datum]."""
     offsets[0] = 0
     for row in range(len(length)):
         handle = 0
@@ -61,7 +61,7 @@ def key_ends(length: I64, prefix: int, shortest: int, offsets: I64) -> None:
 
 @kernel
 def put_keys(prefix: U8, data: U8, start: I64, length: I64, offsets: I64, out: U8) -> None:
-    """Write keys. `out` must be filled with zeros, which pad short handles."""
+    """Write keys: the prefix and the datums of each row. `out` must be filled with zeros, which pad short handles."""
     for row in range(len(length)):
         to = offsets[row]
         copy_bytes(out, to, prefix, 0, len(prefix))
@@ -74,7 +74,8 @@ def put_keys(prefix: U8, data: U8, start: I64, length: I64, offsets: I64, out: U
 
 @kernel
 def row_ends(ids: I64, length: I64, offsets: I64) -> None:
-    """Compute the offsets of row values. length[row, column] is negative for NULL; ids ascend."""
+    """Compute the offsets of the row values that `put_rows` will write. The shape of `length` is [row, column]; a
+    negative length means NULL. `ids` ascend."""
     offsets[0] = 0
     wide_ids = len(ids) > 0 and ids[-1] > _SMALL_ID
     for row in range(len(length)):

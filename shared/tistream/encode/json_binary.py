@@ -63,8 +63,8 @@ def _object(members: Mapping[str, Any]) -> bytes:
 
 
 def _members(values: Sequence[Any], at: int, key_entries: bytes, names: bytes) -> bytes:
-    """Encode the members of an object or array: count and size, entries, then the names and values that the entries
-    point to. `at`: offset of the values."""
+    """Encode an object or array: its count and size, the entries, then the names and values that the entries point to.
+    `at`: the offset at which the values begin."""
     entries, bodies, place = [], [], at
     for value in values:
         code, body = _encoded(value)

@@ -37,8 +37,8 @@ def encode_values(encoding: TableEncoding, texts: Mapping[int, Any], rows: int) 
 def encode_keys(encoding: TableEncoding, physical_id: int, texts: Sequence[Any], rows: int) -> Any:
     """Encode the raw record keys of a physical id, large_binary[rows].
 
-    texts: the columns of the key as SELECT shows them, in key order; for KeyForm.ROWID, the column `_tidb_rowid`. Not
-    for KeyForm.UPSTREAM. Raises NotEncodable.
+    texts: the columns of the key as SELECT shows them, in key order; for KeyForm.ROWID, the column `_tidb_rowid`.
+    Tables with KeyForm.UPSTREAM have no such columns and must not be given. Raises NotEncodable.
     """
     prefix = np.frombuffer(record_prefix(physical_id), np.uint8)
     if encoding.form is KeyForm.COMMON:
@@ -60,7 +60,7 @@ def record_prefix(physical_id: int) -> bytes:
 
 
 def _beside(cells: Sequence[TextCells], rows: int) -> tuple[U8, I64, I64]:
-    """Copy all cells into one buffer. Return (data, start[row, cell], length[row, cell])."""
+    """Copy the cells of several columns into one buffer. Returns (data, start[row, column], length[row, column])."""
     start, length = np.empty((2, rows, len(cells)), np.int64)
     base = 0
     for at, one in enumerate(cells):
@@ -83,7 +83,7 @@ def _int_handle(encoding: TableEncoding, texts: Any) -> TextCells:
 
 
 def _datum(encoding: TableEncoding, column: Column, texts: Any) -> TextCells:
-    """Encode the datums of one column of a clustered key: a flag, and bytes whose order is that of the values."""
+    """Encode one column of a clustered key as datums: a flag, and bytes whose order is that of the values."""
     if texts.null_count:
         raise NotEncodable(f"column {column.name} of the primary key is NULL")
     kind, rows = kind_of(column), len(texts)

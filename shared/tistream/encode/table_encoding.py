@@ -1,5 +1,5 @@
-"""How the rows of a table version are read by SQL and encoded: the columns, the form of the key, and the reason if the
-key cannot be encoded here. Pure.
+"""Decides how rows that were read by SQL are encoded as TiKV stores them: which columns are needed, and how the record
+key is made. Pure.
 
 A string is part of a handle unchanged only if strings are compared by their bytes. Otherwise the upstream has to encode
 the record key, by its function TIDB_ENCODE_RECORD_KEY.
@@ -21,7 +21,7 @@ _NUMBERS = frozenset({Kind.INT, Kind.UINT, Kind.DECIMAL, Kind.TIME, Kind.DURATIO
 
 
 class KeyForm(Enum):
-    """The columns or the function that the record key of a row is made from."""
+    """What the record key of a row is made from: certain columns, or a function that the upstream runs."""
 
     ROWID = "rowid"  # the hidden column _tidb_rowid
     INT = "int"  # one integer column
@@ -31,7 +31,7 @@ class KeyForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableEncoding:
-    """How rows of one table version are encoded.
+    """How the rows of one version of a table are encoded.
 
     key: columns of the handle in key order. stored: columns whose cells are in the row value, by ascending id. trimmed:
     ids of key columns whose trailing spaces are not in the key. reason: why the key form is UPSTREAM.
@@ -46,8 +46,8 @@ class TableEncoding:
 
 
 def encoding_of(table: Table, *, new_collations: bool) -> TableEncoding:
-    """The encoding of a table's rows. new_collations: the upstream's `new_collation_enabled`; without it, it compares
-    all strings by their bytes."""
+    """The encoding of a table's rows. new_collations: the upstream's `new_collation_enabled`; if it is false, TiDB
+    compares all strings by their bytes."""
     handle = table.handle_columns
     stored = tuple(
         sorted(
@@ -72,8 +72,8 @@ def encoding_of(table: Table, *, new_collations: bool) -> TableEncoding:
 
 
 def changing_column(table: Table) -> str | None:
-    """The name of a column that a DDL job is adding, dropping or converting. Its cells are in the rows, and SQL does
-    not show them."""
+    """The name of a column that a DDL job is adding, dropping or converting. Stored rows have its cells, and SQL does
+    not show them. None if there is no such column."""
     return next((column.name for column in table.columns if not column.public), None)
 
 

@@ -16,7 +16,7 @@ _DATE_CHARS, _CLOCK_CHARS = 10, 8
 
 @inline
 def _digits(data: U8, at: int, end: int) -> int:
-    """Parse the number in [at, end); -1 unless it consists of 1 to 18 digits."""
+    """Parse the decimal number in the bytes [at, end) of `data`. Returns -1 unless it consists of 1 to 18 digits."""
     if not 0 < end - at <= 18:
         return -1
     value = i64(0)
@@ -30,7 +30,8 @@ def _digits(data: U8, at: int, end: int) -> int:
 
 @inline
 def _micros(data: U8, at: int, end: int) -> int:
-    """Parse `.ffffff` in [at, end), which may be empty, to microseconds; -1 if it is malformed."""
+    """Parse a fraction of a second, `.ffffff`, in the bytes [at, end) of `data`, which may be empty. Returns
+    microseconds, or -1 if it is malformed."""
     if at == end:
         return 0
     count = end - at - 1
@@ -76,7 +77,7 @@ def parse_times(data: U8, offsets: I64, present: Bools, out: I64) -> int:
 
 @inline
 def _clock_nanos(data: U8, at: int, end: int) -> int:
-    """Parse `H…:MM:SS[.f]` to nanoseconds; -1 if it is malformed."""
+    """Parse `H…:MM:SS[.f]` in the bytes [at, end) of `data`. Returns nanoseconds, or -1 if it is malformed."""
     colon = at
     while colon < end and data[colon] != _COLON:
         colon += 1
@@ -153,8 +154,8 @@ def _put_decimal(data: U8, at: int, end: int, whole: int, fraction: int, digits:
 
 @kernel
 def parse_decimals(data: U8, offsets: I64, present: Bools, whole: int, fraction: int, size: int, out: U8) -> int:
-    """Encode decimals as cells of `size` bytes, one in each slot of `out`: precision, fraction, MySQL's binary decimal.
-    Return the first row that is malformed or does not fit, or -1."""
+    """Encode decimals as cells of `size` bytes in `out`, one after the other: precision, fraction, MySQL's binary
+    decimal. Return the first row that is malformed or does not fit, or -1."""
     digits = np.zeros(whole + fraction, np.uint8)
     for row in range(len(offsets) - 1):
         if present[row] and not _put_decimal(

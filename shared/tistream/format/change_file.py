@@ -66,7 +66,8 @@ _HEX = re.compile(r"[0-9a-fA-F]{8}")
 
 
 class RowGroupLike(Protocol):
-    """The members of a row group that a reader needs. ChangeRowGroup and references from peers have them."""
+    """The members of a row group that a reader needs. ChangeRowGroup has them, and so have the references to row groups
+    that other processes send."""
 
     @property
     def index(self) -> int: ...
@@ -88,8 +89,8 @@ class RowGroupLike(Protocol):
 class ChangeRowGroup:
     """One row group: the bytes `[offset, offset + length)` of the file, their CRC-32, and bounds of the keys.
 
-    The bounds are inclusive. They need not be keys of the row group, because writers shorten them. They are None
-    without statistics. `unpacked` is the unpacked size that the footer states, in bytes.
+    The bounds are inclusive. They need not be keys of the row group, because writers shorten them. They are None if the
+    file has no statistics. `unpacked` is the unpacked size that the footer states, in bytes.
     """
 
     index: int
@@ -168,8 +169,8 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
 
 
 def _check_keyspaces(key: str, groups: Sequence[ChangeRowGroup]) -> None:
-    """Check that no key bound of the row groups of changes has the prefix of a keyspace. change_rows checks the keys of
-    the rows. Watermarks may be of any keyspace."""
+    """Check that no row group of changes has a key bound with the prefix of a keyspace. The rows themselves are checked
+    in change_rows. Watermarks may have keys of any keyspace."""
     for bound in (bound for group in groups for bound in (group.key_min, group.key_max)):
         if bound is not None and (reason := keyspace.refusal(bound)) is not None:
             raise CorruptObject(key, reason)
@@ -197,8 +198,8 @@ def key_bounds(group: RowGroup) -> tuple[bytes | None, bytes | None]:
 
 
 def footer_metadata(key: str, footer: ParquetFooter, version_name: str = "version") -> dict[str, str]:
-    """The footer's key-value metadata as text. Raises CorruptObject if the contract version, which
-    `tistream.{version_name}` states, is unknown."""
+    """The footer's key-value metadata as text. Raises CorruptObject if the version in `tistream.{version_name}` is
+    unknown."""
     try:
         said = {name.decode(): text.decode() for name, text in footer.said.items()}
     except UnicodeDecodeError as error:
@@ -221,7 +222,8 @@ def _check_identity(key: str, said: Mapping[str, str], tenant: TenantKey, store_
 
 
 def footer_crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
-    """Parse `tistream.row_group_crc32`: one CRC-32 for each of `count` row groups. Raises CorruptObject."""
+    """Parse the metadata `tistream.row_group_crc32`. Returns one CRC-32 for each of `count` row groups. Raises
+    CorruptObject."""
     text = footer_text(key, said, "row_group_crc32")
     parts = text.split(",") if text else []
     if len(parts) != count:
@@ -233,8 +235,8 @@ def footer_crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
 
 
 def check_columns(key: str, footer: ParquetFooter, schema: pa.Schema = SCHEMA) -> None:
-    """Check that the required columns of `schema` exist, and that each of its columns has its type. Raises
-    CorruptObject."""
+    """Check that the file has the required columns of `schema`, and that each column has the type that `schema` gives
+    it. Raises CorruptObject."""
     try:
         found = footer.metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -251,7 +253,7 @@ def check_columns(key: str, footer: ParquetFooter, schema: pa.Schema = SCHEMA) -
 
 
 def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column has the wanted type. The struct of a list may have more members, in any order."""
+    """Whether a column has the wanted type. A struct inside a list may have more members than wanted, in any order."""
     if not pa.types.is_list(wanted) or not pa.types.is_list(found) or not pa.types.is_struct(found.value_type):
         return bool(found == wanted)
     members = {member.name: member.type for member in found.value_type}
@@ -259,7 +261,7 @@ def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def footer_text(key: str, said: Mapping[str, str], name: str) -> str:
-    """The value of `tistream.{name}`. Raises CorruptObject if it is missing."""
+    """The value of `tistream.{name}` in the metadata `said`. Raises CorruptObject if it is missing."""
     try:
         return said[f"tistream.{name}"]
     except KeyError:
@@ -267,7 +269,7 @@ def footer_text(key: str, said: Mapping[str, str], name: str) -> str:
 
 
 def footer_decimal(key: str, said: Mapping[str, str], name: str) -> int:
-    """The value of `tistream.{name}` as an integer below 2^63. Raises CorruptObject."""
+    """The value of `tistream.{name}` in the metadata `said` as an integer below 2^63. Raises CorruptObject."""
     text = footer_text(key, said, name)
     if not _DECIMAL.fullmatch(text) or int(text) >= 2**63:
         raise CorruptObject(key, f"tistream.{name} {text[:40]!r} is not a decimal integer")
@@ -295,11 +297,12 @@ def decode_groups(
     bytes_max: int | None = None,
     schema: pa.Schema = SCHEMA,
 ) -> pa.Table:
-    """Decode row groups in the order of `indexes`, to all columns of `schema` or only `columns`, in its order.
+    """Decode row groups in the order of `indexes`. The result has the columns of `schema`, or only those in `columns`,
+    in the order of `schema`.
 
-    Columns that the file lacks are null. Columns that `schema` lacks are left out. Raises CorruptObject, also if
-    encodings add more than `added_max` bytes to the expected size (tistream.format.unpacking), or if the result takes
-    more than `bytes_max`.
+    Columns that the file lacks are null. Columns that `schema` lacks are left out. Raises CorruptObject. Limits protect
+    against small files that unpack to gigabytes: the result may exceed its expected size by `added_max` bytes
+    (tistream.format.unpacking), and may have `bytes_max` bytes in all.
     """
     wanted = pa.schema([column for column in schema if columns is None or column.name in columns])
     present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
@@ -337,8 +340,8 @@ def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
 
 
 def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column `after` with type AFTER: its list elements have the two known members, in order, and the known name,
-    which writers of Parquet may choose freely."""
+    """Convert the column `after` to the type AFTER. Writers of Parquet name the elements of a list as they like, and
+    may add members; the result has the two known members, in order."""
     chunks = []
     for chunk in found.chunks:
         members = [chunk.values.field("region_id"), chunk.values.field("log_index")]

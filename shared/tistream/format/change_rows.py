@@ -1,4 +1,4 @@
-"""Checks the rows of a change file (design.md 2). All checks work on whole columns."""
+"""Checks the rows of a change file (design.md 2). Each check compares whole columns, not row by row."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _NEEDS_OP = (PREWRITE, COMMITTED)
 def check_changes(key: str, table: pa.Table, key_min: bytes | None = None, key_max: bytes | None = None) -> None:
     """Check that the rows of change row groups are complete changes. Only columns that `table` has are checked.
 
-    `key_min` and `key_max` are the bounds in the footer, by which the file was routed. No CRC covers the footer, so a
-    damaged bound is found here. Raises CorruptObject.
+    `key_min` and `key_max` are the key bounds in the footer. The file was sent to tasks by these bounds, and no CRC
+    covers them, so this check finds a damaged bound. Raises CorruptObject.
     """
     _no_nulls(key, table, [column.name for column in SCHEMA if not column.nullable])
     if "type" in table.column_names and not _sound(table):
@@ -82,8 +82,8 @@ def _check_keys(key: str, keys: pa.ChunkedArray, key_min: bytes | None, key_max:
 
 
 def _sound(table: pa.Table) -> bool:
-    """Whether all rows pass a few comparisons of whole columns, as the rows of valid files do. If False, slower checks
-    follow, which find what is wrong."""
+    """Whether all rows pass a few fast checks, as the rows of every valid file do. If not, slower checks must find
+    which rule is broken."""
     if not {"start_ts", "commit_ts", "op_type"} <= set(table.column_names) or table.column("start_ts").null_count:
         return False
     kind, op, start_ts = (table.column(name).to_numpy() for name in ("type", "op_type", "start_ts"))
@@ -130,8 +130,7 @@ def _check_overlaps(key: str, start: pa.ChunkedArray, end: pa.ChunkedArray) -> N
 
 
 def overlaps(start: pa.ChunkedArray, end: pa.ChunkedArray) -> int:
-    """The number of pairs of these spans that overlap: all pairs except those of which one ends before the other
-    begins."""
+    """The number of pairs of spans that overlap. `start` and `end` have one element for each span."""
     ends = end.filter(pc.greater(pc.binary_length(end), 0))
     bounds = pa.chunked_array([*ends.chunks, *start.chunks], pa.binary())
     order = pc.sort_indices(bounds).to_numpy()  # the sort is stable, so of equal keys, ends come before starts

@@ -1,9 +1,9 @@
-"""A task's floor object: the checkpoint manifest at which readers begin, and below which manifests are no longer
+"""The floor object of a task: it names the checkpoint manifest at which readers begin. Older manifests are no longer
 needed.
 
 JSON `{"version":1,"checkpoint":C}`. Manifest C restates everything that is live. Manifests below C may be deleted at
 any time. A manifest below C must be ignored even if it exists, because a delayed PUT can create a deleted one again.
-The schema registry's log has a floor too: there, C is the number of a base.
+The schema registry's log has such an object too; there, C is the number of a base, an object that restates the log.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ VERSION = 1
 
 
 def encode(checkpoint: int) -> bytes:
-    """The floor object's bytes."""
+    """Encode a floor object that names the checkpoint `checkpoint`."""
     return json.dumps({"version": VERSION, "checkpoint": checkpoint}).encode()
 
 
 def decode(key: str, body: bytes) -> int:
-    """Parse the checkpoint's number, which is >= 1. Raises CorruptObject."""
+    """Decode the number of the checkpoint, which is >= 1. Raises CorruptObject."""
     try:
         data = json.loads(body)
         version, checkpoint = data["version"], data["checkpoint"]

@@ -46,11 +46,12 @@ SEALED = "sealed"  # a pending part with the format of a segment, of one commit_
 
 @dataclass(frozen=True, slots=True)
 class PendingPart:
-    """The entries with keys in `span` of one immutable Parquet file of pending entries.
+    """A reference to pending entries: those of one immutable Parquet file whose keys are in `span`.
 
     `rows` is an upper bound of their number. The ts bounds are inclusive; `commit_ts_min` is MAX_TS if no entry has a
-    commit_ts. UNMATCHED parts have `sources`, the row groups that entries without a value point into, and
-    `pointed_bytes`, the estimated unpacked size of these values. SEALED parts have the segment's `row_groups`.
+    commit_ts. In a part of kind UNMATCHED, entries may point to a value in a change file instead of holding it:
+    `sources` are the row groups of these files, and `pointed_bytes` is the estimated unpacked size of the values. A
+    part of kind SEALED has the `row_groups` of the segment that it will become.
     """
 
     key: str
@@ -91,8 +92,8 @@ class ChainPosition:
     """The position in one chain of a store's files: every file from `first_ts` through `at_ts` has been applied.
 
     `first_ts` is the ts of the chain's first file (with prev_ts 0) and identifies the chain. A store usually has one
-    position. If restarts began new chains before the old ones were complete, it has one per open chain and those of the
-    newest closed chains, oldest first.
+    position. If its writer began a new chain before the old one was complete, the store has a position for each open
+    chain and for the newest closed chains, oldest first.
     """
 
     first_ts: int
@@ -101,8 +102,8 @@ class ChainPosition:
 
 @dataclass(frozen=True, slots=True)
 class IntakeCount:
-    """Bytes of the change files that were applied (docs/adr/0014). The task whose span begins with the tenant's first
-    key counts them.
+    """How many bytes of change files were applied for a tenant (docs/adr/0014). Only one task of the tenant counts
+    them: that with the first key.
 
     `hours`: bytes by hour, for the newest hours only. An hour is identified by its beginning, in ms since the Unix
     epoch. A file counts in the hour in which the first manifest that contains it was written. `through`: for each
@@ -135,7 +136,7 @@ NOTHING_TAKEN = IntakeCount()
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The merge for which a task stops: the tasks `parents` become the one task `child` with the span `span`.
+    """A planned merge of tasks: the tasks `parents` end, and the task `child` takes over their keys, `span`.
 
     `parents` are in key order and include the task itself. The log of the first parent decides whether the merge
     happens (docs/adr/0020).
@@ -220,7 +221,7 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The object's bytes. Equal manifests give equal bytes."""
+    """Encode a manifest as the bytes of its object. Equal manifests give equal bytes."""
     slices, waiting = (
         b"" if table is None else arrow_ipc.to_bytes(table) for table in (manifest.slices, manifest.waiting)
     )
@@ -268,7 +269,7 @@ _SINCE_3 = ("retained_ts", "schema_retained_ts", "heritage")
 
 
 def decode(key: str, data: bytes) -> Manifest:
-    """Parse an object's bytes. Raises CorruptObject with `key` and the reason."""
+    """Decode the bytes of a manifest object. Raises CorruptObject with `key` and the reason."""
     if data[:4] != MAGIC or len(data) < 12:
         raise CorruptObject(key, "not a manifest (bad magic)")
     version, crc = struct.unpack_from("<II", data, 4)

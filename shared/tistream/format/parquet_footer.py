@@ -32,15 +32,16 @@ _ELEMENT = {1, 2, 3, 4, 5, 6, 7, 8, 10}
 
 @dataclass(frozen=True, slots=True)
 class NeedMore:
-    """The tail was too short: the caller needs the last `length` bytes of the object, which contain the whole
-    footer."""
+    """The result when the given bytes do not contain the whole footer: the caller must read the last `length` bytes of
+    the object."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """One column of one row group: the byte range of its pages, and the stored bounds of its values, or None."""
+    """One column of one row group: the byte range of its pages, and the bounds of its values (`low`, `high`) that the
+    footer states, or None."""
 
     column: str  # the top-level column's name
     start: int
@@ -80,8 +81,8 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """A checked footer. `metadata` is safe for pyarrow. `said` has the footer's key-value metadata, which `metadata`
-    lacks."""
+    """A checked footer. `metadata` is the rebuilt footer for pyarrow, without key-value metadata; `said` has the
+    key-value metadata of the file."""
 
     start: int  # its offset in the object
     size: int
@@ -117,7 +118,8 @@ def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) 
 
 
 def _footer_length(key: str, tail: bytes, size: int) -> int:
-    """The length of the footer with its trailer, in bytes. Raises CorruptObject."""
+    """The length in bytes of the footer and the eight bytes that follow it, as the end of `tail` states it. Raises
+    CorruptObject."""
     if size < len(MAGIC) + TRAILER:
         raise CorruptObject(key, f"{size} bytes are too few for a Parquet file")
     if tail[-4:] != MAGIC:
@@ -129,7 +131,8 @@ def _footer_length(key: str, tail: bytes, size: int) -> int:
 
 
 def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int, bool]]:
-    """(path, physical type, whether it is flat) of each leaf column. Raises ValueError if the schema is not a tree."""
+    """The leaf columns of the schema, each as (path, physical type, whether no element of the path is repeated). Raises
+    ValueError if the schema is not a tree."""
     if len(elements) > MAX_COLUMNS:
         raise ValueError(f"{len(elements)} schema elements are too many")
     out: list[tuple[tuple[bytes, ...], int, bool]] = []
@@ -190,7 +193,8 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:
-    """(min_value, max_value). The deprecated min and max are ignored, because their order of bytes is undefined."""
+    """The column's statistics (min_value, max_value). The deprecated fields min and max are ignored, because their byte
+    order is undefined."""
     if 12 not in column:
         return None, None
     found = _struct(column, 12)
@@ -212,7 +216,7 @@ def _key_values(file: thrift.Struct) -> dict[bytes, bytes]:
 
 
 def _clean(file: thrift.Struct) -> thrift.Struct:
-    """The footer with only the fields that a reader of row groups needs."""
+    """Copy a footer, with only those fields that a reader of row groups needs."""
 
     def kept(of: thrift.Struct, ids: set[int]) -> thrift.Struct:
         return {number: value for number, value in of.items() if number in ids}

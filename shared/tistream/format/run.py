@@ -1,4 +1,4 @@
-"""Runs of the version index: schema, references, and the index of a task in a manifest (docs/adr/0028).
+"""The version index of a task: the schema of its files ("runs"), and how a manifest refers to them (docs/adr/0028).
 
 A *run object* is an immutable Parquet file of versions, sorted by ORDER. A *run* has all versions of a part of the
 task's span with commit_ts in the window (low_ts, high_ts]; it has one or several objects with disjoint key ranges, in
@@ -9,16 +9,16 @@ The index of a task is a sequence of parts (`IndexPart`), whose spans tile the t
 one part. A task that was merged has the parts of its parents, whose windows differ, until merges of runs have made
 their windows equal. A reader works part by part:
 
-    versions of a key at or below T = base run + runs of the part, clipped to the part's span
+versions of a key at or below T = base run + runs of the part, clipped to the part's span
                                       + rows of live segments with commit_ts in (indexed_ts of the part, T]
 
 T must be at or above the part's base_ts. Objects are shared by split tasks, so a run object may have keys outside of
-the part's span; they do not count. Rows of segments at or below the part's indexed_ts are in its runs already, and
-must be ignored. Versions at or below `begins_ts` were not in the pool when the index began; only a backfill adds them.
+the part's span; they do not count. Rows of segments at or below the part's indexed_ts are in its runs already, and must
+be ignored. Versions at or below `begins_ts` were not in the pool when the index began; only a backfill adds them.
 
-A backfill adds `basis` objects. Each is a base run made of one base chunk, at the chunk's base_ts (docs/adr/0030).
-Its rows are the oldest versions of their keys: no run or segment has a version at or below the object's high_ts. When
-the base run is merged anew, the rows of these objects become part of it.
+A backfill adds `basis` objects. Each is a base run made of one base chunk, at the chunk's base_ts (docs/adr/0030). Its
+rows are the oldest versions of their keys: no run or segment has a version at or below the object's high_ts. When the
+base run is merged anew, the rows of these objects become part of it.
 
 Format of an object: row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes (a larger row is alone), page
 checksums, zstd. Each row group has the exact minimum and maximum of table_id, key and commit_ts as Parquet statistics.
@@ -58,11 +58,11 @@ OBJECT_BYTES = 64 << 20  # a run is cut into objects of about this size, between
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
-    """The reference to one object of a run in a manifest.
+    """A manifest's reference to one object of a run.
 
     `size` is in bytes; `checksum` is the zlib CRC-32 of the whole object, eight hex digits. `low_ts` is None for an
-    object of a base run; then `high_ts` is the base_ts. `first` and `last` are the inclusive bounds (table_id, key) of
-    the object, whole.
+    object of a base run; then `high_ts` is the base_ts. `first` and `last` are the lowest and highest (table_id, key)
+    in the object, with whole keys.
     """
 
     key: str
@@ -76,7 +76,7 @@ class RunRef:
 
     @property
     def window(self) -> tuple[int | None, int]:
-        """(low_ts, high_ts); objects of one run have equal windows."""
+        """The window of the object's run: (low_ts, high_ts). All objects of a run have the same window."""
         return self.low_ts, self.high_ts
 
     def touches(self, span: KeySpan) -> bool:
@@ -105,8 +105,8 @@ class IndexPart:
 
     begins_ts: versions at or below it are in the index only if they were backfilled. base_ts: the lowest ts that can be
     read; the base run has the state as of base_ts, and may be empty. indexed_ts: the runs have every change of the span
-    in (base_ts, indexed_ts]. runs: base run first, then by window, each in key order. basis: objects of backfills, in
-    the order of their first keys. No key is in two of them, but their key ranges may overlap.
+    in (base_ts, indexed_ts]. runs: base run first, then by window, each in key order. basis: the objects that backfills
+    added, in the order of their first keys. No key is in two of them, but their key ranges may overlap.
     """
 
     span: KeySpan
@@ -164,7 +164,7 @@ def runs_of(index: Iterable[IndexPart]) -> tuple[RunRef, ...]:
 
 
 def indexed_ts(index: Sequence[IndexPart]) -> int:
-    """The ts up to which the runs have every change of all parts; 0 without an index."""
+    """The ts up to which the runs of every part have all changes; 0 without an index."""
     return min((part.indexed_ts for part in index), default=0)
 
 

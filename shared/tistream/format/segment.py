@@ -1,4 +1,5 @@
-"""Schema and reference of the committed segment, an immutable, sorted Parquet file (design.md 4, docs/formats.md)."""
+"""The committed segment, an immutable, sorted Parquet file: its schema, and how a manifest refers to it (design.md 4,
+docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ class RowGroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """The reference to a segment in a manifest. An object that no manifest names is not a segment.
+    """A manifest's reference to a segment. An object that no manifest names is not a segment.
 
-    `row_groups` are in file order. A row group has rows of one table, or all rows of several small tables.
-    `checksum` is the zlib CRC-32 of the whole object, eight hex digits; `size` is in bytes.
+    `row_groups` are in file order. A row group has rows of one table, or all rows of several small tables. `checksum`
+    is the zlib CRC-32 of the whole object, eight hex digits; `size` is in bytes.
     """
 
     key: str

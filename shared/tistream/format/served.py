@@ -1,4 +1,4 @@
-"""A tenant's served object: a resolved_ts that API servers have returned to readers (docs/adr/0023).
+"""A tenant's served object records a resolved_ts that API servers have returned to readers (docs/adr/0023).
 
 API servers write it at intervals, so readers may have received a higher resolved_ts since.
 
@@ -29,13 +29,13 @@ class Served:
 
 
 def encode(served: Served) -> bytes:
-    """The served object's bytes."""
+    """Encode the served object."""
     fields = {"snapshot_ts": str(served.snapshot_ts), "resolved_ts": str(served.resolved_ts)}
     return json.dumps({"version": VERSION, **fields, "written_ms": served.written_ms}).encode()
 
 
 def decode(key: str, body: bytes) -> Served:
-    """The inverse of `encode`. Raises CorruptObject."""
+    """Decode the served object. Raises CorruptObject."""
     try:
         data = json.loads(body)
         version, snapshot_ts, resolved_ts = data["version"], int(data["snapshot_ts"]), int(data["resolved_ts"])

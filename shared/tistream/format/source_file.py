@@ -1,4 +1,5 @@
-"""References in a manifest to the change files that pending parts point into (docs/adr/0007). Pure."""
+"""References from a manifest to change files. A pending entry may leave its value in the change file and point there
+(docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def weight(length: int, unpacked: int) -> int:
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
     """One row group of changes: the bytes `[offset, offset + length)` of the file, their CRC-32, the number of rows,
-    and the unpacked size that the footer states (0: unknown)."""
+    and `unpacked`, the unpacked size in bytes that the footer states (0: unknown)."""
 
     index: int
     offset: int
@@ -33,7 +34,8 @@ class SourceGroup:
 
     @property
     def key_min(self) -> None:
-        """Always None: bounds are needed for routing only, so a manifest does not store them."""
+        """Always None: a manifest does not store the bounds of keys, which are needed only when a file is routed to
+        tasks."""
 
     @property
     def key_max(self) -> None:

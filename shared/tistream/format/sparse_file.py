@@ -1,4 +1,5 @@
-"""A read-only file with only some of its byte ranges, so that a Parquet reader can read the results of range GETs."""
+"""A read-only file of which only some byte ranges are present. Range GETs fetch them, and a Parquet reader reads
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a task according to a sequence of its manifests. Pure."""
+"""The state of a task, computed from its manifests, read one after the other. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_identity(key: str, manifest: Manifest, tenant: TenantKey, task_id: int
 
 
 def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
-    """The view after `manifests`, which follow the view's last manifest in order. If `view` is empty, the first
+    """The state after `manifests`, which follow the view's last manifest in order. If `view` is empty, the first
     manifest may be any checkpoint.
 
     Raises:

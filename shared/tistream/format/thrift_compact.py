@@ -1,9 +1,8 @@
-"""Codec of the part of Thrift's compact protocol that Parquet footers use. It converts structs to dictionaries and
-back.
+"""Encodes and decodes the part of Thrift's compact protocol that Parquet footers use. Structs are dictionaries in
+Python.
 
 A struct is `{field id: (type, value)}`. A value is an int, a bool, bytes, the eight bytes of a double, a list `(element
-type, [values])` or a struct. Every malformed input raises ValueError. pyarrow's own reader crashes on some malformed
-input.
+type, [values])` or a struct. Every malformed input raises ValueError, whereas pyarrow's own reader crashes on some.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def read_struct(data: bytes) -> Struct:
 
 
 def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
-    """Parse the struct at `at`. Returns (the struct, the position after it). Raises ValueError."""
+    """Parse the struct that begins at offset `at`. Returns the struct and the offset after it. Raises ValueError."""
     try:
         return _read_struct(data, at, 0)
     except IndexError:

@@ -1,4 +1,4 @@
-"""Determines the unpacked size of a row group before it is unpacked. Pure.
+"""Protects readers from row groups that unpack to far more bytes than the footer states. Pure.
 
 The footer states a size, but the footer may be wrong. A page of a few bytes can unpack to gigabytes. A dictionary
 stores a value once, although it may occur in every row. An incremental encoding (DELTA_BYTE_ARRAY) leaves out the
@@ -33,7 +33,7 @@ _ENCODING_PLACES = ((5, 2), (8, 4))  # field numbers of the encoding in the head
 
 
 class Stated(Protocol):
-    """The size of a row group as its footer states it."""
+    """A row group's numbers in the footer that limit its unpacked size: its rows, and `unpacked` in bytes."""
 
     @property
     def rows(self) -> int: ...
@@ -119,7 +119,7 @@ def _values(header: thrift.Struct) -> int:
 
 
 def _encodings(header: thrift.Struct) -> list[int]:
-    """The encoding of a data page's values, as a list of one; empty for other pages."""
+    """The encoding of a data page's values, as a list of one element; an empty list for other pages."""
     found = [(header[place][1], number) for place, number in _ENCODING_PLACES if place in header]
     return [fields[number][1] for fields, number in found if isinstance(fields, dict) and number in fields]
 
@@ -127,9 +127,9 @@ def _encodings(header: thrift.Struct) -> list[int]:
 def look_through(
     file: pq.ParquetFile, pages: ColumnPages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
 ) -> None:
-    """Measure the chunks of unknown size: read them in pieces, and drop the pieces. Raises ValueError if they add more
-    than `added_max` bytes to the expected size, or have more than `bytes_max`. A piece has as many values as fit
-    LOOK_BYTES, because a value is at most as long as the largest page."""
+    """Measure the unpacked size of the column chunks in `pages.unknown`: decode them in pieces, and drop the pieces.
+    Raises ValueError if they add more than `added_max` bytes to the expected size, or have more than `bytes_max` bytes.
+    A piece has as many values as fit into LOOK_BYTES, because a value is at most as long as the largest page."""
     most = _expected(footer.groups[index] for index in {index for index, *_ in pages.unknown}) + added_max
     most = most if bytes_max is None else min(most, bytes_max)
     size = 0
@@ -144,8 +144,8 @@ def look_through(
 
 
 def written_out(table: pa.Table, groups: Sequence[RowGroup], added_max: int, bytes_max: int | None = None) -> pa.Table:
-    """Decode the dictionary columns of a table to plain columns. Raises ValueError if that adds more than `added_max`
-    bytes to the expected size of `groups`, or if the table then has more than `bytes_max`."""
+    """Convert the dictionary columns of a table to plain columns. Raises ValueError if that adds more than `added_max`
+    bytes to the expected size of `groups`, or if the table then has more than `bytes_max` bytes."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
     expected = _expected(groups)
@@ -167,7 +167,7 @@ def _bytes(column: pa.ChunkedArray) -> int:
 
 
 def added_bytes(table: pa.Table, groups: Iterable[Stated]) -> int:
-    """Bytes by which the decoded row groups exceed their expected size; 0 if they do not."""
+    """The bytes by which a decoded table exceeds the size that its row groups state; 0 if it does not."""
     size: int = table.nbytes
     return max(0, size - _expected(groups))
 

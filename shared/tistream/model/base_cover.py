@@ -1,8 +1,9 @@
-"""Covers: the spans of keys of which a tenant knows every row, each with the ts from which on it does. Backfills make
-them (docs/backfill.md). Pure.
+"""The cover of a tenant: the spans of keys whose rows are all known, each with the ts from which on they are. Backfills
+add to it (docs/backfill.md). Pure.
 
-A base states that all rows of a span are known as of its base_ts, and therefore, with the log, at every later ts. Where
-two bases overlap, the newer one counts. The bases of a cover are in key order and do not overlap.
+A *base* states that all rows of a span are known as of its base_ts. With the changes in the log they are then known at
+every later ts too. Where two bases overlap, the newer one counts. The bases of a cover are in key order and do not
+overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A span whose rows from before the log are not known."""
+    """A span of keys without a base: its rows from before the log are not known."""
 
     span: KeySpan
 
@@ -35,8 +36,8 @@ Cover = tuple[Base, ...]
 
 
 def laid_over(cover: Cover, added: Iterable[Base]) -> Cover:
-    """Add bases to a cover. Where bases overlap, the one with the newest base_ts counts. Neighbours with equal base_ts
-    become one. The order of `added` does not matter."""
+    """Add bases to a cover. Where bases overlap, the one with the newest base_ts counts. Adjacent bases with equal
+    base_ts become one. The order of `added` does not matter."""
     waiting = sorted([*cover, *added], key=lambda base: base.span.start, reverse=True)
     cuts = sorted({bound for base in waiting for bound in (_low(base.span), _high(base.span))})
     open_bases: list[tuple[int, tuple[int, bytes]]] = []  # a heap: the newest base first
@@ -58,7 +59,7 @@ def laid_over(cover: Cover, added: Iterable[Base]) -> Cover:
 
 
 def clipped(cover: Cover, span: KeySpan) -> Cover:
-    """The parts of the bases that lie in `span`."""
+    """Restrict a cover to `span`: the bases that overlap it, cut at its ends."""
     first = max(0, bisect_right(cover, span.start, key=lambda base: base.span.start) - 1)
     out = []
     for base in cover[first:]:
@@ -71,8 +72,8 @@ def clipped(cover: Cover, span: KeySpan) -> Cover:
 
 
 def base_ts_of(cover: Cover, spans: Iterable[KeySpan]) -> int | Hole:
-    """The ts from which on all rows of `spans` are known: the highest base_ts of the bases that tile them. Returns the
-    first Hole if bases do not tile them, and 0 without spans."""
+    """The lowest ts at which all rows of `spans` are known: the highest base_ts of the bases that cover them. Returns
+    the first Hole if some keys have no base, and 0 if `spans` is empty."""
     highest = 0
     for span in spans:
         at: bytes | None = span.start

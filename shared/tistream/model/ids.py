@@ -13,14 +13,15 @@ _STORE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class TenantKey:
-    """An upstream tenant: the ids of its cluster and its own. `parse` ensures that both are safe in an object key."""
+    """The identity of an upstream tenant: the id of its cluster, and its own id. `parse` ensures that both are safe in
+    an object key."""
 
     cluster_id: str
     tenant_id: str
 
     @classmethod
     def parse(cls, cluster_id: str, tenant_id: str) -> TenantKey:
-        """Validate both ids. Raises InvalidRequest with the invalid one."""
+        """Validate both ids. Raises InvalidRequest, which names the invalid id."""
         for what, name in (("cluster_id", cluster_id), ("tenant_id", tenant_id)):
             if not _NAME.fullmatch(name):
                 raise InvalidRequest(f"{what} {name[:80]!r} is not of the form {_NAME.pattern}")

@@ -14,12 +14,12 @@ KEYSPACE_MAX = (1 << 24) - 1
 
 
 def table_id(keyspace: int) -> int:
-    """The table id of a keyspace's rows."""
+    """The table id under which the pool has the rows of a keyspace."""
     return -1 - keyspace
 
 
 def keyspace_of(table: int) -> int:
-    """The keyspace of a (negative) table id."""
+    """The keyspace that a (negative) table id stands for."""
     return -1 - table
 
 

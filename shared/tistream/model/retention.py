@@ -1,4 +1,4 @@
-"""Parses the retention of a tenant's committed rows in requests."""
+"""Parses the retention in a request: how long a tenant's committed rows are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
 def parse_retention_ms(text: str | None) -> int | None:
-    """Parse decimal milliseconds. None means forever and is returned unchanged. Raises InvalidRequest."""
+    """Parse a retention in decimal milliseconds. None means that rows are kept for ever, and is returned unchanged.
+    Raises InvalidRequest."""
     if text is None:
         return None
     extra = {"parameter": "retention_ms"}

@@ -43,8 +43,8 @@ WHOLE = KeySpan(b"", b"")
 
 
 def joined(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
-    """The union of spans, as spans in order that do not touch. If these are more than `most`, the result is one span
-    that covers all."""
+    """The union of spans: disjoint spans in key order, with gaps between them. If there are more than `most`, the
+    result is one span from the first key to the last."""
     out: list[KeySpan] = []
     for span in sorted(spans, key=lambda span: span.start):
         last = out[-1] if out else None

@@ -36,7 +36,7 @@ class KeyKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
-    """Parsed keys, as arrays with one element per key.
+    """The parts of parsed keys, as arrays with one element per key.
 
     kind: KeyKind. table_id: the physical table id of `t` keys, `-1 - keyspace` of RAW keys, META_TABLE_ID for others.
     tail: the TAIL_BYTES after the prefix as a big-endian number, zero-padded. If two RECORD keys of one table have
@@ -89,12 +89,14 @@ def _parts(array: pa.Array) -> KeyParts:
 
 
 def _unaligned(rows: Bytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The unaligned number at offset `at` of each row; rows are EXACT_BYTES apart."""
+    """Read one number at byte offset `at` of each row. The rows are EXACT_BYTES long, so the numbers are not
+    aligned."""
     return np.ndarray(len(rows), dtype, rows, at, (EXACT_BYTES,))
 
 
 def _heads(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """The first EXACT_BYTES of every key, zero-padded, shape (n, EXACT_BYTES), and the keys' lengths."""
+    """Copy the first EXACT_BYTES of every key into an array of shape (n, EXACT_BYTES), zero-padded. Returns it and the
+    lengths of the keys."""
     assert array.null_count == 0
     if not pa.types.is_binary(array.type):
         array = array.cast(pa.large_binary())

@@ -1,1 +1,1 @@
-"""Writers of the push contract (design.md 2)."""
+"""Encodes change files, the input of TiStream (the push contract, design.md 2), for programs that push."""

@@ -1,4 +1,4 @@
-"""Encodes change files (design.md 2): it converts tables to the object's bytes. Pure.
+"""Encodes change files (design.md 2): Arrow tables become the bytes of one Parquet object. Pure.
 
 Equal arguments give equal bytes under one version of pyarrow.
 """
@@ -33,8 +33,8 @@ class FileIdentity:
 
 
 class _Sink:
-    """Collects the bytes that a Parquet writer writes. The bytes of a row group are final once the writer has written
-    it."""
+    """A file object that collects the bytes that a Parquet writer writes. The bytes of a row group are final once the
+    writer has written it."""
 
     closed = False
 

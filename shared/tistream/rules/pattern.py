@@ -1,6 +1,6 @@
-"""One part of a rule: a pattern for the name of a database, a table or a column. Pure.
+"""The pattern in a rule: it matches names of databases, tables or columns. Pure.
 
-A part has one of three forms. Bare text (`[0-9A-Za-z$_]` and everything from U+0080 on) may have the wildcards `*`,
+A pattern has one of three forms. Bare text (`[0-9A-Za-z$_]` and everything from U+0080 on) may have the wildcards `*`,
 `?`, `[a-z]` and `[!a-z]`, and `\\c` for the special character c. Text in `"…"` or backquotes has no wildcards, and
 doubles the quote inside. A regular expression `/…/` matches any part of a name.
 
@@ -41,7 +41,7 @@ class Pattern:
 
     @property
     def everything(self) -> bool:
-        """Whether the pattern is `*`, which matches every name."""
+        """Whether the pattern is exactly `*`."""
         return self.regex == _EVERYTHING
 
     def matches(self, names: Sequence[str]) -> Bools:
@@ -114,8 +114,8 @@ def _bare(text: str, folded: bool, dotted: bool) -> tuple[Pattern, str]:
 
 
 def _step(text: str, at: int) -> tuple[int, str | None, str]:
-    """The next element of bare text: its length, the character that it stands for (None if it is a wildcard), and its
-    regular expression."""
+    """Parse the next element of a pattern that is bare text. Returns its length in the text, the character that it
+    stands for (None if it is a wildcard), and its regular expression."""
     char = text[at]
     if char in _WILDCARDS:
         return 1, None, _WILDCARDS[char]

@@ -64,7 +64,7 @@ class TableRules:
         return False
 
     def unused(self, names: Sequence[Name]) -> list[str]:
-        """The rules that match none of these tables."""
+        """The rules that match no table of `names`."""
         return [
             rule.text
             for rule, found in zip(self.rules, self._each(names), strict=True)
@@ -72,7 +72,7 @@ class TableRules:
         ]
 
     def _each(self, names: Sequence[Name]) -> list[Bools]:
-        """For each rule, the names that it matches."""
+        """For each rule, which of `names` it matches."""
         databases, tables = [name for name, _ in names], [name for _, name in names]
         return [rule.database.matches(databases) & rule.table.matches(tables) for rule in self.rules]
 

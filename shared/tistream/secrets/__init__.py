@@ -1,2 +1,2 @@
-"""Secrets of tenants: they are sealed (encrypted) where they enter the platform, and opened only where a sink is
-written. Pure."""
+"""Secrets of tenants. They are encrypted ("sealed") where they enter the platform, and decrypted only where a
+changefeed connects to its sink. Pure."""

@@ -30,8 +30,8 @@ def names_in(sink_uri: str, config: Mapping[str, Any]) -> frozenset[str]:
 
 
 def of_feed(feed_id: str) -> str:
-    """The prefix of the names of secrets that were removed from a changefeed's sink URI: the changefeed's id, or a
-    digest if the id cannot be part of a secret's name."""
+    """The prefix under which the secrets of one changefeed are stored that were removed from its sink URI. It is the
+    changefeed's id, or a digest of the id if the id cannot be part of a secret's name."""
     if _SIMPLE.fullmatch(feed_id):
         return feed_id
     return f"{_OTHER.sub('-', feed_id.lower())[:20]}-{hashlib.sha256(feed_id.encode()).hexdigest()[:16]}"
@@ -43,7 +43,7 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def masked(text: str, values: Iterable[str]) -> str:
-    """The text without the values of secrets, for errors and logs that quote a message of another system."""
+    """Remove the values of secrets from a text, for errors and logs that quote a message of another system."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORT:
             text = text.replace(value, _HIDDEN)

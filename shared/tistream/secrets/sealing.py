@@ -26,7 +26,8 @@ class BadKey(ValueError):
 
 
 class NotOpened(Exception):
-    """None of the keys opens a sealed text, or it belongs to another secret. The message names the secret."""
+    """The sealed text cannot be opened: no given key fits, or it belongs to another secret. The message names the
+    secret."""
 
 
 def public_key(text: str) -> PublicKey:

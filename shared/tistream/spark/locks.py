@@ -22,8 +22,9 @@ LOCKS = {
 
 
 def locked(master: str) -> dict[str, str]:
-    """The Spark settings that authenticate and encrypt a session. With a local or Kubernetes master, Spark draws a
-    secret for each driver. A standalone cluster has one secret for all, which the operator must set (`refusal`)."""
+    """The Spark settings that make driver and executors authenticate each other and encrypt. With a local or Kubernetes
+    master, Spark draws a secret for each driver. A standalone cluster has one secret for all drivers, which the
+    operator must set (`refusal` checks that)."""
     if master.startswith("spark:"):
         return {}
     return LOCKS | ({_HOST: LOOPBACK, _BIND: LOOPBACK} if master.startswith("local") else {})

@@ -25,9 +25,9 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: 
 
     `extra` overrides any setting. `daemon`: the module of `pyspark.daemon` that imports what the jobs need. With a
     local master, Spark listens on the loopback address only. Driver and executors authenticate each other with a
-    secret, and encrypt. Raises FatalError if this process has a session already, because PySpark would return that one,
-    with its master and settings. After a session was stopped, its JVM remains, with its environment and, where nothing
-    is set here, with its settings.
+    secret, and encrypt. Raises FatalError if this process has a session already, because PySpark would return the
+    existing session and ignore these settings. The JVM of a stopped session stays and is used again: it keeps its
+    environment, and each setting that is not set here.
     """
     if SparkContext._active_spark_context is not None:
         raise FatalError(f"this process has a Spark session: stop it before you build {app_name!r} on {master}")
@@ -68,8 +68,8 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: 
 
 @contextmanager
 def _kept_off_the_command_line(settings: dict[str, str]) -> Iterator[None]:
-    """Pass the secret to a new JVM in a file. PySpark passes settings as arguments, which every user of the machine can
-    list. A running JVM gets the secret over PySpark's own connection."""
+    """Pass Spark's secret to a new JVM in a file, for a `with` block that starts it. PySpark passes settings as
+    arguments, which every user of the machine can list. A running JVM gets the secret over PySpark's own connection."""
     if spark_locks.SECRET not in settings or SparkContext._gateway is not None:
         yield
         return

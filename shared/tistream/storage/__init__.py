@@ -1,1 +1,2 @@
-"""Object stores: keys, backends, readers, and the commit protocol of manifests (design.md 4)."""
+"""The object store: its interface and implementations, the keys of all objects, readers of objects, and the commit
+protocol of manifests (design.md 4)."""

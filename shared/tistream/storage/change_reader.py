@@ -27,7 +27,8 @@ KEPT_FOOTERS, KEPT_FOOTER_BYTES = 64, 64 << 10
 
 
 class FileReference(Protocol):
-    """A reference to a change file, as in a dispatcher's batch (tistream.wire.file_batch.FileRef)."""
+    """What a reader needs to know of a change file whose footer another process has checked. Batches of dispatchers
+    have such references (tistream.wire.file_batch.FileRef)."""
 
     @property
     def key(self) -> str: ...
@@ -61,7 +62,7 @@ def open_change_file(objects: ObjectStore, key: str, tail_bytes: int = TAIL_BYTE
 
 
 def read_watermarks(objects: ObjectStore, file: ChangeFile) -> pa.Table:
-    """All watermark rows of a file, checked, as change_rows.WATERMARKS in file order."""
+    """Read and check all watermark rows of a file. Returns them as change_rows.WATERMARKS, in file order."""
     indexes = [group.index for group in file.watermark_groups]
     source, footer = fetch_groups(objects, file, indexes)
     table = change_file.decode_groups(
@@ -83,8 +84,8 @@ def read_changes(
     columns: Sequence[str] = change_file.CHANGE_COLUMNS,
     added_max: int = ADDED_BYTES_MAX,
 ) -> pa.Table:
-    """Read row groups of changes, in the order of `indexes`, CRC-checked. Rows are checked as far as `columns` allow.
-    `columns` are names of change_file.RAW_SCHEMA.
+    """Read row groups of changes, in the order of `indexes`. Their CRCs are checked, and the rows too, as far as
+    `columns` allow. `columns` are names of change_file.RAW_SCHEMA.
 
     Raises:
         CorruptObject: the row groups are damaged, were replaced, or contain no changes; or encodings add more than
@@ -107,7 +108,8 @@ def read_changes(
 def fetch_groups(
     objects: ObjectStore, file: ChangeFile | FileReference, indexes: Sequence[int]
 ) -> tuple[SparseFile, ParquetFooter]:
-    """The bytes of some row groups, CRC-checked but not decoded, and the footer that describes them."""
+    """Fetch the bytes of some row groups and check their CRCs, without decoding them. Returns the bytes and the footer
+    that describes them."""
     groups = [file.groups[index] for index in indexes]
     if isinstance(file, ChangeFile):
         held = [(file.size - len(file.tail), file.tail)]
@@ -118,9 +120,9 @@ def fetch_groups(
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
-    """Read the row groups again that hold the values of pending rows. Returns their rows, concatenated in file order,
-    with the columns key, value, old_value and start_ts. The row groups are CRC-checked as at the first read. Raises the
-    errors of read_changes."""
+    """Read row groups of a change file again, because pending rows point to values in them. Returns their rows,
+    concatenated in file order, with the columns key, value, old_value and start_ts. The row groups are CRC-checked as
+    at the first read. Raises the errors of read_changes."""
     fetched, footer = _fetch(objects, source, groups)
     indexes = [group.index for group in groups]
     return change_file.decode_groups(source.key, footer, fetched, indexes, SOURCE_COLUMNS)

@@ -20,7 +20,7 @@ TAIL_BYTES = 64 << 10
 
 
 def read_plan(objects: ObjectStore, tenant: TenantKey, backfill_id: str) -> ChunkPlan:
-    """Read the plan of a backfill. Raises NotFoundYet if it has none yet, and CorruptObject."""
+    """Read the plan of a backfill. Raises NotFoundYet if it has not been written yet, and CorruptObject."""
     key = layout.backfill_plan(tenant, backfill_id)
     return chunk_plan.decode_plan(key, objects.get(key))
 
@@ -40,8 +40,7 @@ def open_chunk(objects: ObjectStore, identity: ChunkId) -> BaseChunk:
 
 
 def read_chunk(objects: ObjectStore, chunk: BaseChunk) -> Iterator[pa.Table]:
-    """The chunk's rows, one table for each row group, each checked before it is yielded. Raises NotFoundYet,
-    CorruptObject."""
+    """Read a chunk's rows. Yields one checked table for each row group. Raises NotFoundYet, CorruptObject."""
     held = [(chunk.size - len(chunk.tail), chunk.tail)]
     after: bytes | None = None
     for group in chunk.groups:

@@ -1,4 +1,4 @@
-"""Deletes many objects in parallel, because an object store needs tens of milliseconds for each."""
+"""Deletes many objects in parallel, because each deletion takes tens of milliseconds."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class Deleter:
         return key, None
 
     def close(self) -> None:
-        """Stop; no more deletes are possible."""
+        """Stop the threads. `delete` must not be called afterwards."""
         self._pool.shutdown(wait=False, cancel_futures=True)

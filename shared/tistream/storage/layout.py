@@ -32,7 +32,7 @@ _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
 
 def tenant_of(key: str) -> TenantKey | None:
-    """The tenant that an object belongs to; None if it belongs to no tenant."""
+    """The tenant whose prefix an object's key has; None if the object belongs to no tenant."""
     found = _OF_TENANT.match(key)
     return None if found is None else TenantKey(found["cluster"], found["tenant"])
 
@@ -43,14 +43,14 @@ def push_prefix(tenant: TenantKey) -> str:
 
 
 def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
-    """The prefixes of all objects of a tenant, and of no other tenant."""
+    """The prefixes below which every object of a tenant is, and no object of another tenant."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
     own = (push_prefix(tenant), f"base_buffer/{name}", f"schema/{name}", f"served/{name}", f"restore/{name}")
     return (*own, *task_prefixes(tenant))
 
 
 def task_prefixes(tenant: TenantKey) -> tuple[str, ...]:
-    """The prefixes below which all tasks of a tenant write, each task below one of them."""
+    """The prefixes below which the tasks of a tenant write. Each task writes below one of them."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
     return tuple(f"committed/{spread:02x}/{name}" for spread in range(256))
 
@@ -66,7 +66,7 @@ def store_prefix(tenant: TenantKey, store_id: int) -> str:
 
 
 def change_file_prefix(tenant: TenantKey, store_id: int) -> str:
-    """The prefix of one store's change files. Other objects beside them are not even LISTed."""
+    """The prefix of one store's change files. A LIST of it shows no other objects."""
     return f"{store_prefix(tenant, store_id)}file-"
 
 
@@ -76,7 +76,7 @@ def change_file(tenant: TenantKey, store_id: int, ts: int) -> str:
 
 
 def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
-    """(tenant, store_id, ts) of a change file's key; None for any other name."""
+    """Parse the key of a change file to (tenant, store_id, ts). Returns None for any other key."""
     found = _PUSH.fullmatch(key)
     if found is None or max(int(found["ts"]), int(found["store"])) >= 2**63:
         return None
@@ -84,13 +84,15 @@ def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
 
 
 def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
-    """The store_id of a `store_prefix`, as a LIST with a delimiter returns it; None for any other name."""
+    """Parse a `store_prefix`, as a LIST with a delimiter returns it, to the store_id. Returns None for any other
+    name."""
     found = _STORE.fullmatch(prefix.removeprefix(push_prefix(tenant)))
     return None if found is None or int(found["store"]) >= 2**63 else int(found["store"])
 
 
 def log_release(tenant: TenantKey, number: int) -> str:
-    """The key of the record that decides release `number` (>= 1) of the tenant's log backup (docs/log-backup.md)."""
+    """The key of the record of release `number` (>= 1): what is taken from the tenant's log backup
+    (docs/log-backup.md)."""
     return f"{push_prefix(tenant)}ingest/log-backup/{number:020d}"
 
 
@@ -113,7 +115,7 @@ def backfill_done(tenant: TenantKey, backfill_id: str) -> str:
 
 
 def chunk_prefix(tenant: TenantKey, backfill_id: str) -> str:
-    """The prefix of a backfill's chunks. Other objects beside them are not LISTed."""
+    """The prefix of a backfill's chunks. A LIST of it shows no other objects."""
     return f"{backfill_prefix(tenant, backfill_id)}chunk-"
 
 
@@ -133,13 +135,13 @@ def refused_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
 
 
 def parse_refused_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
-    """The number of the chunk whose refusal is at this key; None for any other name."""
+    """Parse a `refused_chunk` key of this backfill to the chunk's number. Returns None for any other key."""
     found = _REFUSED.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
     return None if found is None else int(found["number"])
 
 
 def parse_base_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | None:
-    """The number of a chunk of this backfill; None for any other name."""
+    """Parse a `base_chunk` key of this backfill to the chunk's number. Returns None for any other key."""
     found = _CHUNK.fullmatch(key.removeprefix(backfill_prefix(tenant, backfill_id)))
     return None if found is None else int(found["number"])
 
@@ -147,8 +149,8 @@ def parse_base_chunk(tenant: TenantKey, backfill_id: str, key: str) -> int | Non
 def task_prefix(tenant: TenantKey, task_id: int) -> str:
     """The prefix of everything that a task writes.
 
-    It begins with one of 256 names, chosen by a hash of the task's name. Object storage distributes its load by the
-    beginning of keys, and limits the requests per second for each such part (docs/formats.md).
+    The prefix begins with one of 256 names, chosen by a hash of the task's name, because object storage limits the
+    requests per second for keys with a common beginning (docs/formats.md).
     """
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}"
     spread = hashlib.blake2b(name.encode(), digest_size=1).hexdigest()
@@ -156,7 +158,7 @@ def task_prefix(tenant: TenantKey, task_id: int) -> str:
 
 
 def task_of(key: str) -> int | None:
-    """The id of the task that wrote an object of the pool; None for any other name."""
+    """The id of the task that wrote an object; None if the key is not that of a task's object."""
     found = _TASK.match(key)
     return None if found is None else int(found["task"])
 
@@ -173,7 +175,7 @@ def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
 
 
 def epoch_of(key: str) -> int | None:
-    """The epoch under which a segment, pending part or run was written; None for any other name."""
+    """The task epoch under which a segment, pending part or run was written; None for any other key."""
     found = _WRITTEN.search(key)
     return None if found is None else int(found["epoch"])
 
@@ -204,18 +206,18 @@ def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> s
 
 
 def restore_plan(tenant: TenantKey, restore_id: str) -> str:
-    """The key of the plan of a running restore: its chunks."""
+    """The key of the plan of a running restore, which lists its chunks."""
     return f"restore/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/{restore_id}/plan"
 
 
 def parse_restore_plan(key: str) -> tuple[TenantKey, str] | None:
-    """The tenant and the restore id of a `restore_plan` key; None for any other key."""
+    """Parse a `restore_plan` key to the tenant and the restore id. Returns None for any other key."""
     found = _RESTORE_PLAN.fullmatch(key) if key.startswith(RESTORES) else None
     return None if found is None else (TenantKey(found["cluster"], found["tenant"]), found["restore"])
 
 
 def served(tenant: TenantKey) -> str:
-    """The key of the object that records the resolved_ts that the tenant's readers have received."""
+    """The key of the tenant's served object (tistream.format.served)."""
     return f"served/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/progress"
 
 

@@ -1,8 +1,8 @@
 """Follows a task's manifests: first the floor, then its checkpoint, then each next number until one does not exist.
 Never uses LIST.
 
-numbered_log.py has the protocol; this module defines manifests as its entries. The sequence of manifests is checked
-after the floor was read again, which shows that the manifests count.
+numbered_log.py has the protocol; this module makes manifests the entries of such a log. The floor is read again after
+the manifests, because a manifest below the floor does not count; then their sequence is checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class ManifestPayload:
-    """The manifests of one task as entries of a numbered log. Readers may begin at a checkpoint."""
+    """The manifests of one task as entries of a numbered log. Readers may begin at any checkpoint."""
 
     tenant: TenantKey
     task_id: int
@@ -58,15 +58,15 @@ class TaskObjects:
     task_id: int
 
     def floor(self) -> int:
-        """The checkpoint at which readers begin; 0 if no floor was written yet."""
+        """Read the number of the checkpoint at which readers begin; 0 if no floor was written yet."""
         return self._entries.floor()
 
     def manifest(self, number: int) -> Manifest:
-        """Manifest `number`, which may be one below the floor. Raises NotFoundYet, CorruptObject."""
+        """Read manifest `number`, which may be below the floor. Raises NotFoundYet, CorruptObject."""
         return self._entries.entry(number)
 
     def follow(self, view: TaskView = NOTHING) -> TaskView:
-        """The newest view, continuing from `view`. If nothing is new, this costs two small requests.
+        """Read the manifests after `view`. Returns the newest view. If nothing is new, this costs two small requests.
 
         Raises:
             CorruptObject: a manifest or the floor is damaged, or the floor names no checkpoint.

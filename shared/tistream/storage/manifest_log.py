@@ -1,4 +1,5 @@
-"""The commit protocol of a task's manifests (design.md 4): claim, commit, floor. Fencing depends on storage alone.
+"""The commit protocol of a task's manifests (design.md 4): claim, commit, floor. It needs nothing but the object store
+to keep an old holder of the task from writing.
 
 The manifests are a numbered log (numbered_log.py). The log decides which writer wrote a number, settles unknown answers
 and raises the floor. This module adds the fencing: a holder first commits an empty claim with its epoch, and a holder
@@ -39,7 +40,8 @@ class Sealed(Fenced):
 
 
 class ManifestLog:
-    """One holder's access to one task's manifests. Not thread-safe."""
+    """One holder's access to the manifests of one task. A holder is the process that may write them. Not
+    thread-safe."""
 
     def __init__(
         self,
@@ -59,17 +61,17 @@ class ManifestLog:
 
     @property
     def view(self) -> TaskView:
-        """The task as of the last manifest that was read or written here."""
+        """The state of the task as of the last manifest that was read or written by this object."""
         return self._view
 
     @property
     def next_number(self) -> int:
-        """The number that the next commit must have."""
+        """The number that the next committed manifest must have."""
         return self._view.number + 1
 
     def recover(self) -> TaskView:
-        """Read all committed manifests that count: floor, checkpoint, and everything after it. Drops an earlier
-        claim."""
+        """Read the task's manifests: the floor, its checkpoint, and every manifest after it. An earlier claim of this
+        object ends."""
         self._epoch = None
         self._log.forget_doubt()
         self._view = self._task.follow()
@@ -120,7 +122,7 @@ class ManifestLog:
         return self._view
 
     def commit(self, manifest: Manifest) -> TaskView:
-        """Commit `manifest` at the next number. Only after `claim`.
+        """Commit `manifest` at the next number. `claim` must have succeeded before.
 
         Raises:
             Fenced: a newer epoch has claimed the task. Nothing more will be committed here. If an answer was missing,
@@ -186,7 +188,7 @@ class ManifestLog:
             raise Fenced(self._what, held_epoch=epoch, current_epoch=self._view.epoch)
 
     def _refuse_if_fenced(self, number: int) -> None:
-        """Raise Fenced if a commit at `number` lost to a manifest of a newer epoch.
+        """Raise Fenced if another manifest has `number`, and its epoch is newer.
 
         If garbage collection has deleted that manifest, later manifests show which epoch wrote it.
         """
@@ -202,8 +204,8 @@ class ManifestLog:
             raise Fenced(self._what, held_epoch=held, current_epoch=current)
 
     def _refuse_below_floor(self, number: int, floor: int) -> NoReturn:
-        """Raise Fenced or InvariantBroken for a put below the floor: other holders have continued long ago, and the
-        object at `number` is garbage."""
+        """Raise Fenced or InvariantBroken after a put below the floor. Such an object counts for nothing, because other
+        holders have continued from the floor."""
         held = self._held
         # Without an answer the claim stays valid, and the same manifest is put again.
         current = self._task.follow().epoch

@@ -31,13 +31,14 @@ class Traffic:
 
 @runtime_checkable
 class CountsRequests(Protocol):
-    """A store that counts the requests that its calls actually made: parts, retries and pages each count."""
+    """A store that knows how many HTTP requests its calls have made. Parts, retries and pages of a LIST count as
+    requests of their own."""
 
     def requests_made(self) -> tuple[int, int]:
-        """Requests of the calling thread so far, and the failed ones among them."""
+        """The number of requests that the calling thread has made so far, and how many of them failed."""
 
     def probes_made(self) -> int:
-        """The requests of the calling thread that belong to no tenant."""
+        """The number of requests of the calling thread that belong to no tenant, such as checks of the store."""
 
 
 class MeasuredObjectStore:
@@ -122,7 +123,7 @@ class MeasuredObjectStore:
             self.add(kind, tenant, done)
 
     def add(self, kind: str, tenant: TenantKey | None, done: Traffic, probes: int = 0) -> None:
-        """Add to the totals of a kind and of the tenant. `probes` of the requests belong to no tenant."""
+        """Add requests to the totals of their kind and of the tenant. `probes` of the requests belong to no tenant."""
         with self._lock:
             if tenant is not None:
                 self._requests.setdefault(tenant, Counter())[kind] += done.requests - probes
@@ -136,7 +137,7 @@ class MeasuredObjectStore:
 
 
 class _Counted:
-    """The counts of one call that is running."""
+    """The counts of one call of the store, while it runs."""
 
     def __init__(self, store: MeasuredObjectStore, kind: str, key: str, written: int = 0) -> None:
         self._store, self._kind, self._key, self._written = store, kind, key, written

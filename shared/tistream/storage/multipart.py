@@ -16,5 +16,6 @@ def parts_of(body: memoryview, part_bytes: int = PART_BYTES) -> Iterator[memoryv
 
 
 def put_requests(size: int) -> int:
-    """The number of requests that S3 needs for an object of this size: one, or begin, parts and complete."""
+    """The number of requests that a put of `size` bytes to S3 makes: one, or for a large object a begin, the parts and
+    a completion."""
     return 1 if size < MULTIPART_BYTES else 2 - (-size // PART_BYTES)

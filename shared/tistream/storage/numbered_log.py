@@ -63,36 +63,37 @@ PLANS = 10  # how many times the floor may overtake one call of a reader
 
 
 class Payload(Protocol[Entry]):
-    """The kind of entries in one log: their keys, and their decoding. Implementations do no I/O and have no state."""
+    """What differs between logs: the keys of the entries, and how an entry is decoded. Implementations do no I/O and
+    have no state."""
 
     @property
     def what(self) -> str:
-        """The log's name in errors."""
+        """The name of the log in error texts."""
 
     @property
     def noun(self) -> str:
-        """An entry's name in traces."""
+        """The name of an entry in traces."""
 
     @property
     def floor_key(self) -> str:
         """The key of the floor object."""
 
     def key(self, number: int) -> str:
-        """The key of an entry."""
+        """The object key of entry `number`."""
 
     def decode(self, number: int, body: bytes) -> Entry:
         """Decode an entry. Raises CorruptObject if it is damaged, or is not entry `number` of this log."""
 
     def why_not_base(self, number: int, entry: Entry | None) -> str | None:
         """The reason why readers cannot begin at entry `number`, to which the floor points; None if they can. `entry`
-        is None if it does not exist."""
+        is None if that object does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How many times one call repeats a request, and when. `pauses`: seconds between attempts; when they are used up,
-    the last one repeats. `ends_on`: the kinds of Unavailable that end the call at once, because the caller decides
-    whether to wait longer."""
+    """How often and when one call of the log repeats a request. `pauses`: seconds between attempts; after the last
+    pause of the list, that pause is used again. `ends_on`: the kinds of Unavailable that end the call at once, because
+    the caller decides whether to wait longer."""
 
     attempts: int
     pauses: tuple[float, ...]
@@ -116,7 +117,8 @@ class EntryRun(Generic[Entry]):
 
 
 class NumberedObjects(Generic[Entry]):
-    """Reads the entries and the floor from the store. `floor_seen`: the highest floor that this object has read."""
+    """Reads the entries and the floor of one log from the store. `floor_seen`: the highest floor that this object has
+    read."""
 
     def __init__(self, objects: ObjectStore, payload: Payload[Entry]) -> None:
         self.objects = objects
@@ -196,7 +198,8 @@ class NumberedLog(Generic[Entry]):
         self._in_doubt: bytes | None = None  # the bytes that this holder may have put at the next number
 
     def forget_doubt(self) -> None:
-        """Forget an unsettled put. The caller has given up its claim, and reads everything again."""
+        """Forget a put whose result is unknown. Only for a caller that has given up its claim and will read the log
+        again."""
         self._in_doubt = None
 
     def commit(
@@ -207,7 +210,7 @@ class NumberedLog(Generic[Entry]):
         lost: Callable[[int], None],
         passed: Callable[[int, int], NoReturn],
     ) -> None:
-        """Put `body` as entry `number`, for a holder. When this returns, the entry counts.
+        """Put `body` as entry `number`, for a holder. When this returns, the entry is part of the log.
 
         `lost(number)` is called if another writer has the number; it raises Fenced if that writer has fenced this one.
         `passed(number, floor)` is called if the floor is above the number; it raises the error that the caller needs.
@@ -238,8 +241,8 @@ class NumberedLog(Generic[Entry]):
         self._in_doubt = None
 
     def append(self, number: int, body: bytes) -> bool:
-        """Put `body` as entry `number`, for a replica. Returns whether the entry counts. If not, another writer has the
-        number, or the floor is above it; the caller must read the log again.
+        """Put `body` as entry `number`, for a replica. Returns whether the entry is part of the log. If not, another
+        writer has the number, or the floor is above it; the caller must read the log again.
 
         Raises CommitStateUnknown, Unavailable.
         """
@@ -250,9 +253,9 @@ class NumberedLog(Generic[Entry]):
         return self._entries.floor() <= number
 
     def put(self, number: int, body: bytes) -> None:
-        """Put `body` at `number`. After an unknown answer, put it again, until it is known whose bytes the number has.
-        The entry counts only if the floor, read afterwards, is not above the number. Raises CommitConflict,
-        CommitStateUnknown, Unavailable."""
+        """Put `body` as entry `number`. After a put without an answer, put the same bytes again, until it is known
+        whose bytes the object has. The entry is part of the log only if the floor, which the caller must read
+        afterwards, is not above the number. Raises CommitConflict, CommitStateUnknown, Unavailable."""
         key = self._payload.key(number)
         doubtful = self._in_doubt is not None
         problem: TiStreamError = Unavailable(f"cannot write {key}")
@@ -281,7 +284,8 @@ class NumberedLog(Generic[Entry]):
         raise CommitStateUnknown(key, reason) from problem
 
     def raise_floor(self, number: int) -> int:
-        """Set the floor to entry `number`, which must be a base. Entries below it may be deleted once this returns.
+        """Set the floor to entry `number`, which must be one at which readers can begin. Entries below it may be
+        deleted once this returns.
 
         Returns:
             The floor, which never decreases: possibly a higher one than requested.
@@ -316,7 +320,7 @@ class NumberedLog(Generic[Entry]):
     @contextmanager
     def _unknown_until_read(self, number: int) -> Iterator[None]:
         """Convert retryable errors to CommitStateUnknown for a `with` block: the result of a write is known only after
-        later reads, so without their answers it is unknown."""
+        these reads."""
         try:
             yield
         except RetryableError as error:

@@ -43,7 +43,8 @@ class ObjectStore(Protocol):
         """Read the object's size, version and time. Raises NotFoundYet."""
 
     def put(self, key: str, body: Body) -> None:
-        """Create or replace an object. Use it for keys that are unique to this writer, and for pushed files."""
+        """Create or replace an object. There is no protection against other writers of the key, so use it only for keys
+        that no other process writes."""
 
     def put_new(self, key: str, body: bytes) -> None:
         """Create `key`; never overwrite it. Makes one attempt.

@@ -1,4 +1,5 @@
-"""Opens object stores by URL. Unlike an open client, a URL can be sent to Spark executors and be a setting."""
+"""Opens object stores by URL. A URL can be a setting, and can be sent to Spark executors, which an open store
+cannot."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class _Bucket:
 
 
 def check_url(url: str) -> None:
-    """Check a URL like open_objects, without opening the store. Raises InvalidRequest."""
+    """Check that `open_objects` accepts a URL, without opening the store. Raises InvalidRequest."""
     _place(url)
 
 
@@ -57,7 +58,7 @@ def open_existing(url: str) -> ObjectStore:
 
 
 def _place(url: str) -> _Bucket | Path | None:
-    """Parse a URL. None means a store in memory. Raises InvalidRequest."""
+    """Parse a URL to a bucket, a directory, or None for a store in memory. Raises InvalidRequest."""
     if url == "memory:":
         return None
     if "://" not in url:

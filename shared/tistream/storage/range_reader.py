@@ -1,4 +1,4 @@
-"""Fetches byte ranges of one object in few requests, as a sparse file."""
+"""Fetches byte ranges of an object with few requests. The result is a SparseFile."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def fetch_ranges(
     ranges: Iterable[ByteRange],
     held: Sequence[tuple[int, bytes]] = (),
 ) -> SparseFile:
-    """Fetch `ranges` of an object of `size` bytes. Ranges that lie completely in one part of `held` (offset, bytes) are
-    not fetched.
+    """Fetch `ranges` of an object of `size` bytes. `held` has pieces that the caller has already, as (offset, bytes); a
+    range that lies completely in one of them is not fetched.
 
     Raises:
         NotFoundYet: the object is gone.
@@ -43,8 +43,8 @@ def fetch_ranges(
 def _disjoint(
     pieces: list[tuple[int, bytes | memoryview]], held: Sequence[tuple[int, bytes]]
 ) -> list[tuple[int, bytes | memoryview]]:
-    """All pieces, cut so that they do not overlap, because a sparse file looks only at the last piece that begins
-    before an offset."""
+    """Cut pieces (offset, bytes) so that they do not overlap, because a SparseFile looks only at the last piece that
+    begins before an offset. The result includes those of `held`."""
     out: list[tuple[int, bytes | memoryview]] = []
     end = 0
     for start, body in sorted([*pieces, *held], key=lambda piece: piece[0]):

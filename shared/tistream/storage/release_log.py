@@ -1,8 +1,9 @@
-"""The records that decide a tenant's releases of a log backup: numbered objects, each created by one conditional put.
+"""The records of a tenant's releases: each says which part of a log backup is taken next (docs/log-backup.md). Records
+are numbered objects, each created by one conditional put.
 
 Numbers have no gaps, because a writer puts number n + 1 only after it has read n. So the newest record is found by
-bisection. Records are never deleted while the tenant exists, because a record that was created again would fork the
-chain of files.
+bisection. Records are never deleted while the tenant exists, because a deleted number could be written again with other
+content.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class ReleaseLog:
     tenant: TenantKey
 
     def newest(self, known: int = 0) -> Release | None:
-        """The newest record. `known` is the number of a record that is known to exist. None if the tenant has no
-        record. Raises Unavailable, CorruptObject."""
+        """Find the newest record by bisection. `known` is the number of a record that is known to exist. Returns None
+        if the tenant has no record. Raises Unavailable, CorruptObject."""
         low, step = known, 1
         while self._is_there(low + step):
             low += step

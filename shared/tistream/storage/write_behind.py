@@ -1,4 +1,4 @@
-"""Writes objects in the background, so that a caller that writes much need not wait for the store."""
+"""Writes objects in background threads, so that a caller that writes many objects need not wait for each put."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tistream.storage.object_store import Body, ObjectStore
 
 @dataclass(slots=True)
 class WriteBehind:
-    """Puts objects into `inner` with the threads of `executor`, for one caller. The bodies of running puts have at most
-    `bytes_max` bytes in total, unless a single body is larger.
+    """Puts objects into `inner` with the threads of `executor`, for one caller. `put` waits, so that the running puts
+    have at most `bytes_max` bytes in total, unless a single body is larger.
 
-    The error of a failed put is raised by a later put, or by `settle`. The caller must not rely on any put before
-    `settle` returns.
+    The error of a failed put is raised by a later put, or by `settle`. A put is certain only after `settle` has
+    returned.
     """
 
     inner: ObjectStore
@@ -31,7 +31,7 @@ class WriteBehind:
         self._under_way.append((len(body), self.executor.submit(self.inner.put, key, body)))
 
     def settle(self) -> None:
-        """Wait until all puts have ended. Raises the error of a failed put."""
+        """Wait until all puts have ended. Raises the error of a put that failed."""
         for failed in list(self._failures()):
             raise failed
 

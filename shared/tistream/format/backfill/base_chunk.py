@@ -1,6 +1,6 @@
 """The base chunk: all rows of a span of keys as of one ts, a Parquet file (docs/backfill.md). Pure.
 
-    key binary, value binary, commit_ts int64 null          sorted by key, each key once
+key binary, value binary, commit_ts int64 null          sorted by key, each key once
     tistream.base_version  1
     tistream.start_key, tistream.end_key                    the span, hexadecimal; an empty end_key is +infinity
     tistream.base_ts                                        the TSO as of which the rows are complete
@@ -8,8 +8,9 @@
     tistream.row_group_crc32                                as in a change file
     tistream.cluster_id, tistream.tenant_id                 optional; they must be those of the key
 
-Chunks are pushed by any program that has access, so every reader checks them. No checksum covers the footer: a
-reader finds a footer that was damaged by the rows, which must lie in the span, in order, in the stated number.
+Any program that can write to the object store may push chunks, so every reader checks them. No checksum covers the
+footer. A reader finds a damaged footer because the rows do not agree with it: they must lie in the span, in order, in
+the stated number.
 """
 
 from __future__ import annotations
@@ -197,7 +198,8 @@ def _check_order(chunk: BaseChunk, index: int, keys: pa.Array, after: bytes | No
 
 
 def _first_not_rising(keys: pa.Array, after: bytes | None) -> bytes | None:
-    """The first key that is not above the key before it; the key before the first is `after`."""
+    """The first key that is not above the key before it, or None. `after` is the key that comes before the first
+    one."""
     first: bytes = keys[0].as_py()
     if after is not None and first <= after:
         return first
@@ -207,8 +209,8 @@ def _first_not_rising(keys: pa.Array, after: bytes | None) -> bytes | None:
 
 
 def _checked_last(part: pa.Table, span: KeySpan, after: bytes | None) -> bytes:
-    """The last key of rows that will be written. Raises InvariantBroken if a key is out of order or outside of the
-    span."""
+    """Check rows before they are written. Returns their last key. Raises InvariantBroken if a key is out of order or
+    outside of the span."""
     keys = part.column("key").chunk(0)
     last: bytes = keys[-1].as_py()
     shown = f"[{shown_key(span.start)}, {shown_key(span.end)})"
@@ -220,7 +222,7 @@ def _checked_last(part: pa.Table, span: KeySpan, after: bytes | None) -> bytes:
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:
-    """Cut rows into row groups of at most GROUP_ROWS rows and about GROUP_BYTES bytes."""
+    """Cut a table into the tables of row groups, of at most GROUP_ROWS rows and about GROUP_BYTES bytes each."""
     bytes_each: int = max(1, table.nbytes // max(1, table.num_rows))
     rows = max(1, min(GROUP_ROWS, GROUP_BYTES // bytes_each))
     return (table.slice(at, rows).combine_chunks() for at in range(0, table.num_rows, rows))

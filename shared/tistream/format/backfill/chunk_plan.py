@@ -1,12 +1,12 @@
 """The plan of a backfill, and its end: two JSON objects beside its chunks (docs/backfill.md). Pure.
 
-    plan  {"version":1,"spans":[["start hex","end hex"],…],"min_ts":"T"}      created once, by a conditional put
+plan  {"version":1,"spans":[["start hex","end hex"],…],"min_ts":"T"}      created once, by a conditional put
     done  {"version":1,"chunks":N}                                            written after the last chunk
 
 The spans are in key order and do not overlap. Each lies in the record keys of one physical table id. Chunk n has the
-n-th span, counted from 0. Its base_ts may be any ts at or above `min_ts`: the log must have every change above it. A
-source that encodes rows itself, instead of copying the bytes that TiKV stores, sets `"exact":false` in its plan. Then
-values are not compared with those of the log.
+n-th span, counted from 0. Its base_ts may be any ts at or above `min_ts`, because the log has every change above
+`min_ts`. A source that encodes rows itself, instead of copying the bytes that TiKV stores, sets `"exact":false` in its
+plan. Then the encoded values may differ from those in the log, and are not compared with them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RECORD_PREFIX_BYTES = 11
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlan:
-    """`spans` in key order, without overlaps; chunk n covers spans[n]. No chunk may be older than `min_ts`. `exact`:
-    the chunks have the bytes that TiKV stores."""
+    """`spans` in key order, without overlaps; chunk n covers spans[n]. No chunk may have a base_ts below `min_ts`.
+    `exact`: the chunks have the bytes that TiKV stores."""
 
     spans: tuple[KeySpan, ...]
     min_ts: int
@@ -42,7 +42,8 @@ def encode_plan(plan: ChunkPlan) -> bytes:
 
 
 def decode_plan(key: str, body: bytes) -> ChunkPlan:
-    """The inverse of `encode_plan`. Raises CorruptObject, which names spans that overlap or are out of order."""
+    """Decode the plan that `encode_plan` encoded. Raises CorruptObject, also if spans overlap or are out of order; the
+    error names them."""
     if len(body) > BYTES_MAX:
         raise CorruptObject(key, f"has {len(body)} bytes; no more than {BYTES_MAX} are read")
     try:
@@ -76,7 +77,7 @@ def decode_plan(key: str, body: bytes) -> ChunkPlan:
 
 
 def table_id_of(span: KeySpan) -> int:
-    """The physical table id whose record keys the span of a plan lies in."""
+    """The physical table id of a plan's span, all of whose keys are record keys of one table."""
     return int.from_bytes(span.start[1:9], "big") - (1 << 63)
 
 
@@ -87,12 +88,12 @@ def _in_one_table(start: bytes, end: bytes) -> bool:
 
 
 def encode_done(chunks: int) -> bytes:
-    """The bytes of `done`: the number of chunks in the plan."""
+    """Encode the object `done`, which states that the backfill is complete and has `chunks` chunks."""
     return json.dumps({"version": VERSION, "chunks": chunks}).encode()
 
 
 def decode_done(key: str, body: bytes) -> int:
-    """The inverse of `encode_done`. Raises CorruptObject."""
+    """Decode the number of chunks from the object `done`. Raises CorruptObject."""
     try:
         data = json.loads(body)
         version, chunks = data["version"], data["chunks"]

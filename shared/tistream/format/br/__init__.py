@@ -1,2 +1,2 @@
-"""Formats of BR, and of the log backups that TiKV writes: the protobuf messages, and full backups (docs/log-backup.md,
-docs/backfill.md)."""
+"""Formats of BR, TiDB's backup tool: its full backups, and the log backups that TiKV writes for it (docs/backfill.md,
+docs/log-backup.md)."""

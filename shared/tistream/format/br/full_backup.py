@@ -1,8 +1,9 @@
-"""BR's full backup: `backupmeta` and the files that it names (pingcap/kvproto brpb.proto; docs/backfill.md). Pure.
+"""BR's full backup: `backupmeta` and the files that it names (brpb.proto of pingcap/kvproto; docs/backfill.md). Pure.
 
 `backupmeta` is a protobuf BackupMeta. Version 0 (V1) names SST files and schemas inline; version 1 (V2) names MetaFile
-objects that do, with their SHA-256. BR writes `backupmeta` last, after it has checked that the files cover all ranges
-of all tables. So a key between two files has no row as of the backup.
+objects, which name the SST files and schemas, each with its SHA-256. BR writes `backupmeta` last, after it has checked
+that the files cover all ranges of all tables. So a key that lies between the ranges of two files had no row at the time
+of the backup.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}(?:/[A-Za-z0-9_.-]{1,255}){0,7}")
 
 @dataclass(frozen=True, slots=True)
 class BackupFile:
-    """One object of the backup. `start_key` and `end_key` are raw keys, without `z` and timestamps.
+    """An SST file or MetaFile of the backup. `start_key` and `end_key` are raw keys, without `z` and timestamps.
 
     `total_kvs` of a `write` file counts the rows whose value is in that file; `total_kvs` of the `default` file counts
     the others. `size` is in bytes; 0 if BR did not record it. `sha256` is of the object's bytes; empty if BR did not
@@ -67,7 +68,8 @@ class MetaFile:
 
 @dataclass(frozen=True, slots=True)
 class FullBackup:
-    """A parsed `backupmeta`. All rows and schemas are as of `end_version`, a TSO."""
+    """A parsed `backupmeta`. `inline` are the files and schemas in it; `file_index` and `schema_index` refer to
+    MetaFile objects. All rows and schemas are as of `end_version`, a TSO."""
 
     cluster_id: int
     cluster_version: str
@@ -80,21 +82,20 @@ class FullBackup:
 @dataclass(frozen=True, slots=True)
 class SstPair:
     """The two SST files of one region: `write` has the write records; `default` has the values that these records do
-    not hold, and is None if every record holds its value."""
+    not hold, and is None if every record holds its own value."""
 
     write: BackupFile
     default: BackupFile | None
 
     @property
     def rows(self) -> int:
-        """The number of write records that the backup states for the pair."""
+        """The number of write records in the pair, as the backup states it."""
         return self.write.total_kvs + (self.default.total_kvs if self.default else 0)
 
 
 def parse_backup(key: str, data: bytes) -> FullBackup:
-    """Parse `backupmeta`. Raises CorruptObject for a backup that is not supported, with the reason: it is a log
-    backup's `backupmeta`, an incremental, raw, transactional or encrypted backup, has keys of a keyspace, or an unknown
-    version."""
+    """Parse `backupmeta`. Raises CorruptObject, with the reason, for a backup that is not supported: the backup of a
+    log; an incremental, raw, transactional or encrypted backup; one with keys of a keyspace; or an unknown version."""
     try:
         root = messages.parse("BackupMeta", key, data, META_BYTES_MAX)
     except CorruptObject as error:
@@ -135,8 +136,9 @@ def check_sha256(ref: BackupFile, key: str, data: bytes | memoryview) -> None:
 
 
 def sst_pairs(files: Iterable[BackupFile]) -> list[SstPair]:
-    """Pair the files of each region by name, ordered by start key. Raises ValueError, with the file's name: a file of
-    an unknown column family, a `default` file without its `write` file, or two pairs that overlap."""
+    """Pair the `write` and `default` files of each region by their names. Returns the pairs in order of their start
+    keys. Raises ValueError, with the file's name, for a file of an unknown column family, a `default` file without its
+    `write` file, or two pairs that overlap."""
     found: dict[str, dict[str, BackupFile]] = {}
     for file in files:
         stem = file.name.removesuffix(f"_{file.cf}.sst")

@@ -1,7 +1,8 @@
 """The protobuf messages of full and log backups, built at run time (kvproto `brpb`).
 
 Only the fields that TiStream uses are declared. Protobuf ignores unknown fields, so messages of newer versions of TiKV
-can be read. All integers are read as uint64. A negative number becomes a huge one, which the limits reject.
+can be read. All integers are read as uint64. A negative number becomes a huge one, which exceeds the limits that
+callers check.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Object stores behind one interface: S3, a directory, memory."""
+"""Implementations of ObjectStore: S3, a directory, memory."""

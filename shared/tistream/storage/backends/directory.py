@@ -28,7 +28,8 @@ INSIDE_TMP = ".tmp"  # folder for temporary files if ROOT is itself a mount poin
 class DirectoryObjectStore:
     """Implements ObjectStore in a directory, for any number of processes on one machine.
 
-    A key must be replaced either by `put` or by `put_if`, never by both, because only `put_if` takes the lock.
+    A key must be replaced either by `put` or by `put_if`, never by both, because only `put_if` takes the lock that
+    protects a replacement.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -112,7 +113,8 @@ class DirectoryObjectStore:
 
     @contextmanager
     def _open(self, key: str) -> Iterator[tuple[int, int]]:
-        """Open a regular file: (descriptor, size). Raises NotFoundYet for anything else of that name."""
+        """Open the regular file of an object for a `with` block, as (descriptor, size). Raises NotFoundYet if it does
+        not exist or is not a regular file."""
         path = self._path(key)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a FIFO's writer
@@ -153,8 +155,9 @@ class DirectoryObjectStore:
                     os.unlink(temporary)
 
     def _temporary(self) -> tuple[int, str]:
-        """Create a file: (descriptor, path). Its permissions follow the process's umask. A file of mkstemp would not be
-        readable for other users of the store, and the umask cannot be read without setting it for all threads."""
+        """Create a temporary file. Returns (descriptor, path). Its permissions follow the process's umask. A file of
+        mkstemp would not be readable for other users of the store, and the umask cannot be read without setting it for
+        all threads."""
         while True:
             path = os.path.join(self._tmp, f"put-{os.getpid()}-{next(self._numbers)}")
             # The file of another object of this process, or of a process with the same number.

@@ -14,9 +14,9 @@ def walk(
 ) -> Iterator[tuple[str, os.stat_result | None]]:
     """Yield (key, stat) of every object whose key starts with `prefix` and is > `after`, in key order.
 
-    With `by_directory`, a directory below the prefix's last "/" is one entry (name ending in "/", None), if it contains
-    an object. `skip` is a name in the root that is not part of the key space. Links that lead out of the root, names
-    that are not valid keys, and files that disappear during the walk are left out.
+    With `by_directory`, the walk does not enter a directory below the prefix's last "/", but yields it as (name ending
+    in "/", None), if it contains an object. `skip` is the name of a directory in the root that holds no objects. Links
+    that lead out of the root, names that are not valid keys, and files that disappear during the walk are left out.
     """
     base = prefix[: prefix.rfind("/") + 1]
     if base and not is_key(base[:-1]):
@@ -51,7 +51,7 @@ def _below(
 
 
 def _entries(root: str, directory: str, skip: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """One directory's names as keys, directories with "/" at the end, in key order."""
+    """List one directory. Returns its names as keys, in key order; those of directories end in "/"."""
     try:
         with os.scandir(os.path.join(root, directory)) as scan:
             entries = list(scan)

@@ -35,12 +35,14 @@ _SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not cr
 
 @functools.cache
 def _session() -> boto3.session.Session:
-    """The one session of the process. Each session parses S3's description again, which needs a quarter of a second."""
+    """The boto3 session that all stores of the process share. A new session would parse S3's description again, which
+    needs a quarter of a second."""
     return boto3.session.Session()
 
 
 class _Requests(threading.local):
-    """Counters of the requests that the calling thread has made. Every attempt counts, because it is billed."""
+    """Counters of the HTTP requests that the calling thread has made. Every attempt counts, because S3 bills every
+    attempt."""
 
     made = 0
     failed = 0
@@ -54,8 +56,8 @@ class _Requests(threading.local):
 
 
 def _ask_for_checksum(params: dict[str, Any], **_: object) -> None:
-    """Request the checksum of objects that are read whole. It is requested here because botocore's own way fails on
-    errors that have a checksum (an AttributeError), such as MinIO's error for a damaged disk."""
+    """Ask S3 to send the checksum of an object that is read whole. This hook of botocore does so because botocore's own
+    way fails on errors that have a checksum (an AttributeError), such as MinIO's error for a damaged disk."""
     if "Range" not in params["headers"]:
         params["headers"]["x-amz-checksum-mode"] = "ENABLED"
 
@@ -64,9 +66,9 @@ class S3ObjectStore:
     """Implements ObjectStore in an S3 bucket. Keys are stored below `prefix` (empty, or ending in "/"). Thread-safe.
 
     Botocore retries reads, listings, deletions and unconditional puts. A conditional put is one request, because a
-    hidden second one would get a 412 caused by the first. Before its first conditional put of a kind it checks that the
-    store honours the condition. Objects of `multipart_bytes` or more are written in parts. Every object is encrypted
-    with its tenant's key (SSE-KMS), which `keys` chooses.
+    hidden second one would get a 412 caused by the first. Before the first conditional put of each kind, this class
+    checks that the store obeys conditions. Objects of `multipart_bytes` or more are written in parts. Every object is
+    encrypted with its tenant's key (SSE-KMS), which `keys` chooses.
     """
 
     def __init__(
@@ -120,11 +122,11 @@ class S3ObjectStore:
             self._client, self._once = client(ATTEMPTS), client(1)
 
     def requests_made(self) -> tuple[int, int]:
-        """Requests of the calling thread so far, and the failed ones among them."""
+        """The number of requests that the calling thread has made so far, and how many of them failed."""
         return self._requests.made, self._requests.failed
 
     def probes_made(self) -> int:
-        """The requests of the calling thread that belong to no tenant."""
+        """The number of requests of the calling thread that only checked the store, and so belong to no tenant."""
         return self._requests.probing
 
     def get(self, key: str) -> bytes:
@@ -208,8 +210,8 @@ class S3ObjectStore:
         return PartsUpload(self._client, self._once, target, self._part_bytes, sealed)
 
     def _check_bucket(self, key: str) -> None:
-        """Check that the bucket exists. The answer to a HEAD is the same for a missing bucket and a missing object.
-        Raises Unavailable."""
+        """Check that the bucket exists, after a HEAD of an object answered 404, which may mean either. Raises
+        Unavailable if the bucket is missing."""
         try:
             self._client.head_bucket(Bucket=self._bucket)
         except S3Error as error:
@@ -217,7 +219,7 @@ class S3ObjectStore:
                 raise self._place.missing_bucket("HeadObject", key) from error
 
     def _read(self, key: str, how: dict[str, Any]) -> tuple[bytes, int]:
-        """Read an object or a range of it. Returns the bytes, and the size of the whole object."""
+        """Read an object, or a range of it if `how` says so. Returns the bytes, and the size of the whole object."""
         target = self._target(key)
         for attempt in range(1, BODY_ATTEMPTS + 1):
             try:
@@ -258,8 +260,8 @@ class S3ObjectStore:
             raise self._place.conditional_error(condition[0], key, error) from error
 
     def _check_honoured(self, name: str, *, in_parts: bool) -> None:
-        """Check that the store refuses a conditional put whose condition does not hold. This is done once for each kind
-        of conditional put.
+        """Check that the store refuses a conditional put whose condition does not hold. The check runs once for each
+        kind of conditional put.
 
         A store that ignores conditions answers 200, and two writers would both succeed. Raises Unavailable.
         """
@@ -287,7 +289,7 @@ def _ms(moment: datetime) -> int:
 
 
 def _is_sound(body: bytes, answer: dict[str, Any]) -> bool:
-    """Whether the body matches the checksum of the whole object, if the store has one. Checksums of parts ("…-3")
-    cannot be compared."""
+    """Whether the body matches the checksum of the whole object. Also True if the answer is a range, or has no such
+    checksum: one of parts ("…-3") cannot be compared."""
     stated = answer.get("ChecksumCRC32", "-")
     return "ContentRange" in answer or "-" in stated or stated == crc32_of(body)

@@ -69,7 +69,8 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """Describes the location of a store's objects in messages, and builds the errors."""
+    """The location of a store's objects (bucket, prefix, endpoint). It builds the errors, whose texts name the
+    location."""
 
     bucket: str
     prefix: str
@@ -77,7 +78,8 @@ class BucketPlace:
     keys: TenantKeys = field(default_factory=TenantKeys)
 
     def read_error(self, operation: str, key: str, error: Exception) -> TiStreamError:
-        """The error of a GET or HEAD of one object. An object whose encryption key is missing is not missing itself."""
+        """The error of a GET or HEAD of one object. If only the object's encryption key is missing, the error is not
+        NotFoundYet."""
         missing = code_of(error) in MISSING and not of_key(error)
         return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
@@ -94,7 +96,7 @@ class BucketPlace:
         return unavailable if never else CommitStateUnknown(key, str(unavailable))
 
     def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
-        """An error that names the operation, the object, the store's own message, and what to do."""
+        """Build an error that names the operation, the object, the store's own message, and what to do."""
         code = code_of(error)
         if isinstance(error, ClientError):
             said = f"{code} ({status_of(error)}): {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -105,7 +107,7 @@ class BucketPlace:
         return self.refused(operation, key, said, _WAYS_OUT.get(code) or _way_out_of(error))
 
     def missing_bucket(self, operation: str, key: str) -> Unavailable:
-        """The error of a HEAD to a missing bucket. The answer itself does not show that the bucket is missing."""
+        """Build the error for a missing bucket, after a HEAD answered 404."""
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
@@ -126,19 +128,19 @@ class BucketPlace:
 
 
 def code_of(error: BaseException | None) -> str:
-    """S3's code of the error; empty if there was no answer."""
+    """S3's error code, such as `NoSuchKey`; empty if no answer came."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def status_of(error: BaseException | None) -> int:
-    """The HTTP status; 0 if there was no answer."""
+    """The HTTP status of the answer; 0 if no answer came."""
     if not isinstance(error, ClientError):
         return 0
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def of_key(error: BaseException | None) -> bool:
-    """Whether the store answered that its key management or the encryption key is not available."""
+    """Whether the error says that the store's key management or the encryption key is not available."""
     if not isinstance(error, ClientError):
         return False
     found = error.response.get("Error", {})

@@ -44,7 +44,7 @@ class ViewFile(io.RawIOBase):
 
 
 def crc32_of(body: Body) -> str:
-    """The CRC-32 of a body in S3's format. It is sent in a header. Otherwise botocore would send its own CRC after the
+    """The CRC-32 of a body in S3's format, to be sent in a header. Otherwise botocore would send its own CRC after the
     body over TLS, in chunks, and MinIO closes the connection after each such request."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
@@ -56,8 +56,8 @@ class PartsMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartsUpload:
-    """The upload of one object to `target` (Bucket, Key). The client `client` retries requests, and `once` does not.
-    `sealed`: the parameters of the object's encryption."""
+    """The upload of one object to `target` (Bucket, Key). `client` and `once` are S3 clients: `client` retries
+    requests, and `once` does not. `sealed`: the parameters of the object's encryption."""
 
     client: Any
     once: Any

@@ -60,5 +60,5 @@ class Encrypts(Protocol):
 
 
 def keys_of(objects: object) -> TenantKeys:
-    """The TenantKeys of a store; for a store without encryption, new ones that it does not read."""
+    """The TenantKeys that a store uses. For a store without encryption, a new object that the store never reads."""
     return objects.keys if isinstance(objects, Encrypts) else TenantKeys()

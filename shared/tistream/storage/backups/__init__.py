@@ -1,1 +1,1 @@
-"""Full backups of BR in an object store (docs/backfill.md)."""
+"""Reads the metadata of BR's full backups from an object store (docs/backfill.md)."""

@@ -23,7 +23,8 @@ from tistream.storage.object_store import ObjectStore
 
 
 def open_backup(backup: ObjectStore) -> FullBackup:
-    """Read `backupmeta`. Raises InvalidRequest if it does not exist, CorruptObject if it is not a full backup."""
+    """Read and parse `backupmeta` from the store `backup`. Raises InvalidRequest if it does not exist, CorruptObject if
+    it is not a full backup."""
     try:
         return parse_backup(NAME, _get(backup, NAME))
     except NotFoundYet:
@@ -33,7 +34,7 @@ def open_backup(backup: ObjectStore) -> FullBackup:
 
 
 def read_pairs(backup: ObjectStore, found: FullBackup) -> list[SstPair]:
-    """All SST files of the backup, in pairs, in key order. Raises CorruptObject."""
+    """Read which SST files the backup has. Returns them in pairs, in key order. Raises CorruptObject."""
     files: list[BackupFile] = [*found.inline.files]
     for node in _leaves(backup, found.file_index):
         files += node.files
@@ -44,7 +45,7 @@ def read_pairs(backup: ObjectStore, found: FullBackup) -> list[SstPair]:
 
 
 def read_schema_snap(backup: ObjectStore, found: FullBackup) -> bytes:
-    """The bytes of `schema_snap` as of the backup. Raises CorruptObject."""
+    """Encode the backup's schemas as the bytes of a `schema_snap` object. Raises CorruptObject."""
     schemas: list[BackupSchema] = [*found.inline.schemas]
     for node in _leaves(backup, found.schema_index):
         schemas += node.schemas
@@ -52,7 +53,7 @@ def read_schema_snap(backup: ObjectStore, found: FullBackup) -> bytes:
 
 
 def _leaves(backup: ObjectStore, node: MetaFile, depth: int = 0) -> Iterator[MetaFile]:
-    """The MetaFile `node`, and every MetaFile below it."""
+    """Yield the MetaFile `node` and every MetaFile below it, which are read from the store."""
     yield node
     if node.children and depth >= META_DEPTH_MAX:
         raise CorruptObject(NAME, f"its index has more than {META_DEPTH_MAX} levels of MetaFiles")

@@ -427,3 +427,13 @@ def feed_begins_anew_without_its_progress(original: Function) -> Function:
 def feed_hashes_by_a_new_number_of_partitions(original: Function) -> Function:
     """A feed goes on though its topic has other partitions."""
     return lambda progress, ends: None
+
+
+@mutant(
+    "tistream_meta:feed_shards.met",
+    invariants=(38, 41),
+    catchers=("test_events_are_sent_once_and_in_order_by_whatever_shards_a_feed_has[cuts0]",),
+)
+def feed_recut_without_a_barrier(original: Function) -> Function:
+    """Shards are cut anew though they have not met."""
+    return lambda ends: True

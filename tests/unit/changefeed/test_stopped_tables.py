@@ -24,6 +24,7 @@ from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -57,6 +58,7 @@ class Run:
     skips: list[Skip] = field(default_factory=list)
     revision: int = 0
     epoch: int = 0
+    part: Ownership = WHOLE
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -70,14 +72,15 @@ class Run:
         """The next one, which fences the others."""
         self.epoch += 1
         fence, revision = Fence(1, self.epoch), Revision(self.revision)
-        order = Order(self.world.tenant, "all", 0, fence, self.world.snapshot_ts, self.world.end_ts, revision)
+        start, end, part = self.world.snapshot_ts, self.world.end_ts, self.part
+        order = Order(self.world.tenant, "all", part.shard, fence, start, end, revision, part.shards)
         feed = parsed(self.uri, self.document, self.skips)
         clients = self.kafka.clients(lambda seconds: self.clock.advance(int(seconds * 1000) + 1), lambda: True)
         return Holder(
             Shard(order, self.rng),
             lambda: self.pool,
             lambda: KafkaSink(feed.target, order, self.clock, clients),
-            feed.pipeline(),
+            feed.pipeline(ownership=self.part),
             self.clock,
             self.budget,
             self.rng.choice((2_000, 20_000, 1 << 20)) if self.seed else 1 << 20,
@@ -222,3 +225,24 @@ def test_a_feed_that_is_to_stop_stops(own: bool) -> None:
     assert report.phase == "failed"
     assert [one.object for one in report.held_by] == [".".join(POISONED)]
     assert "skip the event by name" in (report.error or "")
+
+
+def test_a_table_that_fails_stops_its_shard_where_a_feed_has_several() -> None:
+    """The others would pass the table's DDLs without this one, so the feed stops as a whole."""
+    no_ddl = [{"matcher": ["*.*"], "ignore-event": ["all ddl"]}]
+    document = {"filter": {"rules": ["types.everything", "shop.orders"], "event-filters": no_ddl}}
+    runs = [Run(document=document, part=Ownership(shard, 2)) for shard in range(2)]
+    holders = [run.settle() for run in runs]
+    phases = sorted(holder.shard.phase for holder in holders)
+    assert phases == ["failed", "finished"], "the topic has one partition, which one of them writes"
+    [failed] = [holder for holder in holders if holder.shard.phase == "failed"]
+    report = failed.report()
+    assert report.stopped == []
+    assert report.error is not None
+    assert ".".join(POISONED) in report.error
+    assert [one.object for one in report.held_by] == [".".join(POISONED)]
+    assert report.checkpoint_ts is not None
+    [run] = [run for run, holder in zip(runs, holders, strict=True) if holder is failed]
+    sent = [key["ts"] for key, _ in run.messages()]
+    assert sent, "what precedes it is in the sink"
+    assert max(sent) <= report.checkpoint_ts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,16 @@ import pytest
 from support.audit_world import World
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
+from tistream.wire.bulk.changefeeds import (
+    Applied,
+    FeedReport,
+    FeedShard,
+    HeldBy,
+    Move,
+    NewChangefeed,
+    Phase,
+    WorkerBeat,
+)
 from tistream.wire.bulk.feed_changes import ChangedFeed
 from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
@@ -112,14 +120,52 @@ def test_a_revision_is_in_force_when_it_is_in_every_shard(book: FeedBook) -> Non
     assert [event.what for event in book.events(ACME, "a")].count("applied") == 1
 
 
-def test_the_number_of_shards_stays(book: FeedBook) -> None:
+def recut(book: FeedBook, shards: int) -> None:
     book.pause(ACME, "a")
     feed, _ = book.one(ACME, "a")
-    changed = ChangedFeed(revision=feed.revision, sink_uri=URI, end_ts="900", config={"tistream": {"shards": 2}})
-    with pytest.raises(InvalidRequest, match="has 3 shards, and not 2"):
-        book.update(ACME, "a", changed)
-    same = changed.model_copy(update={"config": {**CONFIG, "case-sensitive": True}})
-    assert json.loads(book.update(ACME, "a", same)[0].config)["case-sensitive"] is True
+    config = {"tistream": {"shards": shards}}
+    book.update(ACME, "a", ChangedFeed(revision=feed.revision, sink_uri=URI, end_ts="900", config=config))
+    book.resume(ACME, "a")
+
+
+def stands(held: Shown, at: int, reached: int | None = None) -> FeedReport:
+    return report(held, "finished", at).model_copy(update={"reached_ts": reached or at})
+
+
+def test_a_feed_gets_other_shards_where_all_of_them_stand(book: FeedBook) -> None:
+    beat(book, "w1", *(report(one, at=ts) for one, ts in zip(beat(book, "w1"), (400, 300), strict=True)))
+    recut(book, 5)
+    first, second = beat(book, "w1"), beat(book, "w2")
+    feed, _ = book.one(ACME, "a")
+    assert (feed_shards.count(feed), feed_shards.end_ts(feed)) == (3, 100), "no shard goes beyond the lowest of all"
+    beat(book, "w1", stands(first[0], 400), stands(first[1], 300, 301))
+    assert feed_shards.count(book.one(ACME, "a")[0]) == 3, "shard 2 has not said where it stands"
+    assert beat(book, "w2", stands(second[0], 100)) == []
+    feed, _ = book.one(ACME, "a")
+    assert (feed.state, feed_shards.count(feed), feed_shards.end_ts(feed)) == ("running", 3, 400)
+    first, second = beat(book, "w1"), beat(book, "w2")
+    beat(book, "w1", *(stands(one, 400) for one in first))
+    beat(book, "w2", stands(second[0], 400))
+    feed, shown = book.one(ACME, "a")
+    assert (feed.recut, feed_shards.count(feed), feed_shards.end_ts(feed)) == (None, 5, 900)
+    assert (feed.moved, feed.begin_ts, shown.checkpoint_ts) == (Move(revision=2, ts=400, cut=True), 400, 400)
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    assert [shard.shard for _, shard in held] == [0, 1, 2, 3, 4]
+    assert {shard.epoch for _, shard in held} == {4}, "above every epoch that the feed had"
+    [event] = [one for one in book.events(ACME, "a") if one.what == "cut"]
+    assert (event.after_ts, event.reason) == ("400", "3 shards have met, and 5 go on")
+    assert "finished" not in {one.what for one in book.events(ACME, "a")}
+
+
+def test_a_cut_is_called_off_by_the_number_that_the_feed_has(book: FeedBook) -> None:
+    recut(book, 1)
+    recut(book, 3)
+    feed, _ = book.one(ACME, "a")
+    assert (feed.recut, feed_shards.count(feed), feed.moved) == (None, 3, None)
+    recut(book, 2)
+    feed, _ = book.one(ACME, "a")
+    beat(book, "w1", *(stands(one, 900) for one in beat(book, "w1")))
+    assert feed_shards.end_ts(feed) == 100
 
 
 @pytest.mark.parametrize("wrong", [0, 65, "x", "", -1, None, [2], "1" * 400])

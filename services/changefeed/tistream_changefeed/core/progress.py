@@ -234,19 +234,23 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
     checkpoint was moved. `ends` is as in check_kept. A move accepts that topics have lost messages, or have other
     partitions: they are counted again. The highest resolved message is unchanged, because no lower one may follow
     (invariant 39). Tables that were left behind continue with the others, and their events in between are not sent. A
-    move affects all tables."""
+    move affects all tables. At a cut every shard has sent everything at or below it, so no lost message is accepted,
+    and no resolved message for the cut is due."""
     done = 0 if progress.applied is None else progress.applied.revision
     if done >= wanted.revision:
         return progress
     moved = wanted.moved if wanted.moved is not None and wanted.moved.revision > done else None
     at = progress.at if moved is None else Position(moved.ts)
-    applied = Applied(revision=wanted.revision, from_ts=progress.at.low_ts, after_ts=at.low_ts)
-    topics = progress.topics
-    if moved is not None:
+    from_ts = progress.at.low_ts
+    topics, resolved_ts = progress.topics, progress.resolved_ts
+    if moved is not None and moved.cut:
+        from_ts, resolved_ts = at.low_ts, max(resolved_ts, moved.ts)
+    elif moved is not None:
         topics = {name: tallies for name, tallies in topics.items() if not _differs(name, tallies, ends)}
     stopped = progress.holding if moved is None else ()
     ddl = progress.ddl if progress.ddl is not None and progress.ddl <= at else None  # what is sent again waits again
-    return replace(progress, at=at, applied=applied, topics=topics, stopped=stopped, ddl=ddl)
+    applied = Applied(revision=wanted.revision, from_ts=from_ts, after_ts=at.low_ts)
+    return replace(progress, at=at, resolved_ts=resolved_ts, applied=applied, topics=topics, stopped=stopped, ddl=ddl)
 
 
 def _differs(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:

@@ -120,6 +120,7 @@ class Holder:
             phase=self.shard.phase,
             checkpoint_ts=None if acked is None else acked.checkpoint_ts,
             resolved_ts=self._resolved_ts,
+            reached_ts=None if acked is None else acked.at.commit_ts,
             rows=0 if acked is None else acked.rows,
             bytes=0 if acked is None else acked.bytes,
             retries=self.shard.retries,

@@ -139,6 +139,7 @@ changefeeds = Table(
     Column("moved", Text),  # JSON of tistream.wire.bulk.changefeeds.Move: the newest move of the checkpoint
     Column("skips", Text),  # JSON: a list of …Skip
     Column("applied", Text),  # JSON of …Applied: the newest revision that a worker has put in force
+    Column("recut", Text),  # JSON of …Recut: the feed is to have other shards
     Column("skipped", Text),  # JSON: events that were left out, by sink and shard
 )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tistream.errors import AlreadyDiffers, LimitReached, QuotaReached
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, Skip, State, StoredState
+from tistream.wire.bulk.changefeeds import FEEDS_MAX, Applied, Move, Phase, Recut, Skip, State, StoredState
 from tistream.wire.limits import Limits
 
 LEASE_MS = 10_000
@@ -27,7 +27,8 @@ class Feed:
     """A row of the table `changefeeds`. `config` is JSON. `error` says why the feed has failed. Each change raises
     `revision`. `begin_ts` is the ts after which a sink without progress begins; None means `start_ts`. `moved`, `skips`
     and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by sink and
-    shard, so that a feed that goes to another topic keeps them."""
+    shard, so that a feed that goes to another topic keeps them. While `recut` is set, the feed has the shards of it;
+    when these have stopped at one ts, it gets those of its configuration."""
 
     tenant: TenantKey
     feed_id: str
@@ -44,6 +45,7 @@ class Feed:
     applied: Applied | None = None
     skips: tuple[Skip, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
+    recut: Recut | None = None
 
 
 @dataclass(frozen=True, slots=True)

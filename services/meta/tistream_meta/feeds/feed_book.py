@@ -37,7 +37,7 @@ class _Beat:
 
     held: Sequence[tuple[Feed, HeldShard]]
     shards: Sequence[HeldShard]
-    feeds: Sequence[Feed]
+    feeds: Sequence[tuple[Feed, Feed]]  # before and after
     events: Sequence[tuple[Feed, Happening]]
     reported: Sequence[tuple[Feed, FeedReport]]  # reports that are stored
 
@@ -68,18 +68,7 @@ class FeedBook:
             secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
             connection.execute(insert(_FEEDS).values(feed_rows.values_of(feed)))
             for shard in range(shards):
-                connection.execute(
-                    insert(_SHARDS).values(
-                        cluster_id=key.cluster_id,
-                        tenant_id=key.tenant_id,
-                        changefeed_id=feed.feed_id,
-                        shard=shard,
-                        epoch=0,
-                        instance="",
-                        lease_until_ms=0,
-                        checkpoint_ts=feed.start_ts,
-                    )
-                )
+                connection.execute(insert(_SHARDS).values(feed_rows.new_shard(feed, shard, 0, feed.start_ts)))
             feed_events.note(connection, self._now_ms, feed, Happening(what="created", after_ts=str(feed.start_ts)))
             audit_log.note(connection, self._now_ms, shown.changefeed(feed), None, shown.of_changefeed(feed))
             return feed_rows.one(connection, key, feed.feed_id), True
@@ -192,8 +181,10 @@ class FeedBook:
                         report=shard.report,
                     )
                 )
-            for feed in found.feeds:
+            for before, feed in found.feeds:
                 feed_rows.store(connection, feed)
+                if feed.recut != before.recut:
+                    self._cut(connection, before, feed)
             hour_ms = hour_of(int(connection.execute(select(self._now_ms)).scalar_one()))
             for feed, report in found.reported:
                 feed_usage.note(connection, hour_ms, feed, report)
@@ -205,6 +196,16 @@ class FeedBook:
         if not planned.shards and not planned.feeds:
             return planned.held  # the usual case: nothing is written
         return self._write(body)
+
+    def _cut(self, connection: Connection, before: Feed, feed: Feed) -> None:
+        """End the holders of a feed whose shards have stopped. If they have met, give it its new shards: each has an
+        epoch that no shard of the feed has had."""
+        if feed.recut is not None:
+            feed_rows.release(connection, feed)
+            return
+        assert feed.moved is not None
+        feed_rows.cut(connection, feed, feed_shards.count(feed), feed.moved.ts)
+        feed_events.note(connection, self._now_ms, feed, feed_changes.cut(before, feed))
 
     def _judge(self, connection: Connection, beat: WorkerBeat, workers: Collection[str]) -> _Beat:
         now_ms = int(connection.execute(select(self._now_ms)).scalar_one())
@@ -236,10 +237,11 @@ class FeedBook:
         for key, one in now.items():
             if one.of(beat.node_id, beat.instance) and key not in kept:
                 now[key] = replace(one, node_id=None, lease_until_ms=0)
+        met = {key for key, one in changed.items() if one.recut != feeds[key].recut}
         return _Beat(
-            [(changed[one.key[:2]], now[one.key]) for one in held],
+            [(changed[one.key[:2]], now[one.key]) for one in held if one.key[:2] not in met],
             [one for key, one in now.items() if one != stored[key]],
-            [one for key, one in changed.items() if one != feeds[key]],
+            [(feeds[key], one) for key, one in changed.items() if one != feeds[key]],
             events,
             reports,
         )
@@ -255,10 +257,14 @@ def _reported(
     reported = [None if one.report is None else FeedReport.model_validate_json(one.report) for one in others]
     together = [report, *reported]
     applied, state = feed_shards.applied(together), feed_shards.state_after(together)
+    meets = state == "finished" and feed.recut is not None and feed_shards.end_ts(feed) != feed.end_ts
+    state = None if meets else state
     happenings = feed_changes.reported(before, report, applied, feed.applied, state)
     quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
         return shard, feed, ()
+    if meets:
+        feed = feed_shards.meeting(feed, together)
     if state is not None:
         feed = replace(feed, state=state, error=report.error)
     if applied is not None:

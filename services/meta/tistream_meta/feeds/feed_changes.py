@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ts import physical_ms
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip, StoppedTableInfo, StoredState
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Recut, Skip, StoppedTableInfo, StoredState
 from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, What
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.feeds import feed_shards
@@ -61,15 +61,10 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
-    was, becomes = feed_shards.wanted(json.loads(feed.config)), feed_shards.wanted(wanted.config)
-    if was != becomes:
-        raise InvalidRequest(
-            f"changefeed {feed.feed_id} has {was} shards, and not {becomes}: a feed keeps its shards; create another "
-            "feed with the checkpoint of this one as start_ts",
-            {"parameter": "config"},
-        )
+    was, becomes = feed_shards.count(feed), feed_shards.wanted(wanted.config)
+    recut = None if was == becomes else feed.recut or Recut(shards=was, at_ts=checkpoint_ts)
     config = json.dumps(wanted.config, sort_keys=True)
-    changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts)
+    changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts, recut=recut)
     if changed == feed:
         return feed
     if wanted.revision != feed.revision:
@@ -181,6 +176,13 @@ def _tables(before: Sequence[StoppedTableInfo], now: Sequence[StoppedTableInfo])
 def _table(one: StoppedTableInfo) -> str:
     left = ", left" if one.left else ""
     return f"{one.database}.{one.table or '*'} ({one.checkpoint_ts}{left})"
+
+
+def cut(before: Feed, after: Feed) -> Happening:
+    """The event of a feed that has got other shards."""
+    at_ts = None if after.moved is None else str(after.moved.ts)
+    reason = f"{feed_shards.count(before)} shards have met, and {feed_shards.count(after)} go on"
+    return Happening(what="cut", revision=after.revision, after_ts=at_ts, reason=reason)
 
 
 def taken(shard: HeldShard) -> Happening:

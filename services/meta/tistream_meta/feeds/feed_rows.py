@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, update
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import Applied, Move, Skip
+from tistream.wire.bulk.changefeeds import Applied, Move, Recut, Skip
 from tistream_meta.database import tables
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.feeds import feed_shards
@@ -52,6 +52,29 @@ def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None
     connection.execute(update(SHARDS).where(named(SHARDS, feed.tenant, feed.feed_id)).values(values))
 
 
+def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> None:
+    """Give a feed other shards, which no process holds. Their epochs follow the highest of those before."""
+    there = shards(connection, named(SHARDS, feed.tenant, feed.feed_id))
+    epoch = max(one.epoch for one in there)
+    connection.execute(delete(SHARDS).where(named(SHARDS, feed.tenant, feed.feed_id)))
+    for shard in range(count):
+        connection.execute(insert(SHARDS).values(new_shard(feed, shard, epoch, checkpoint_ts)))
+
+
+def new_shard(feed: Feed, shard: int, epoch: int, checkpoint_ts: int) -> dict[str, Any]:
+    """The row of a shard that no process holds."""
+    return {
+        "cluster_id": feed.tenant.cluster_id,
+        "tenant_id": feed.tenant.tenant_id,
+        "changefeed_id": feed.feed_id,
+        "shard": shard,
+        "epoch": epoch,
+        "instance": "",
+        "lease_until_ms": 0,
+        "checkpoint_ts": checkpoint_ts,
+    }
+
+
 def values_of(feed: Feed) -> dict[str, Any]:
     """The row of a feed."""
     return {
@@ -85,6 +108,7 @@ def _changing(feed: Feed) -> dict[str, Any]:
         "begin_ts": feed.begin_ts,
         "moved": None if feed.moved is None else feed.moved.model_dump_json(),
         "skips": json.dumps([one.model_dump() for one in feed.skips]) if feed.skips else None,
+        "recut": None if feed.recut is None else feed.recut.model_dump_json(),
         "skipped": json.dumps(dict(feed.skipped)) if feed.skipped else None,
         "applied": None if feed.applied is None else feed.applied.model_dump_json(),
     }
@@ -107,6 +131,7 @@ def _feed(row: Row[Any]) -> Feed:
         None if row.applied is None else Applied.model_validate_json(row.applied),
         () if row.skips is None else tuple(Skip.model_validate(one) for one in json.loads(row.skips)),
         {} if row.skipped is None else json.loads(row.skipped),
+        None if row.recut is None else Recut.model_validate_json(row.recut),
     )
 
 

@@ -3,12 +3,13 @@ Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tistream.errors import InvalidRequest
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Phase, StoredState
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Phase, StoredState
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
 SHARDS_MAX = 64
@@ -23,6 +24,38 @@ def wanted(config: Mapping[str, Any]) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= SHARDS_MAX:
         raise InvalidRequest(f"tistream.shards is a number from 1 to {SHARDS_MAX}", {"parameter": "config"})
     return int(text)
+
+
+def count(feed: Feed) -> int:
+    """The number of shards that a feed has now."""
+    return wanted(json.loads(feed.config)) if feed.recut is None else feed.recut.shards
+
+
+def end_ts(feed: Feed) -> int | None:
+    """Where its shards stop; None: nowhere."""
+    ends = [ts for ts in (feed.end_ts, None if feed.recut is None else feed.recut.at_ts) if ts is not None]
+    return min(ends, default=None)
+
+
+def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
+    """A feed that is to be cut, after these reports of its shards, all of which have stopped. If they stand at one ts
+    with nothing sent above it, it has its new shards from there on: what one shard has sent, none of the new ones sends
+    again, and nothing lies between. Else they go on to where the first of them is."""
+    assert feed.recut is not None
+    ends = [one.reached_ts for one in reports if one is not None and one.reached_ts is not None]
+    if len(ends) < len(reports):
+        return feed  # a worker of an earlier release does not say where it stands
+    at_ts = max(ends)
+    if not met(ends):
+        return replace(feed, recut=feed.recut.model_copy(update={"at_ts": at_ts}))
+    revision = feed.revision + 1
+    moved = Move(revision=revision, ts=at_ts, cut=True)
+    return replace(feed, recut=None, revision=revision, moved=moved, begin_ts=at_ts)
+
+
+def met(ends: Sequence[int]) -> bool:
+    """Whether shards that have sent all up to these ts, and nothing above, have the same before them."""
+    return len(set(ends)) == 1
 
 
 def together(shards: Sequence[HeldShard]) -> HeldShard:

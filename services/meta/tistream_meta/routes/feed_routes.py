@@ -132,12 +132,12 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         sink_uri=feed.sink_uri,
         config=json.loads(feed.config),
         start_ts=feed.start_ts if feed.begin_ts is None else feed.begin_ts,
-        end_ts=feed.end_ts,
+        end_ts=feed_shards.end_ts(feed),
         secrets=secrets,
         revision=feed.revision,
         moved=feed.moved,
         skips=list(feed.skips),
-        shards=feed_shards.wanted(json.loads(feed.config)),
+        shards=feed_shards.count(feed),
         known_ts=feed_shards.known_ts(feed, shard),
     )
 

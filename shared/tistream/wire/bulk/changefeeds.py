@@ -111,10 +111,19 @@ class HeldBy(Wire):
 
 class Move(Wire):
     """An order to move the checkpoint of a feed to `ts`. Events above `ts` are sent, whether they were sent before or
-    not. The order belongs to the feed's `revision`."""
+    not. The order belongs to the feed's `revision`. `cut`: the feed has other shards above `ts`. Each begins at `ts`,
+    because every earlier shard has sent all events up to it."""
 
     revision: int
     ts: int
+    cut: bool = False
+
+
+class Recut(Wire):
+    """The order to cut a feed into other shards. Until then its `shards` run up to `at_ts`, and stop there."""
+
+    shards: int
+    at_ts: int
 
 
 class Applied(Wire):
@@ -209,13 +218,15 @@ class FeedWork(Wire):
 
 
 class FeedReport(Wire):
-    """A worker's report of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet."""
+    """A worker's report of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet. `reached_ts`:
+    no event above it was sent, but events at it may have been."""
 
     shard: FeedShard
     epoch: int
     phase: Phase
     checkpoint_ts: int | None
     resolved_ts: int
+    reached_ts: int | None = None
     rows: int = 0
     bytes: int = 0
     retries: int = 0

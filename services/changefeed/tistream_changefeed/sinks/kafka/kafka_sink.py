@@ -26,7 +26,7 @@ from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
-from tistream_changefeed.sinks.kafka.stored_progress import StoredProgress
+from tistream_changefeed.sinks.kafka.stored_progress import SHARDS_MAX, StoredProgress
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, transactional_id
 from tistream_changefeed.sinks.kafka.topics import Topics
 
@@ -77,6 +77,9 @@ class KafkaSink:
         if self._target.delivery == "exactly-once":
             self._init(self._producer)
             there = self._stored(wait=True)
+        moved = self._order.revision.moved
+        if moved is not None and moved.cut:
+            self._learn_topics()
         written = {topic: self._topics.partitions(topic) for topic in (there.topics if there is not None else ())}
         ends = self._topics.ends(written)
         found_ends = {
@@ -149,6 +152,15 @@ class KafkaSink:
         own = self._order.shard
         stored = StoredProgress(self._target, self._order, [own], self._clock, self._clients)
         return stored.read(self._progress_end(), wait=wait).get(own)
+
+    def _learn_topics(self) -> None:
+        """Count the topics that any shard of the feed has written. After a cut some of their partitions are this
+        shard's, and get its resolved messages whether it sends rows to them or not."""
+        stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
+        for found in stored.read(self._progress_end(), wait=True).values():
+            if found.fence.generation == self._order.fence.generation:
+                for topic in found.topics:
+                    self._topics.partitions(topic)
 
     def _progress_end(self) -> int:
         name = self._target.progress_topic

@@ -168,7 +168,7 @@ def build_app(
         Checks(settings.hosts, secret_keys, tables, settings.file_urls),
         Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget),
     )
-    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, Crew(clock))
+    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, Crew(clock), quotas)
     registry.register(ShardCollector(driver.reports, clock, cache))
     app.include_router(router)
     return app

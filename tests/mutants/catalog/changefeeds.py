@@ -435,5 +435,5 @@ def feed_hashes_by_a_new_number_of_partitions(original: Function) -> Function:
     catchers=("test_events_are_sent_once_and_in_order_by_whatever_shards_a_feed_has[cuts0]",),
 )
 def feed_recut_without_a_barrier(original: Function) -> Function:
-    """Shards are cut anew though they have not met."""
-    return lambda ends: True
+    """A feed gets other shards though the present ones have stopped at different ts."""
+    return lambda reports: True

@@ -24,13 +24,15 @@ from tistream.service.worker import Loop
 from tistream.wire.bulk.changefeeds import FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
-from tistream_changefeed.core.progress import Fence
+from tistream.wire.limits import NO_LIMITS
+from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
@@ -113,8 +115,9 @@ class Workers:
                 fence,
                 work.start_ts,
                 work.end_ts,
-                shards=work.shards,
-                known_ts=work.known_ts,
+                Revision(work.revision, work.moved),
+                work.shards,
+                work.known_ts,
             )
             feed = parsed(work.sink_uri, work.config)
             return Holder(
@@ -129,7 +132,9 @@ class Workers:
             )
 
         crew = Crew(clock)
-        driver = Driver(meta, member.name, instance, new_holder, metrics, crew)
+        driver = Driver(
+            meta, member.name, instance, new_holder, metrics, crew, TenantQuotas(lambda _: NO_LIMITS, clock)
+        )
         loops = [
             Loop("membership", membership.beat, interval_ms=1_000, new_id=platform.nonce),
             Loop("feeds", driver.beat, interval_ms=500, new_id=platform.nonce),

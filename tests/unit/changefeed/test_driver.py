@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import ManualClock
 from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FeedAssignments, FeedShard, FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.limits import Limits
 from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.quota import BUSY_MS, TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 
 SHARD = FeedShard(cluster_id="7", tenant_id="acme", changefeed_id="all", shard=0, generation=1)
@@ -26,15 +31,26 @@ class World:
         self.begun: list[dict[str, str]] = []
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         metrics = ChangefeedMetrics(CollectorRegistry())
+        self.clock = ManualClock(0)
+        self.quotas = TenantQuotas(lambda _: Limits(feed_rows_per_second=100), self.clock)
+        self.busy: list[list[str]] = []
+        self.sharers: dict[str, int] = {}
         self.driver = Driver(
-            MetaClient(http, "http://meta"), "worker-1", "i", self._new_holder, metrics, Crew(ManualClock(0))
+            MetaClient(http, "http://meta"),
+            "worker-1",
+            "i",
+            self._new_holder,
+            metrics,
+            Crew(ManualClock(0)),
+            self.quotas,
         )
 
-    def _answer(self, _: httpx.Request) -> httpx.Response:
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.busy.append(json.loads(request.content)["busy"])
         work = FeedWork(
             shard=SHARD, epoch=1, sink_uri="kafka://b:1/t", config={}, start_ts=1, end_ts=None, secrets=self.sealed
         )
-        return httpx.Response(200, content=FeedAssignments(shards=[work]).model_dump_json())
+        return httpx.Response(200, content=FeedAssignments(shards=[work], quota_sharers=self.sharers).model_dump_json())
 
     def _new_holder(self, work: FeedWork) -> Holder:
         self.begun.append(work.secrets)
@@ -50,3 +66,19 @@ def test_a_shard_begins_anew_when_a_secret_was_put_again_and_not_before() -> Non
     world.driver.beat()
     world.driver.beat()
     assert world.begun == [{"pw": "sealed-1"}, {"pw": "sealed-2"}]
+
+
+def test_a_worker_takes_its_share_of_a_quota_that_other_workers_use_too() -> None:
+    world, acme = World(), TenantKey("7", "acme")
+    world.quotas.charge(acme, 200, 10)
+    world.sharers = {"7/acme": 4}
+    world.driver.beat()
+    assert world.busy == [["7/acme"]]
+    world.clock.advance(8_000)
+    slowed = world.quotas.charge(acme, 125, 10)
+    assert slowed is not None
+    assert slowed.wait_ms == 4_000, "125 rows at a quarter of 100 a second, of which a second is a burst"
+    assert "of which each of 4 workers has its share" in slowed.held_by.reason
+    world.clock.advance(BUSY_MS + 1)
+    world.driver.beat()
+    assert world.busy[-1] == [], "it has sent nothing lately"

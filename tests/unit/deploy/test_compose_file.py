@@ -16,6 +16,7 @@ from support.compose import engine
 from support.compose.chaos import faults
 from support.compose.containers import container_of
 from support.settings_classes import settings_class
+from tistream.service import allocators
 from tistream.service.settings import NESTED
 from tistream_agent.settings import UpstreamTls
 
@@ -309,3 +310,14 @@ def test_what_is_installed_is_locked_with_hashes_and_the_build_tools_stay_behind
     for lock in ("requirements.lock", "requirements-java.lock", "requirements-build.lock"):
         assert f"!{lock}" in (ROOT / ".dockerignore").read_text().splitlines()
         assert "--hash=sha256:" in (ROOT / lock).read_text()
+
+
+def test_workers_of_changefeeds_keep_freed_memory_in_containers_too() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    pod = yaml.safe_load((ROOT / "deploy/k8s/components/changefeed/changefeed.yaml").read_text())
+    [container] = pod["spec"]["template"]["spec"]["containers"]
+    for found in (
+        compose["services"]["changefeed"]["environment"],
+        {one["name"]: one.get("value") for one in container["env"]},
+    ):
+        assert {name: found.get(name) for name in allocators.ENVIRON} == allocators.ENVIRON

@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from support.audit_world import ACME as PATH
 from support.audit_world import World
-from tistream.errors import AlreadyDiffers, LimitReached, QuotaReached, UnknownName
+from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, QuotaReached, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FEEDS_MAX, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
 from tistream.wire.bulk.feed_changes import ChangedFeed
@@ -286,3 +286,26 @@ def test_a_meta_server_that_is_not_the_owner_any_more_says_so_and_ends_its_owner
     answer = world.client.post(f"{PATH}/changefeeds", json=wanted("a").model_dump(mode="json"))
     assert (answer.status_code, "owner" in answer.text) == (503, True)
     assert not world.server.is_owner()
+
+
+def test_a_feed_that_was_removed_with_its_progress_continues_when_it_is_created_again(book: FeedBook) -> None:
+    asked = wanted("a").model_copy(update={"start_given": False})
+    (before, _), _ = book.add(ACME, asked)
+    book.beat(WorkerBeat(node_id="w1", instance="1", reports=[]), {"w1"})
+    _, held = book.one(ACME, "a")
+    book.remove(ACME, "a", keep_progress=True)
+    with pytest.raises(InvalidRequest, match=r"had 1 shards, not 2: set tistream\.shards = 1"):
+        book.add(ACME, asked.model_copy(update={"config": {"tistream": {"shards": 2}}}))
+    (after, shard), new = book.add(ACME, asked.model_copy(update={"start_ts": "99999"}))
+    assert new
+    assert (after.generation, after.start_ts) == (before.generation, held.checkpoint_ts), (
+        "the sink's progress is its own"
+    )
+    assert after.revision == before.revision + 1, "workers apply its configuration"
+    assert shard.epoch == held.epoch == 1, "the next worker fences the one before"
+    assert "continues" in (book.events(ACME, "a")[0].reason or "")
+    book.remove(ACME, "a", keep_progress=True)
+    (other, _), _ = book.add(ACME, wanted("a"))
+    assert other.generation > before.generation, "with a start_ts it begins there"
+    book.remove(ACME, "a")
+    assert book.add(ACME, asked)[0][0].generation > before.generation, "nothing was kept"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.audit_world import World
-from tistream.errors import InvalidRequest
+from tistream.errors import InvalidRequest, QuotaReached
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import (
     Applied,
@@ -20,6 +20,7 @@ from tistream.wire.bulk.changefeeds import (
     WorkerBeat,
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed
+from tistream.wire.limits import Limits
 from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.feed_rows import Shown
@@ -31,9 +32,14 @@ CONFIG = {"tistream": {"shards": 3}}
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> FeedBook:
+def world(tmp_path: Path) -> World:
     world = World(tmp_path)
     world.tenant("acme")
+    return world
+
+
+@pytest.fixture
+def book(world: World) -> FeedBook:
     book = world.repository.book(FeedBook)
     book.add(
         ACME,
@@ -139,7 +145,7 @@ def test_a_feed_gets_other_shards_where_all_of_them_stand(book: FeedBook) -> Non
     feed, _ = book.one(ACME, "a")
     assert (feed_shards.count(feed), feed_shards.end_ts(feed)) == (3, 100), "no shard goes beyond the lowest of all"
     beat(book, "w1", stands(first[0], 400), stands(first[1], 300, 301))
-    assert feed_shards.count(book.one(ACME, "a")[0]) == 3, "shard 2 has not said where it stands"
+    assert feed_shards.count(book.one(ACME, "a")[0]) == 3, "shard 2 has not reported"
     assert beat(book, "w2", stands(second[0], 100)) == []
     feed, _ = book.one(ACME, "a")
     assert (feed.state, feed_shards.count(feed), feed_shards.end_ts(feed)) == ("running", 3, 400)
@@ -153,8 +159,35 @@ def test_a_feed_gets_other_shards_where_all_of_them_stand(book: FeedBook) -> Non
     assert [shard.shard for _, shard in held] == [0, 1, 2, 3, 4]
     assert {shard.epoch for _, shard in held} == {4}, "above every epoch that the feed had"
     [event] = [one for one in book.events(ACME, "a") if one.what == "cut"]
-    assert (event.after_ts, event.reason) == ("400", "3 shards have met, and 5 go on")
+    assert (event.after_ts, event.reason) == ("400", "3 shards have stopped at one ts, and 5 continue")
     assert "finished" not in {one.what for one in book.events(ACME, "a")}
+
+
+def test_a_feed_is_not_cut_within_a_transaction(book: FeedBook) -> None:
+    recut(book, 1)
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    beat(book, "w1", *(stands(one, 300, 301) for one in held[:2]))
+    beat(book, "w2", stands(held[2], 300, 301))
+    feed, _ = book.one(ACME, "a")
+    assert (feed_shards.count(feed), feed_shards.end_ts(feed)) == (3, 301), "the rest of it is sent first"
+
+
+def test_rows_of_shards_that_a_cut_has_ended_still_count(book: FeedBook) -> None:
+    recut(book, 1)
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    beat(book, "w1", *(stands(one, 300) for one in held[:2]))
+    beat(book, "w2", stands(held[2], 300))
+    [one] = beat(book, "w1")
+    beat(book, "w1", report(one, at=400).model_copy(update={"rows": 15}))
+    assert info_of(*book.one(ACME, "a")).rows == 35, "15 of shard 0, which has its earlier 10, and 10 of each other"
+
+
+def test_a_cut_obeys_the_quota_of_shards(book: FeedBook, world: World) -> None:
+    world.server.tenant_rules.set_limits(ACME, Limits(changefeed_shards=4))
+    recut(book, 4)
+    book.pause(ACME, "a")
+    with pytest.raises(QuotaReached, match="5 shards of changefeeds"):
+        recut(book, 5)
 
 
 def test_a_cut_is_called_off_by_the_number_that_the_feed_has(book: FeedBook) -> None:

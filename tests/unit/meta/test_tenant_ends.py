@@ -128,6 +128,8 @@ class World:
             self.repository.book(RestoreBook).add(key, RESTORE)
             self.repository.book(FeedBook).add(key, FEED)
             self._deliver(key)
+            self.repository.book(FeedBook).add(key, FEED.model_copy(update={"changefeed_id": "kept"}))
+            self.repository.book(FeedBook).remove(key, "kept", keep_progress=True)
             self.repository.book(SecretBook).put(key, "kafka", "sealed")
             self.repository.book(TerritoryBook).add(Territory(key, 1, WHOLE, Upstream("pd:2379", 17)))
 

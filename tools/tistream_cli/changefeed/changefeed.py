@@ -114,11 +114,13 @@ def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
     sys.stdout.write(json.dumps(one, indent=2) + "\n" if as_json else "\n".join(_lines(one)) + "\n")
 
 
-def remove_feed(client: ApiClient, feed: FeedOf) -> None:
+def remove_feed(client: ApiClient, feed: FeedOf, *, keep_progress: bool) -> None:
     """Remove a feed. Raises CliError."""
-    one = client.call("DELETE", feed.path())
+    one = client.call("DELETE", feed.path() + ("?keep_progress=true" if keep_progress else ""))
+    kept = "; a changefeed of this id that is created without --start-ts continues there" if keep_progress else ""
     sys.stdout.write(
-        f"changefeed {one['changefeed_id']} removed at checkpoint {one['checkpoint_ts']}; what it has written stays\n"
+        f"changefeed {one['changefeed_id']} removed at checkpoint {one['checkpoint_ts']}; what it has written stays"
+        f"{kept}\n"
     )
 
 

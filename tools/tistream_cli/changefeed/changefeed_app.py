@@ -210,10 +210,18 @@ def changefeed_verify(
 
 
 @changefeed_app.command("remove")
-def changefeed_remove(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, url: Url = DEFAULT_URL) -> None:
+def changefeed_remove(
+    cluster: Cluster,
+    tenant: Tenant,
+    changefeed_id: FeedId,
+    keep_progress: Annotated[
+        bool, typer.Option("--keep-progress", help="The next changefeed of this id continues where this one ends.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
     """Remove a changefeed. What it has written stays in the sink."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, remove_feed
         from tistream_cli.client import ApiClient
 
-    remove_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id))
+    remove_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), keep_progress=keep_progress)

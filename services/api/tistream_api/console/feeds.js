@@ -84,11 +84,32 @@ function creation(path, signal) {
   return { children, act };
 }
 
+// The history of a feed: what happened to it, when and why, newest first.
+function history(path, signal) {
+  const node = h("dialog", { "aria-labelledby": "history-title", class: "wide" });
+  const row = (event) => h("tr", { key: event.seq },
+    h("td", {}, clock(Number(event.at_ms))),
+    h("td", {}, event.what),
+    h("td", { class: "why", title: event.reason || "" }, event.reason || ""),
+    h("td", {}, event.by || ""));
+  return {
+    node,
+    async show(id) {
+      const { events } = await get(`${path}/changefeeds/${encodeURIComponent(id)}/events`, signal);
+      node.replaceChildren(h("h2", { id: "history-title" }, `History of ${id}`),
+        table("History", [["Time"], ["Event"], ["Reason"], ["By"]], events.map(row)),
+        h("p", { class: "tools" }, h("button", { type: "button", class: "quiet", onclick: () => node.close() }, "Close")));
+      node.showModal();
+    },
+  };
+}
+
 export function showFeeds({ path, content, signal, heard, tell, cluster, tenant }) {
   const seen = new Map(); // by id: the rows at the last look, and when that was
   const list = h("div");
   const problem = h("div");
   const { node: dialog, ask } = question();
+  const past = history(path, signal);
 
   function turn(one) {
     const call = TURNS[one.state];
@@ -122,12 +143,15 @@ export function showFeeds({ path, content, signal, heard, tell, cluster, tenant 
           h("td", { class: "number" }, count(one.rows)),
           h("td", { class: "key", title: one.sink_uri }, one.sink_uri.split("?")[0]),
           why(one),
-          h("td", {}, turn(one)))))
+          h("td", { class: "tools" }, h("button", {
+            type: "button", class: "quiet", "aria-label": `History of ${one.changefeed_id}`,
+            onclick: () => past.show(one.changefeed_id).catch((failed) => trouble(problem, failed)),
+          }, "History"), turn(one)))))
       : empty("No changefeeds", "A changefeed writes this tenant's changes into another system.")]);
     for (const one of feeds) seen.set(one.changefeed_id, { rows: one.rows, epoch: one.epoch, atMs: nowMs });
   }
 
   fill(content, [h("div", { class: "title" }, h("h2", {}, "Changefeeds"),
-    h("button", { type: "button", class: "quiet", onclick: create }, "New changefeed")), problem, list, dialog]);
+    h("button", { type: "button", class: "quiet", onclick: create }, "New changefeed")), problem, list, dialog, past.node]);
   poll(EVERY_MS, signal, async () => { await Promise.all([tell(), look()]); }, heard);
 }

@@ -90,6 +90,12 @@ class DryRunQuery(QueryModel):
     dry_run: Flag = Field(default=False, description="answer the plan, a ChangefeedPlan, and create nothing")
 
 
+class RemoveQuery(QueryModel):
+    """The query parameters of RemoveChangefeed."""
+
+    keep_progress: Flag = Field(default=False, description="the next changefeed of this id continues in the sink")
+
+
 def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
     """The start_ts of a feed to create: the requested one, or the tenant's resolved_ts. Raises InvalidRequest if the
     requested start lies above resolved_ts, or if the end is not above the start."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from tistream.follow.tenants import Tenants
@@ -13,6 +15,7 @@ from tistream_api.feeds.feed_body import (
     RESUME,
     SKIP,
     UPDATE,
+    RemoveQuery,
     changed_request,
     check_move,
     merged,
@@ -54,9 +57,13 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         FEED, operation_id="RemoveChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS
     )
     @gate.FEED_TENANT
-    def remove_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
-        """Remove a changefeed. What it has written stays in the sink."""
-        return calls.answered("DELETE", feed_path(cluster_id, tenant_id, changefeed_id))
+    def remove_changefeed(
+        cluster_id: str, tenant_id: str, changefeed_id: str, query: Annotated[RemoveQuery, Query()]
+    ) -> Response:
+        """Remove a changefeed. What it has written stays in the sink. With keep_progress, a changefeed that is created
+        again under this id, without start_ts, continues from its progress in the sink."""
+        kept = "?keep_progress=true" if query.keep_progress else ""
+        return calls.answered("DELETE", feed_path(cluster_id, tenant_id, changefeed_id) + kept)
 
     @router.post(
         FEED + "/pause",

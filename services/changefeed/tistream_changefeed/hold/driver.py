@@ -12,6 +12,7 @@ from tistream.wire.bulk.changefeeds import FeedReport, FeedWork, HeldBy, Phase, 
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ReportAndTally, ShardTally
 
@@ -31,6 +32,7 @@ class Driver:
     new_holder: Callable[[FeedWork], Holder]
     metrics: ChangefeedMetrics
     crew: Crew
+    quotas: TenantQuotas
     _holders: dict[Key, Holder] = field(default_factory=dict)
     _refused: dict[Key, FeedReport] = field(default_factory=dict)
     _beaten: bool = False
@@ -43,7 +45,9 @@ class Driver:
         """Send one heartbeat to the meta server, and begin and end shards as its answer says. If no meta server
         answers, the shards continue. Raises Unavailable."""
         reports = [*(holder.report() for holder in self._holders.values()), *self._refused.values()]
-        answer = self.meta.beat_feeds(WorkerBeat(node_id=self.node_id, instance=self.instance, reports=reports))
+        beat = WorkerBeat(node_id=self.node_id, instance=self.instance, reports=reports, busy=self.quotas.busy())
+        answer = self.meta.beat_feeds(beat)
+        self.quotas.sharers = answer.quota_sharers
         wanted = {_key(work): work for work in answer.shards}
         for key in [key for key in self._holders if key not in wanted]:
             self._end(key)

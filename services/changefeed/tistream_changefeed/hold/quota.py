@@ -1,8 +1,8 @@
-"""Slows the feeds of a tenant down to its quota at this worker (docs/changefeeds.md, "Limits")."""
+"""Slows the feeds of a tenant down to this worker's share of its rate quotas (docs/changefeeds.md, "Limits")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tistream.clock import Clock
@@ -12,6 +12,7 @@ from tistream.wire.bulk.changefeeds import HeldBy
 from tistream.wire.limits import Limits
 
 BURST_S = 1.0  # so much of a quota that was not used may be used later
+BUSY_MS = 2_000  # a worker that has sent nothing for so long needs no share
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,19 @@ class _Spent:
 @dataclass(slots=True)
 class TenantQuotas:
     """What all feeds of each tenant have sent at this worker. Thread-safe. `limits`: of a tenant, in the newest
-    routes."""
+    routes. `sharers`: among how many workers the quotas of a tenant are divided, as the meta server has counted."""
 
     limits: Callable[[TenantKey], Limits]
     clock: Clock
+    sharers: Mapping[str, int] = field(default_factory=dict)
+    _sent_ms: dict[TenantKey, int] = field(default_factory=dict)
     _spent: dict[tuple[TenantKey, str], _Spent] = field(default_factory=dict)
     _lock: Lock = field(default_factory=new_lock)
 
     def charge(self, tenant: TenantKey, rows: int, size: int) -> Slowed | None:
         """Count what a transaction has sent. None: the tenant may go on at once."""
         limits, found = self.limits(tenant), []
+        sharers = self.sharers.get(str(tenant), 1)
         with self._lock:
             now_ms = self.clock.monotonic_ms()
             for name, rate, amount in (
@@ -56,14 +60,24 @@ class TenantQuotas:
                 if not rate:
                     self._spent.pop((tenant, name), None)
                     continue
+                if amount:
+                    self._sent_ms[tenant] = now_ms
                 spent = self._spent.setdefault((tenant, name), _Spent(now_ms))
-                found.append((spent.charge(now_ms, rate, amount), name, rate))
+                found.append((spent.charge(now_ms, max(1, rate // sharers), amount), name, rate))
         wait_ms, name, rate = max(found, default=(0, "", 0))
         if not wait_ms:
             return None
-        used_up = f"the changefeeds of the tenant have used up the quota {name} = {rate} of this worker"
+        divided = "" if sharers == 1 else f", of which each of {sharers} workers has its share"
+        used_up = f"the changefeeds of the tenant have used up the quota {name} = {rate}{divided}"
         remedy = "an operator may raise it (`tistream tenant quotas`)"
         return Slowed(wait_ms, HeldBy(stage="quota", object=str(tenant), reason=f"{used_up}: {remedy}"))
+
+    def busy(self) -> list[str]:
+        """The tenants with a rate quota for which this worker has sent something lately."""
+        with self._lock:
+            now_ms = self.clock.monotonic_ms()
+            self._sent_ms = {tenant: at for tenant, at in self._sent_ms.items() if now_ms - at <= BUSY_MS}
+            return sorted(map(str, self._sent_ms))
 
 
 def unlimited(rows: int, size: int) -> Slowed | None:  # noqa: ARG001

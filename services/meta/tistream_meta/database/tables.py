@@ -140,7 +140,19 @@ changefeeds = Table(
     Column("skips", Text),  # JSON: a list of …Skip
     Column("applied", Text),  # JSON of …Applied: the newest revision that a worker has put in force
     Column("recut", Text),  # JSON of …Recut: the feed is to have other shards
+    Column("ended", Text),  # JSON: row events and bytes of shards that a cut has ended, by sink and shard
     Column("skipped", Text),  # JSON: events that were left out, by sink and shard
+)
+
+# Removed feeds whose progress was kept: kept_feeds.py
+kept_feeds = Table(
+    "kept_feeds",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("changefeed_id", String(128), primary_key=True),
+    Column("removed_ms", BigInteger, nullable=False),
+    Column("kept", Text, nullable=False),  # JSON of its KeptFeed
 )
 
 # What happened to feeds: feed_events.py

@@ -37,6 +37,7 @@ _OF_TENANT = (
     tables.changefeeds,
     tables.feed_shards,
     tables.feed_events,
+    tables.kept_feeds,
     tables.secrets,
     tables.territories,
     tables.tenant_usage,

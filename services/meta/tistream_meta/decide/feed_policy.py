@@ -28,7 +28,8 @@ class Feed:
     `revision`. `begin_ts` is the ts after which a sink without progress begins; None means `start_ts`. `moved`, `skips`
     and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by sink and
     shard, so that a feed that goes to another topic keeps them. While `recut` is set, the feed has the shards of it;
-    when these have stopped at one ts, it gets those of its configuration."""
+    when these have stopped at one ts, it gets those of its configuration. `ended` has the row events and bytes of the
+    shards that such a change has ended, by sink and shard."""
 
     tenant: TenantKey
     feed_id: str
@@ -46,6 +47,7 @@ class Feed:
     skips: tuple[Skip, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     recut: Recut | None = None
+    ended: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

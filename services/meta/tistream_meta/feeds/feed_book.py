@@ -23,7 +23,7 @@ from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide import feed_policy
 from tistream_meta.decide.feed_policy import LEASE_MS, RENEW_MS, Feed, HeldShard
-from tistream_meta.feeds import feed_changes, feed_events, feed_rows, feed_shards, feed_usage, secret_rows
+from tistream_meta.feeds import feed_changes, feed_events, feed_rows, feed_shards, feed_usage, kept_feeds, secret_rows
 from tistream_meta.feeds.feed_rows import FEEDS as _FEEDS
 from tistream_meta.feeds.feed_rows import SHARDS as _SHARDS
 from tistream_meta.feeds.feed_rows import Shown
@@ -62,14 +62,19 @@ class FeedBook:
                 feed_policy.check_same(there, feed, start_given=wanted.start_given)
                 return feed_rows.one(connection, key, feed.feed_id), False
             feed_policy.check_room(list(known.values()), key)
+            kept = kept_feeds.taken(connection, key, feed.feed_id)
+            continued = kept is not None and not wanted.start_given
+            epoch, feed = (kept.epoch, kept.continued(feed)) if kept is not None and continued else (0, feed)
             shards = feed_shards.wanted(wanted.config)
             had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key)))
             feed_policy.check_quotas(limits, key, len(known) + 1, had + shards)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
             connection.execute(insert(_FEEDS).values(feed_rows.values_of(feed)))
             for shard in range(shards):
-                connection.execute(insert(_SHARDS).values(feed_rows.new_shard(feed, shard, 0, feed.start_ts)))
-            feed_events.note(connection, self._now_ms, feed, Happening(what="created", after_ts=str(feed.start_ts)))
+                connection.execute(insert(_SHARDS).values(feed_rows.new_shard(feed, shard, epoch, feed.start_ts)))
+            reason = "it continues from the progress that was kept when it was removed" if continued else None
+            created = Happening(what="created", after_ts=str(feed.start_ts), reason=reason)
+            feed_events.note(connection, self._now_ms, feed, created)
             audit_log.note(connection, self._now_ms, shown.changefeed(feed), None, shown.of_changefeed(feed))
             return feed_rows.one(connection, key, feed.feed_id), True
 
@@ -135,6 +140,7 @@ class FeedBook:
         def body(connection: Connection) -> Shown:
             feed, shard = feed_rows.one(connection, key, feed_id)
             changed = change(feed, shard.checkpoint_ts)
+            self._check_shards(connection, feed, changed)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed_id, secrets)
             happening = feed_changes.happening(feed, changed)
             if happening is not None:
@@ -148,11 +154,22 @@ class FeedBook:
 
         return self._write(body)
 
-    def remove(self, key: TenantKey, feed_id: str) -> Shown:
-        """Remove a feed; its workers stop at their next beat. Raises UnknownName."""
+    def _check_shards(self, connection: Connection, feed: Feed, changed: Feed) -> None:
+        """Check that the tenant may have the shards that a change of a feed adds. Raises QuotaReached."""
+        wanted = feed_shards.wanted(json.loads(changed.config))
+        if wanted > feed_shards.wanted(json.loads(feed.config)):
+            had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, feed.tenant)))
+            limits = tenant_rows.one(connection, feed.tenant).limits
+            feed_policy.check_quotas(limits, feed.tenant, 0, had - feed_shards.count(feed) + wanted)
+
+    def remove(self, key: TenantKey, feed_id: str, *, keep_progress: bool = False) -> Shown:
+        """Remove a feed; its workers stop at their next beat. With `keep_progress` a feed that is created again under
+        this id, without a start_ts, continues from the progress in the sink. Raises UnknownName."""
 
         def body(connection: Connection) -> Shown:
             found = feed_rows.one(connection, key, feed_id)
+            if keep_progress:
+                kept_feeds.keep(connection, self._now_ms, found[0])
             for table in (tables.feed_events, _SHARDS, _FEEDS):
                 connection.execute(delete(table).where(feed_rows.named(table, key, feed_id)))
             secret_rows.remove_of_feed(connection, self._now_ms, key, feed_id)
@@ -198,8 +215,8 @@ class FeedBook:
         return self._write(body)
 
     def _cut(self, connection: Connection, before: Feed, feed: Feed) -> None:
-        """End the holders of a feed whose shards have stopped. If they have met, give it its new shards: each has an
-        epoch that no shard of the feed has had."""
+        """End the leases of a feed whose shards have stopped. If these have met, give the feed its new shards, with
+        epochs that no shard of the feed has had."""
         if feed.recut is not None:
             feed_rows.release(connection, feed)
             return
@@ -269,9 +286,7 @@ def _reported(
         feed = replace(feed, state=state, error=report.error)
     if applied is not None:
         feed = replace(feed, applied=applied)
-    counter = f"{feed_usage.sink_of(feed.sink_uri)}/{shard.shard}"
-    if report.skipped > feed.skipped.get(counter, 0):
-        feed = replace(feed, skipped={**feed.skipped, counter: report.skipped})
+    feed = feed_shards.with_skipped(feed, shard.shard, report.skipped)
     text = json.dumps(report.model_dump())  # the column is ASCII
     renewed = replace(shard, lease_until_ms=now_ms + LEASE_MS, checkpoint_ts=checkpoint_ts, report=text)
     ended = report.phase == "fenced"

@@ -179,9 +179,9 @@ def _table(one: StoppedTableInfo) -> str:
 
 
 def cut(before: Feed, after: Feed) -> Happening:
-    """The event of a feed that has got other shards."""
+    """The event that records that a feed has other shards."""
     at_ts = None if after.moved is None else str(after.moved.ts)
-    reason = f"{feed_shards.count(before)} shards have met, and {feed_shards.count(after)} go on"
+    reason = f"{feed_shards.count(before)} shards have stopped at one ts, and {feed_shards.count(after)} continue"
     return Happening(what="cut", revision=after.revision, after_ts=at_ts, reason=reason)
 
 

@@ -53,7 +53,8 @@ def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None
 
 
 def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> None:
-    """Give a feed other shards, which no process holds. Their epochs follow the highest of those before."""
+    """Replace the shards of a feed by `count` others, which no process holds. Their epoch is the highest of those
+    before."""
     there = shards(connection, named(SHARDS, feed.tenant, feed.feed_id))
     epoch = max(one.epoch for one in there)
     connection.execute(delete(SHARDS).where(named(SHARDS, feed.tenant, feed.feed_id)))
@@ -109,6 +110,7 @@ def _changing(feed: Feed) -> dict[str, Any]:
         "moved": None if feed.moved is None else feed.moved.model_dump_json(),
         "skips": json.dumps([one.model_dump() for one in feed.skips]) if feed.skips else None,
         "recut": None if feed.recut is None else feed.recut.model_dump_json(),
+        "ended": json.dumps(dict(feed.ended)) if feed.ended else None,
         "skipped": json.dumps(dict(feed.skipped)) if feed.skipped else None,
         "applied": None if feed.applied is None else feed.applied.model_dump_json(),
     }
@@ -132,6 +134,7 @@ def _feed(row: Row[Any]) -> Feed:
         () if row.skips is None else tuple(Skip.model_validate(one) for one in json.loads(row.skips)),
         {} if row.skipped is None else json.loads(row.skipped),
         None if row.recut is None else Recut.model_validate_json(row.recut),
+        {} if row.ended is None else {name: (rows, size) for name, (rows, size) in json.loads(row.ended).items()},
     )
 
 

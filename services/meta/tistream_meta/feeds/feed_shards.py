@@ -3,10 +3,12 @@ Pure."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from tistream.errors import InvalidRequest
 from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Phase, StoredState
@@ -38,24 +40,54 @@ def end_ts(feed: Feed) -> int | None:
 
 
 def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
-    """A feed that is to be cut, after these reports of its shards, all of which have stopped. If they stand at one ts
-    with nothing sent above it, it has its new shards from there on: what one shard has sent, none of the new ones sends
-    again, and nothing lies between. Else they go on to where the first of them is."""
+    """A feed that is to be cut, after these reports of its shards, all of which have stopped. If they have met, the
+    feed has its new shards from that ts on: no new shard sends what an old one has sent, and no event lies between.
+    Otherwise the shards continue to the highest ts that one of them has reached."""
     assert feed.recut is not None
-    ends = [one.reached_ts for one in reports if one is not None and one.reached_ts is not None]
-    if len(ends) < len(reports):
-        return feed  # a worker of an earlier release does not say where it stands
-    at_ts = max(ends)
-    if not met(ends):
+    found = [one for one in reports if one is not None and one.reached_ts is not None]
+    if len(found) < len(reports):
+        return feed  # a worker of an earlier release does not report what it has reached
+    at_ts = max(one.reached_ts or 0 for one in found)
+    if not met(found):
         return replace(feed, recut=feed.recut.model_copy(update={"at_ts": at_ts}))
     revision = feed.revision + 1
     moved = Move(revision=revision, ts=at_ts, cut=True)
-    return replace(feed, recut=None, revision=revision, moved=moved, begin_ts=at_ts)
+    after = replace(feed, recut=None, revision=revision, moved=moved, begin_ts=at_ts)
+    ended = {_counter(feed, one.shard.shard): (one.rows, one.bytes) for one in found}
+    return replace(after, ended={**feed.ended, **ended})
 
 
-def met(ends: Sequence[int]) -> bool:
-    """Whether shards that have sent all up to these ts, and nothing above, have the same before them."""
-    return len(set(ends)) == 1
+def met(reports: Sequence[FeedReport]) -> bool:
+    """Whether each shard has sent every event up to one ts, the same for all, and none above it."""
+    return len({one.reached_ts for one in reports} | {one.checkpoint_ts for one in reports}) == 1
+
+
+def with_ended(feed: Feed, rows: int, size: int) -> tuple[int, int]:
+    """The row events and bytes of all shards that the feed has had in its sink. `rows` and `size` are those of its
+    present shards, whose progress contains what an earlier shard of the same number has sent."""
+    now = {_counter(feed, shard) for shard in range(count(feed))}
+    mine = f"{sink_of(feed.sink_uri)}/"
+    others = [sent for name, sent in feed.ended.items() if name.startswith(mine) and name not in now]
+    return rows + sum(one for one, _ in others), size + sum(one for _, one in others)
+
+
+def _counter(feed: Feed, shard: int) -> str:
+    return f"{sink_of(feed.sink_uri)}/{shard}"
+
+
+def sink_of(uri: str) -> str:
+    """The identity of the sink that stores the progress: brokers and topic, without options and credentials."""
+    parts = urlsplit(uri)
+    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return hashlib.sha256(where.encode()).hexdigest()[:32]
+
+
+def with_skipped(feed: Feed, shard: int, skipped: int) -> Feed:
+    """The feed after a report of the number of events that a shard has left out."""
+    counter = _counter(feed, shard)
+    return (
+        feed if skipped <= feed.skipped.get(counter, 0) else replace(feed, skipped={**feed.skipped, counter: skipped})
+    )
 
 
 def together(shards: Sequence[HeldShard]) -> HeldShard:

@@ -9,10 +9,8 @@ removal of a feed are not counted.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
 
@@ -23,6 +21,7 @@ from tistream_meta.database import tables
 from tistream_meta.database.audit_log import Write
 from tistream_meta.database.transactions import Transactions
 from tistream_meta.decide.feed_policy import Feed
+from tistream_meta.feeds import feed_shards
 
 _USED = tables.feed_usage
 _SINK = ("cluster_id", "tenant_id", "changefeed_id", "created_ms", "shard", "sink")
@@ -80,7 +79,7 @@ def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -
         "changefeed_id": feed.feed_id,
         "created_ms": feed.generation,
         "shard": report.shard.shard,
-        "sink": sink_of(feed.sink_uri),
+        "sink": feed_shards.sink_of(feed.sink_uri),
     }
     same = and_(*(_USED.c[name] == value for name, value in names.items()))
     before = connection.execute(select(func.max(_USED.c.rows_until), func.max(_USED.c.bytes_until)).where(same)).one()
@@ -93,13 +92,6 @@ def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -
     if not connection.execute(update(_USED).where(hour).values(**more, **until)).rowcount:
         counted = {"hour_ms": hour_ms, "feed_rows": rows, "feed_bytes": size}
         connection.execute(insert(_USED).values(**names, **counted, **until))
-
-
-def sink_of(uri: str) -> str:
-    """The identity of the sink that stores the progress: brokers and topic, without options and credentials."""
-    parts = urlsplit(uri)
-    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return hashlib.sha256(where.encode()).hexdigest()[:32]
 
 
 def with_feeds(usage: Usage, used: Used) -> Usage:

@@ -6,6 +6,7 @@ import json
 
 from fastapi import APIRouter, Request, Response
 
+from tistream.clock import Clock
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.secrets.references import names_in
@@ -26,6 +27,7 @@ from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
+from tistream_meta.feeds.quota_sharers import QuotaSharers
 from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.routes.forwarding import OwnersRoute, owned_of
 
@@ -57,9 +59,13 @@ def get_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed
 
 
 @router.delete(FEEDS + "/{changefeed_id}", operation_id="RemoveChangefeed")
-def remove_changefeed(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
-    """Remove a changefeed. What it has written stays in the sink."""
-    return info_of(*_book(request).remove(TenantKey.parse(cluster_id, tenant_id), changefeed_id))
+def remove_changefeed(
+    request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, *, keep_progress: bool = False
+) -> ChangefeedInfo:
+    """Remove a changefeed. What it has written stays in the sink. With keep_progress, the next feed of this id that is
+    created without start_ts continues from there."""
+    key = TenantKey.parse(cluster_id, tenant_id)
+    return info_of(*_book(request).remove(key, changefeed_id, keep_progress=keep_progress))
 
 
 @router.put(FEEDS + "/{changefeed_id}", operation_id="UpdateChangefeed")
@@ -107,7 +113,12 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
         if node.role == "changefeed" and state is NodeState.ALIVE
     }
     held = _book(request).beat(body, workers)
-    return FeedAssignments(shards=[_work(*one, _sealed(request, one[0])) for one in held])
+    sharers: QuotaSharers = request.app.state.quota_sharers
+    clock: Clock = request.app.state.clock
+    return FeedAssignments(
+        shards=[_work(*one, _sealed(request, one[0])) for one in held],
+        quota_sharers=sharers.heard(body.node_id, body.busy, clock.monotonic_ms()),
+    )
 
 
 def _sealed(request: Request, feed: Feed) -> dict[str, str]:
@@ -164,6 +175,7 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
     )
     if report is None:
         return info
+    rows, size = feed_shards.with_ended(feed, report.rows, report.bytes)
     lag_ms = max(0, physical_ms(report.resolved_ts) - physical_ms(shard.checkpoint_ts))
     return info.model_copy(
         update={
@@ -172,8 +184,8 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
             "held_by": report.held_by,
             "error": report.error or feed.error,
             "since_ms": None if report.since_ms is None else str(report.since_ms),
-            "rows": report.rows,
-            "bytes": report.bytes,
+            "rows": rows,
+            "bytes": size,
             "retries": report.retries,
             "stopped": report.stopped,
         }

@@ -218,8 +218,8 @@ class FeedWork(Wire):
 
 
 class FeedReport(Wire):
-    """A worker's report of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet. `reached_ts`:
-    no event above it was sent, but events at it may have been."""
+    """A worker's report of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet. `reached_ts`: no
+    event above it was sent; events at it may have been sent."""
 
     shard: FeedShard
     epoch: int
@@ -240,14 +240,18 @@ class FeedReport(Wire):
 
 class WorkerBeat(Wire):
     """`POST /upcall/v1/changefeeds/beats`: a worker renews the leases of the shards that it holds, and requests more
-    work."""
+    work. `busy`: the tenants for which it has sent something lately, as `cluster/tenant`."""
 
     node_id: str
     instance: str
     reports: list[FeedReport]
+    busy: list[str] = Field(default_factory=list)
 
 
 class FeedAssignments(Wire):
-    """The answer of WorkerBeat: all shards that the worker must hold from now on. The worker stops all others."""
+    """The answer of WorkerBeat: all shards that the worker must hold from now on. The worker stops all others.
+    `quota_sharers`: among how many workers the rate quotas of a tenant are divided, by `cluster/tenant`; a tenant that
+    is not named has one."""
 
     shards: list[FeedWork]
+    quota_sharers: dict[str, int] = Field(default_factory=dict)

@@ -11,7 +11,7 @@ from tistream.wire.sorter import Wire
 SKIPS_MAX = 100  # skips of a feed
 EVENTS_MAX = 500  # events of a feed's history; older ones are dropped
 # The kinds of events in a feed's history. `applied`: a revision is in force from a ts on. `held`: a worker has begun to
-# hold the feed. `cut`: the feed has got other shards.
+# hold the feed. `cut`: the feed has other shards.
 What = Literal[
     "created",
     "updated",

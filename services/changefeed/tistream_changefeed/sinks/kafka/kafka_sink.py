@@ -154,8 +154,8 @@ class KafkaSink:
         return stored.read(self._progress_end(), wait=wait).get(own)
 
     def _learn_topics(self) -> None:
-        """Count the topics that any shard of the feed has written. After a cut some of their partitions are this
-        shard's, and get its resolved messages whether it sends rows to them or not."""
+        """Count the partitions of each topic that any shard of the feed has written. After a cut some of them belong to
+        this shard, which sends resolved messages to them even if it has no rows for them."""
         stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
         for found in stored.read(self._progress_end(), wait=True).values():
             if found.fence.generation == self._order.fence.generation:

@@ -1,0 +1,97 @@
+"""What the meta database keeps of a changefeed that was removed with `keep_progress`: enough for a feed that is created
+again under its id to continue from the progress in the sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.bulk.changefeeds import FEEDS_MAX
+from tistream_meta.database import tables
+from tistream_meta.decide.feed_policy import Feed, HeldShard
+from tistream_meta.feeds import feed_rows, feed_shards
+
+_KEPT = tables.kept_feeds
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFeed:
+    """A removed feed. `generation`, `revision`, `skipped` and `ended` are as in Feed. `epoch` is the highest of its
+    shards."""
+
+    generation: int
+    revision: int
+    shards: int
+    epoch: int
+    checkpoint_ts: int
+    skipped: Mapping[str, int]
+    ended: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, feed: Feed, shards: Sequence[HeldShard]) -> KeptFeed:
+        """What is kept of a feed with these shards."""
+        return cls(
+            feed.generation,
+            feed.revision,
+            len(shards),
+            max(one.epoch for one in shards),
+            min(one.checkpoint_ts for one in shards),
+            feed.skipped,
+            feed.ended,
+        )
+
+    def continued(self, feed: Feed) -> Feed:
+        """The new feed `feed`, as one that continues this one. Its revision is a new one, so that workers apply its
+        configuration from the progress in the sink on. Raises InvalidRequest for another number of shards."""
+        wanted = feed_shards.count(feed)
+        if wanted != self.shards:
+            raise InvalidRequest(
+                f"changefeed {feed.feed_id} was removed with its progress, and had {self.shards} shards, not {wanted}: "
+                f"set tistream.shards = {self.shards} and change the number later, or name a start_ts to begin anew",
+                {"parameter": "config"},
+            )
+        return replace(
+            feed,
+            generation=self.generation,
+            start_ts=self.checkpoint_ts,
+            revision=self.revision + 1,
+            skipped=self.skipped,
+            ended={name: (rows, size) for name, (rows, size) in self.ended.items()},
+        )
+
+
+def keep(connection: Connection, now_ms: ColumnElement[int], feed: Feed) -> None:
+    """Keep a feed that is about to be removed. Of each tenant the newest FEEDS_MAX are kept."""
+    shards = feed_rows.shards(connection, feed_rows.named(tables.feed_shards, feed.tenant, feed.feed_id))
+    kept = KeptFeed.of(feed, shards)
+    members = {name: getattr(kept, name) for name in kept.__slots__}
+    connection.execute(
+        insert(_KEPT).values(
+            cluster_id=feed.tenant.cluster_id,
+            tenant_id=feed.tenant.tenant_id,
+            changefeed_id=feed.feed_id,
+            removed_ms=now_ms,
+            kept=json.dumps(members),
+        )
+    )
+    mine = feed_rows.of_tenant(_KEPT, feed.tenant)
+    names = connection.execute(
+        select(_KEPT.c.changefeed_id).where(mine).order_by(_KEPT.c.removed_ms.desc(), _KEPT.c.changefeed_id)
+    ).scalars()
+    for name in list(names)[FEEDS_MAX:]:
+        connection.execute(delete(_KEPT).where(feed_rows.named(_KEPT, feed.tenant, name)))
+
+
+def taken(connection: Connection, key: TenantKey, feed_id: str) -> KeptFeed | None:
+    """What is kept of a feed, which is deleted thereby; None if nothing is kept."""
+    here = feed_rows.named(_KEPT, key, feed_id)
+    row = connection.execute(select(_KEPT).where(here)).one_or_none()
+    if row is None:
+        return None
+    connection.execute(delete(_KEPT).where(here))
+    return KeptFeed(**json.loads(row.kept))

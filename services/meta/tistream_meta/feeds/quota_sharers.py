@@ -1,0 +1,32 @@
+"""Counts the workers among which the rate quotas of a tenant are divided. Pure.
+
+A quota holds for the tenant, and each worker limits what it sends itself. So a worker takes the share that results from
+the number of workers that have sent something for the tenant lately. The counts are in the memory of the owner: after
+it has changed, each worker is heard again within one beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+BUSY_MS = 5_000  # a worker that was not busy for so long has no share
+
+
+@dataclass(slots=True)
+class QuotaSharers:
+    """The time, in monotonic milliseconds, at which each worker was last busy for a tenant, by tenant and worker."""
+
+    _busy: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def heard(self, node_id: str, tenants: Sequence[str], now_ms: int) -> Mapping[str, int]:
+        """Take the tenants for which a worker is busy. Returns, for each tenant for which any worker is, among how many
+        workers its quotas are divided if this worker sends."""
+        for tenant in tenants:
+            self._busy.setdefault(tenant, {})[node_id] = now_ms
+        recent = {
+            tenant: {node: at_ms for node, at_ms in nodes.items() if now_ms - at_ms <= BUSY_MS}
+            for tenant, nodes in self._busy.items()
+        }
+        self._busy = {tenant: nodes for tenant, nodes in recent.items() if nodes}
+        return {tenant: len(nodes.keys() | {node_id}) for tenant, nodes in self._busy.items()}

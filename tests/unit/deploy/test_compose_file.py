@@ -314,7 +314,7 @@ def test_what_is_installed_is_locked_with_hashes_and_the_build_tools_stay_behind
 
 def test_workers_of_changefeeds_keep_freed_memory_in_containers_too() -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    pod = yaml.safe_load((ROOT / "deploy/k8s/components/changefeed/changefeed.yaml").read_text())
+    pod, *_ = yaml.safe_load_all((ROOT / "deploy/k8s/components/changefeed/changefeed.yaml").read_text())
     [container] = pod["spec"]["template"]["spec"]["containers"]
     for found in (
         compose["services"]["changefeed"]["environment"],

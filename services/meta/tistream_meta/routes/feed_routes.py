@@ -117,7 +117,7 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
     clock: Clock = request.app.state.clock
     return FeedAssignments(
         shards=[_work(*one, _sealed(request, one[0])) for one in held],
-        quota_sharers=sharers.heard(body.node_id, body.busy, clock.monotonic_ms()),
+        quota_sharers=dict(sharers.heard(body.node_id, body.busy, clock.monotonic_ms())),
     )
 
 

@@ -1,8 +1,8 @@
 """Counts the workers among which the rate quotas of a tenant are divided. Pure.
 
 A quota holds for the tenant, and each worker limits what it sends itself. So a worker takes the share that results from
-the number of workers that have sent something for the tenant lately. The counts are in the memory of the owner: after
-it has changed, each worker is heard again within one beat.
+the number of workers that have sent something for the tenant lately. The counts are in the memory of the owner. A new
+owner receives them again with the next beat of each worker.
 """
 
 from __future__ import annotations

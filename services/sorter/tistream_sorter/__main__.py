@@ -1,7 +1,6 @@
-"""`python -m tistream_sorter`: the composition root of the sorter, the only service with a JVM.
-
-The JVM needs the longest time to start, so a thread starts it first, while this process imports its other modules.
-"""
+"""The command `python -m tistream_sorter`: builds the sorter's parts from its settings, and serves. Only this service
+has a JVM, and the JVM takes the longest time to start. So a thread starts it first, while the main thread imports the
+other modules."""
 
 # ruff: noqa: PLC0415
 
@@ -31,8 +30,8 @@ def main() -> None:
 
 
 def _started(settings: SorterSettings) -> Future[SparkSession]:
-    """The Spark session, which a thread starts. The modules that the thread needs are imported first, so that two
-    threads never import at the same time."""
+    """Start Spark in a thread. Returns a future with the session. The modules that this thread needs are imported
+    before, so that two threads never import at the same time."""
     java.ensure()
     from tistream_sorter.spark.session import build_session
 

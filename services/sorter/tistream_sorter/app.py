@@ -1,4 +1,5 @@
-"""The sorter's app and its background loops: membership, assignment, ticks."""
+"""The sorter's HTTP app and its background loops: the heartbeat to the meta server, the assignment of tasks, and
+ticks."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ WARM_EVERY_MS = 30_000
 
 
 class JobRunner(Runner, Protocol):
-    """A runner of Spark jobs, with a start and an end."""
+    """Runs Spark jobs, and can be started and stopped."""
 
     @property
     def slots(self) -> int:
@@ -80,7 +81,7 @@ def tick_limits(
     compact: CompactSettings | None = None,
     index: IndexSettings | None = None,
 ) -> TickLimits:
-    """The limits of ticks from the settings, for a runner with `slots` slots."""
+    """Convert the settings to the limits of ticks. `slots`: the number of shards that the runner executes at a time."""
     store = StorageRules(tick.point_bytes_min, tick.seal_bytes_min)
     cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
     collect = collect or CollectSettings()
@@ -100,7 +101,7 @@ def tick_limits(
 
 
 def index_rules(index: IndexSettings) -> IndexRules | None:
-    """The rules of the version index; None if it is disabled."""
+    """The rules for merges of the version index, from the settings; None if the index is disabled."""
     if not index.enabled:
         return None
     return IndexRules(
@@ -114,7 +115,7 @@ def index_rules(index: IndexSettings) -> IndexRules | None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """The environment of the process besides its store and its clock; a simulation replaces it."""
+    """What the process uses besides its object store and its clock. A simulation replaces it."""
 
     new_runner: Callable[[SorterSettings], JobRunner]
     new_http: Callable[[], HttpClient] | None = None
@@ -173,7 +174,7 @@ class _Running:
         return None if self._version >= 0 else "no route table yet"
 
     def holds(self) -> list[Hold]:
-        """The holds of all tasks that this process holds."""
+        """The holds of all tasks of this process: for each task, why its watermark does not advance."""
         wall_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         return [hold for task in self.node.tasks() for hold in task.status(wall_ms, monotonic_ms).holds]
 
@@ -252,14 +253,14 @@ class _Running:
         return 0
 
     def close(self) -> None:
-        """Stop Spark; its JVM ends with it."""
+        """Stop Spark, and with it the JVM."""
         self.node.close()
         self._http.close()
         self._runner.close()
 
 
 def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
-    """The app of one sorter process."""
+    """Build the HTTP app of one sorter process."""
     peers = Peers(settings, clock)
     registry = new_registry()
     counted = measured(objects, registry)

@@ -95,8 +95,8 @@ class SorterMetrics:
         )
 
     def count_commit(self, manifest: Manifest, before: Mapping[str, int], waited_ms: Iterable[int]) -> None:
-        """Count a committed manifest. `before`: the counters of the manifest before it. `waited_ms`: for each of its
-        files, the time between its arrival and the commit."""
+        """Count a committed manifest. `before`: the counters in the manifest before it. `waited_ms`: for each of its
+        files, the time in ms from its arrival to the commit."""
         self.manifests.inc()
         self.segments.inc(len(manifest.segments))
         self.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
@@ -107,8 +107,8 @@ class SorterMetrics:
 
 
 class HoldsTold(Collector):
-    """A metric of the holds of this sorter's tasks. It is computed only when the metrics are scraped, because all
-    slices are examined."""
+    """A Prometheus collector for the holds of this sorter's tasks, that is, the reasons why their watermarks do not
+    advance. It examines all slices, so it computes only when the metrics are scraped."""
 
     STAGES = ("push", "damaged", "sort")
 
@@ -116,7 +116,7 @@ class HoldsTold(Collector):
         self._holds = holds
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Compute the number of holds by stage; a stage without any is 0."""
+        """Count the holds of each stage; 0 for a stage without a hold."""
         gauge = GaugeMetricFamily("tistream_sorter_holds", "Holds of the tasks held, by stage.", labels=["stage"])
         tally = Tally(hold.stage for hold in self._holds())
         for stage in self.STAGES:

@@ -47,11 +47,9 @@ Node = Annotated[SorterNode, Depends(node_of)]
 def accept_files(
     body: Annotated[bytes, Depends(raw_body)], node: Node, clock: Annotated[Clock, Depends(clock_of)]
 ) -> FilesReceipt:
-    """Queue new files, by reference, for the tasks that they name. Idempotent.
-
-    A task whose inbox is full accepts no file: its `received` positions show that, and the sender repeats the call. The
-    other tasks of the batch accept their files.
-    """
+    """Queue new files, of which the request has names and watermark rows but no changes, for the tasks that the request
+    names. Idempotent. A task whose inbox is full accepts no file: its `received` positions show that, and the sender
+    repeats the call. The other tasks of the request accept their files."""
     try:
         batch = file_batch.decode(body)
     except (ValueError, KeyError, TypeError) as error:
@@ -75,7 +73,8 @@ def accept_files(
 
 
 def by_task(batch: file_batch.FileBatch, mark: Mark | None = None) -> dict[int, list[TaskFile]]:
-    """The files of each task, with the watermark rows of that task. mark: the trace of their arrival."""
+    """The files of a request by task id, each with the watermark rows of that task. mark: the trace context of their
+    arrival."""
     file, task = (batch.watermarks[name].to_numpy() for name in ("file", "task_id"))
     order = np.lexsort((task, file))  # stable: the rows of each pair stay in order
     rows = batch.watermarks
@@ -122,7 +121,7 @@ def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> Pr
 
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")
 def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = "") -> Coverage:
-    """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order, according to its newest
+    """The task's slices inside [start_key, end_key) (hex; empty = unbounded) in key order, according to its newest
     manifest."""
     task = node.known(task_id)
     if task is None:
@@ -138,7 +137,8 @@ def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = 
 
 @router.get("/v1/tasks/{task_id}/stores/{store_id}", operation_id="StoreNeed")
 def store_need(task_id: int, store_id: int, node: Node) -> StoreNeed:
-    """The data that a task still needs from a store: the slice that depends on the store, and the store's files."""
+    """What a task still needs from a store: the slice that depends on the store, and the store's files that it still
+    reads."""
     task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")

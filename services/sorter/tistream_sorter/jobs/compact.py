@@ -1,4 +1,5 @@
-"""Merges small segments into one, in a Spark worker. The driver has selected the segments; the rows do not change."""
+"""Merges small segments into one, in a Spark worker. The driver has selected the segments. No row is changed or
+dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ READERS = 8
 
 
 def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
-    """Run one rewrite. Errors are returned in the result and do not fail the other rewrites of the job."""
+    """Run one merge of segments. An error is returned in the result, so that the other merges of the job continue."""
     counted = MeasuredObjectStore(objects)
     try:
         done = _rewritten(counted, unit)
@@ -67,9 +68,9 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
 
 
 def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
-    """Yield the table of each segment, in order, with READERS concurrent reads. Sequential reads of hundreds of objects
-    would occupy a slot that ticks need for seconds. The first segment is read alone, so that an object store that does
-    not answer gets one request and not READERS."""
+    """Yield the table of each segment, in order, with READERS concurrent reads: sequential reads of hundreds of objects
+    would occupy for seconds a slot that ticks need. The first segment is read alone. So an object store that does not
+    answer gets one request and not READERS."""
     with new_executor("get", READERS) as readers:
         begin, end = 0, 1
         while begin < len(segments):
@@ -80,7 +81,7 @@ def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.T
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Sort by segment.ORDER. Each input is sorted, and most inputs follow one another in commit_ts."""
+    """Sort rows by segment.ORDER. Each input is sorted already, and most inputs follow one another in commit_ts."""
     columns = {name: rows.column(name).to_numpy() for name in ("table_id", "commit_ts", "start_ts")}
     order = np.lexsort((columns["start_ts"], columns["commit_ts"], columns["table_id"]))
     same = np.ones(max(0, len(order) - 1), bool)

@@ -1,7 +1,6 @@
-"""`pyspark.daemon` with the kernel imported, so that the Python workers that it forks need not import it.
-
-No thread may run when the daemon forks. The import of polars, pyarrow and numpy starts none.
-"""
+"""Spark's Python daemon (`pyspark.daemon`), with the sorter's matching code imported before it forks. So the workers
+that it forks need not import that code. No thread may run when the daemon forks; importing polars, pyarrow and numpy
+starts no thread."""
 
 from pyspark.daemon import manager
 

@@ -1,9 +1,9 @@
-"""`python -m tistream_sorter.jobs.executor`: starts a Spark executor in a Kubernetes pod.
+"""The command `python -m tistream_sorter.jobs.executor`: starts a Spark executor in a Kubernetes pod.
 
 In Spark's own images, a shell script (`kubernetes/dockerfiles/spark/entrypoint.sh` of Spark 4) builds the executor's
 command line from environment variables, which the driver's Kubernetes backend sets in the pod. Our image has PySpark
-from PyPI, with the same jars but without the script. This module does the script's work for executors. It replaces its
-own process by Java (exec).
+from PyPI, with the same jars but without the script. This module does the script's work for executors, and then
+replaces its own process by Java (exec).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Reads pending parts, and the values that their rows point to, in a Spark worker."""
+"""Reads pending parts (matched or unmatched rows that are not flushed) in a Spark worker, and the values in change
+files to which their rows point."""
 
 from __future__ import annotations
 
@@ -28,15 +29,16 @@ IDENTITY = ("start_ts", "key")
 
 
 def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
-    """Read the rows of a READY part (READY_SCHEMA), clipped to its span. Raises CorruptObject; there is no other copy
+    """Read the rows of a READY part (READY_SCHEMA) that lie in its span. Raises CorruptObject; there is no other copy
     of a part."""
     table = pq.read_table(_whole(objects, part)).cast(READY_SCHEMA)
     return clipped(table, part)
 
 
 def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) -> pa.Table:
-    """Read the rows of an UNMATCHED part (UNMATCHED_SCHEMA), clipped to its span. Their pointers are renumbered to
-    those of the shard, because the part's sources are added to `book`. Raises CorruptObject."""
+    """Read the rows of an UNMATCHED part (UNMATCHED_SCHEMA) that lie in its span. Adds the change files to which the
+    part points to `book`, and changes the pointers of the rows to the numbers that the files have there. Raises
+    CorruptObject."""
     table = pq.read_table(_whole(objects, part))
     if "pointer" not in table.column_names:  # the part was written under manifest version 1
         table = table.append_column("pointer", pa.nulls(table.num_rows, pa.int64()))
@@ -49,7 +51,7 @@ def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) 
 
 
 def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
-    """Read start_ts and key of a SEALED part's rows. The values are not read."""
+    """Read start_ts and key of the rows of a SEALED part. The values are not read."""
     segment = segment_of(part)
     table = read_row_groups(objects, segment, range(len(segment.row_groups)), IDENTITY)
     frame = pl.from_arrow(table.select(list(IDENTITY)))
@@ -69,32 +71,31 @@ def clipped(table: pa.Table, part: PendingPart) -> pa.Table:
 
 
 def pointer_column(table: pa.Table) -> Int64s:
-    """The pointers of a table's rows; NOWHERE where null."""
+    """The pointers of a table's rows as an array; NOWHERE where the column is null."""
     column = pc.fill_null(table["pointer"], -1)
     return np.asarray(column.combine_chunks().to_numpy(zero_copy_only=False), np.int64)
 
 
 def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
-    """Replace the pointers of a table; NOWHERE becomes null."""
+    """The table with other pointers; NOWHERE becomes null."""
     at = table.schema.get_field_index("pointer")
     return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
 
 
 def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: int) -> Iterator[pa.Table]:
-    """Read the values that `rows` (contracts.POINTED_WIDE) point to.
-
-    Yields READY_WIDE tables in the order of the sources; each fetch is bounded by `bytes_max`.
+    """Read the values to which `rows` (contracts.POINTED_WIDE) point. Yields READY_WIDE tables in the order of the
+    change files. Each read returns at most about `bytes_max` bytes.
 
     Raises:
-        CorruptObject: a source is missing or damaged, or a pointer leads to a row with another key or start_ts.
+        CorruptObject: a change file is missing or damaged, or a pointer leads to a row with another key or start_ts.
     """
     for fetch in fetches(pointer_column(rows), book, bytes_max):
         yield _filled(rows.take(pa.array(fetch.requested)), _source_rows(objects, fetch), fetch.source.key)
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
-    """Copy values into rows: in UNMATCHED_WIDE `rows`, replace the pointers of the rows that the mask `which` selects
-    by their values. Raises the errors of `follow`."""
+    """The UNMATCHED_WIDE table `rows` with values in place of pointers, in the rows that the mask `which` selects.
+    Reads the values from change files. Raises the errors of `follow`."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))

@@ -1,9 +1,9 @@
-"""Pointers to values in row groups of change files, the sources (docs/adr/0007): one 64-bit integer per row. Pure.
+"""Pointers to values in row groups of change files (docs/adr/0007): one 64-bit integer per row. Pure.
 
-A pointer is `source << 47 | row group << 31 | row in the group`. NOWHERE (null in a part) marks a row that holds its
-value itself. In a part and in a manifest, `source` is a position in the part's list of sources. Inside a shard it is a
-position in the shard's list: first its own change files, whose values are in memory, then the sources of the parts that
-it has read.
+A pointer is `source << 47 | row group << 31 | row in the group`, where a source is a change file. NOWHERE (null in a
+pending part) marks a row that holds its value itself. In a pending part and in a manifest, `source` is a position in
+the part's list of change files. Inside a shard it is a position in the shard's list: first the change files of this
+tick, whose values are in memory, then those of the parts that it has read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pointers(source: int, groups: Iterable[tuple[int, int]]) -> Int64s:
 
 
 def sources_of(pointer: Int64s) -> Int64s:
-    """The source of each pointer; -1 for NOWHERE."""
+    """The number of the change file of each pointer; -1 for NOWHERE."""
     return pointer >> SOURCE_SHIFT
 
 
@@ -57,9 +57,9 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
 
 
 def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
-    """Select the rows whose values are copied out of their source: the rows of row groups that few rows still use, with
-    at most about `bytes_max` bytes together. Otherwise a source would be kept for its last row. Returns a mask; it is
-    False for rows whose values are in memory."""
+    """Select the rows whose values are copied out of their change file, so that the file can be deleted: the rows of
+    row groups that few rows still use, with at most about `bytes_max` bytes together. Returns a mask; it is False for
+    rows whose values are in memory."""
     away = sources_of(pointer) >= book.at_hand
     if not away.any():
         return away
@@ -104,8 +104,7 @@ class PointedFiles:
         return cls(list(files), len(files), [0.0] * len(files))
 
     def add(self, found: Sequence[SourceFile], row_bytes: float) -> Int64s:
-        """Add the sources of a part, and return their source numbers. `row_bytes`: estimated bytes of a row's
-        values."""
+        """Add the change files of a part, and return their numbers. `row_bytes`: estimated bytes of a row's values."""
         first = len(self.sources)
         assert first + len(found) <= SOURCES_MAX, "a shard has more sources than a pointer can address"
         self.sources += found
@@ -119,9 +118,9 @@ class PointedFiles:
         return own if group.unpacked else max(own, self.row_bytes[number])
 
     def named_by(self, pointer: Int64s, weight: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
-        """Select the sources that pointers use, each with only the row groups in use. Returns them, and the pointers
-        renumbered to them. A file with two source numbers becomes one source. `weight`: bytes of each row's values, 0
-        if they are not in memory. The sum over a row group is a lower bound of its `unpacked` size."""
+        """Select the change files that pointers use, each with only the row groups in use. Returns them, and the
+        pointers with the new numbers. A file with two numbers gets one. `weight`: bytes of each row's values, 0 if they
+        are not in memory. The sum over a row group is a lower bound of its `unpacked` size."""
         places: dict[str, int] = {}
         groups: list[dict[int, SourceGroup]] = []
         numbers = np.full(len(self.sources) + 1, -1, np.int64)
@@ -143,19 +142,19 @@ class PointedFiles:
 
 
 def group_at(source: SourceFile, index: int) -> SourceGroup:
-    """The row group with this index in its file."""
+    """The row group of the file that has this index. The file must have it."""
     return next(group for group in source.groups if group.index == index)
 
 
 def _pairs(pointer: Int64s) -> list[tuple[int, int]]:
-    """The distinct pairs (source, row group) of the pointers, in order."""
+    """The distinct pairs (change file, row group) of the pointers, in ascending order."""
     places = np.unique(pointer[pointer >= 0] >> GROUP_SHIFT).tolist()
     width = SOURCE_SHIFT - GROUP_SHIFT
     return [(place >> width, place & (GROUPS_MAX - 1)) for place in places]
 
 
 def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
-    """For each pair of `_pairs`, the total weight of its rows."""
+    """For each pair that `_pairs` returns, the sum of the weights of its rows."""
     there = pointer >= 0
     _, place = np.unique(pointer[there] >> GROUP_SHIFT, return_inverse=True)
     return np.bincount(place, weights=weight[there]).astype(np.int64).tolist() if there.any() else []
@@ -163,8 +162,8 @@ def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One read of neighbouring row groups of a source. requested: positions of the requested rows in the list of
-    pointers. found: for each of them, its position in the concatenated rows of the groups."""
+    """One read of neighbouring row groups of a change file. requested: positions in the list of pointers of the rows to
+    read. found: for each of them, the number of its row in the concatenated row groups."""
 
     source: SourceFile
     groups: tuple[SourceGroup, ...]
@@ -173,8 +172,8 @@ class Fetch:
 
 
 def fetches(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Iterator[Fetch]:
-    """Plan the reads that together return every row once. Each read has at most `bytes_max` unpacked bytes, or one row
-    group. `pointer` must not contain NOWHERE."""
+    """Plan the reads that together return the row of each pointer once. Each read has at most `bytes_max` unpacked
+    bytes, or one row group. `pointer` must not contain NOWHERE."""
     order = np.argsort(pointer, kind="stable")
     ordered = pointer[order]
     for number, indexes in _by_source(ordered, book, bytes_max):

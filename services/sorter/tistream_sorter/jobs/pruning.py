@@ -1,7 +1,8 @@
 """Decides which pending parts a shard must read (docs/adr/0007, decision 2). Pure.
 
-A part is skipped if it cannot hold a copy of a change of this tick, none of its commit_ts lies in the window, and this
-tick's watermark rows cannot prove one of its locks dead. If this is unknown, the part is read.
+A pending part is a file of rows that are not flushed. It is skipped if three conditions hold: it cannot hold a copy of
+a change of this tick, none of its commit_ts lies in the window to flush, and this tick's watermark rows cannot prove
+one of its locks dead. If a condition is not known, the part is read.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class AtHand:
 
     @classmethod
     def of(cls, identities: pl.DataFrame) -> AtHand:
-        """Build it from a table with the columns start_ts and key. A change may have several rows."""
+        """Build an AtHand from a table with the columns start_ts and key, in which a change may have several rows."""
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
     def meet(self, parts: Sequence[PendingPart]) -> list[bool]:
-        """For each part, whether it may hold one of the changes."""
+        """Whether each part may hold one of the changes."""
         firsts = self._below([part.span.start for part in parts])
         ends = self._below([part.span.end for part in parts])
         out = []
@@ -44,16 +45,16 @@ class AtHand:
         return out
 
     def _below(self, keys: list[bytes]) -> list[int]:
-        """For each key the number of changes with a lower key. One call for all keys, because its fixed cost is
+        """Count for each key the changes with a lower key. One call handles all keys, because its fixed cost is
         high."""
         return self.keys.search_sorted(pl.Series(keys, dtype=pl.Binary), side="left").to_list()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """The reasons for which a part must be read. high: the window's high. rows_small: parts with fewer rows (and less
-    than BYTES_SMALL) are always read. scanned: spans in which a scan connects, so that pipelined locks may be dead.
-    swept: keys of the parts to scan for dead locks."""
+    """The conditions under which a part must be read. high: the upper end of the window to flush. rows_small: parts
+    with fewer rows (and less than BYTES_SMALL) are always read. scanned: spans in which a scan connects, so that locks
+    of pipelined transactions may be dead. swept: keys of the parts to examine for dead locks."""
 
     high: int
     rows_small: int
@@ -76,8 +77,8 @@ def read_anyway(parts: Sequence[PendingPart], rules: ReadRules) -> list[bool]:
 
 
 def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: pl.DataFrame) -> list[bool]:
-    """For each part, whether it must be read because it may hold one of the changes of this tick (`identities`), and
-    for no other reason."""
+    """Select the parts that must be read only because they may hold one of the changes of this tick (`identities`).
+    `anyway`: for each part, whether it is read for another reason. Returns True or False for each part."""
     if all(anyway):
         return [False] * len(parts)
     unsure = [part for part, sure in zip(parts, anyway, strict=True) if not sure]

@@ -23,8 +23,9 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The result of a Rewrite. Success: `output` holds the rows of the segments `inputs`, at least two. Failure:
-    `failed` is the reason, and `inputs` names the segments to skip from now on; it is empty if a retry may succeed."""
+    """The result of a Rewrite. After a success, `output` holds the rows of the segments `inputs`, at least two. After a
+    failure, `failed` is the reason, and `inputs` names the segments to skip from now on; it is empty if a retry may
+    succeed."""
 
     task_id: int
     inputs: tuple[str, ...] = ()

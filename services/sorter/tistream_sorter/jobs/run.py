@@ -1,4 +1,4 @@
-"""Runs shards and rewrites as Spark jobs."""
+"""Runs the sorter's work as Spark jobs: shards of ticks, compactions, merges of the version index, and base chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POOL, LARGE_POOL = "default", "large"  # Spark serves pools of equal weight in t
 
 
 class _OfTenant(Protocol):
-    """A unit of work that belongs to one tenant."""
+    """Work that belongs to one tenant."""
 
     @property
     def tenant(self) -> TenantKey: ...
@@ -33,11 +33,9 @@ Result = TypeVar("Result")
 
 
 class SparkRunner:
-    """Runs the shards of all due ticks of the node as one Spark job.
-
-    Executors read, match, sort and write. The driver handles object names and counts only. `keys`: the encryption key
-    ids of the tenants, which are sent to the executors with each job.
-    """
+    """Runs the sorter's work as Spark jobs: one job has the shards of all due ticks of the node. Executors read, match,
+    sort and write. The driver handles object names and counts only. `keys`: the encryption key ids of the tenants,
+    which are sent to the executors with each job."""
 
     def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
         self._session = session
@@ -62,11 +60,11 @@ class SparkRunner:
         return process is None or process.poll() is None
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """Run one job. Returns the results in the order of `shards`. Raises Spark's exception if a Spark task died.
-        Thread-safe.
+        """Run shards as one job. Returns the results in the order of `shards`. Raises Spark's exception if a Spark task
+        died. Thread-safe.
 
-        `beside`: run in the pool LARGE_POOL with one Spark task per shard. A slot becomes free after each shard, and a
-        job of POOL gets it first.
+        With `beside`, the job runs in the Spark pool LARGE_POOL with one Spark task per shard. So a slot becomes free
+        after each shard, and jobs of ordinary ticks get it first.
         """
         url = self._url
         count = len(shards) if beside else self.slots

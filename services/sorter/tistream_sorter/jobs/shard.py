@@ -1,4 +1,5 @@
-"""A key-range shard of a task's tick, and its result, as the driver and Spark's workers exchange them. Pure."""
+"""The input and the result of one shard: the part of a tick that one Spark task executes, for a range of keys. Both are
+exchanged between driver and worker, and contain names of objects, not rows. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tistream_sorter.match.kernel import MatchRules
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One change file. groups: all its row groups of changes, by index. wanted: indexes of the row groups that may hold
-    keys of the shard. seq: position of the file in the tick."""
+    """One change file as a shard reads it. groups: all its row groups of changes, by index. wanted: indexes of the row
+    groups that may hold keys of the shard. seq: position of the file in the tick."""
 
     seq: int
     key: str
@@ -32,10 +33,10 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class StorageRules:
-    """Where the values of rows that are not flushed yet are stored (docs/adr/0007). All limits are in bytes.
+    """Limits that decide where the values of rows are stored until they are flushed (docs/adr/0007). All are in bytes.
 
     point_bytes_min: if the pending values of one row group have at least this size, they stay in the change file.
-    seal_bytes_min: if the settled rows of one commit_ts have at least this size, they are written as a segment at once.
+    seal_bytes_min: if the matched rows of one commit_ts have at least this size, they are written as a segment at once.
     chunk_bytes: unpacked size of the row groups that are read through pointers at a time, and size of the rows that are
     collected before a write.
     """
@@ -47,12 +48,13 @@ class StorageRules:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The input of one shard. It only names data, which stays in object storage.
+    """The input of one shard. It names objects; their rows stay in object storage.
 
-    history, scans: Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). unmatched, ready, sealed: pending parts;
-    jobs/pruning.py decides which of them are read. swept: keys of UNMATCHED parts that are read in any case; scanned:
-    spans whose UNMATCHED parts are read in any case. lookup: the segments in which repeats at or below the window are
-    looked up; None in the first run, which finds out whether there are repeats.
+    history, scans: the changes of slices and the scans of this tick, as Arrow IPC streams (slice_history.HISTORY,
+    SCANS_SCHEMA). unmatched, ready, sealed: pending parts, of which jobs/pruning.py decides which ones are read. swept:
+    keys of UNMATCHED parts that are read in any case. scanned: spans whose UNMATCHED parts are read in any case.
+    lookup: the segments in which repeated rows at or below the window are looked up; None in the first run, which finds
+    out whether there are any.
     """
 
     tenant: TenantKey
@@ -75,7 +77,7 @@ class Shard:
 
     @property
     def weight(self) -> int:
-        """The bytes that the shard must read. Shards are distributed over Spark tasks by this weight."""
+        """The number of bytes that the shard must read. It decides how shards are distributed over Spark tasks."""
         groups = sum(group.length for file in self.files for group in file.wanted_groups)
         return groups + sum(part.size for part in (*self.unmatched, *self.ready)) + 4096
 

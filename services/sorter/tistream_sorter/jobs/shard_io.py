@@ -1,4 +1,4 @@
-"""Processes one shard in a Spark worker: reads row groups and pending parts, runs the kernel, writes its output."""
+"""Processes one shard in a Spark worker: reads row groups and pending parts, matches, and writes the output."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ WRITERS, WRITING_BYTES = 2, 64 << 20
 
 @lru_cache(maxsize=4)
 def _objects(url: str) -> ObjectStore:
-    """The object store's client: one per worker process, because Spark reuses its Python workers."""
+    """The client of the object store at `url`. A worker process has one, because Spark reuses its Python workers."""
     return open_objects(url)
 
 
 def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
-    """Run the shards of one Spark task. While one shard is written, the next one is read and matched. Objects are
-    encrypted with `keys`."""
+    """Run the shards of one Spark task. Returns their results in order. While the output of one shard is written, the
+    next one is read and matched. Objects are encrypted with `keys`."""
     objects = _objects_with(url, keys)
     with new_executor("put", WRITERS) as writers:
         begun = [_begun(objects, shard, writers) for shard in shards]
@@ -94,7 +94,7 @@ def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A shard that was processed, whose writes may still be in progress."""
+    """A shard whose rows are matched, and whose writes may still be in progress."""
 
     shard: Shard
     result: ShardResult
@@ -103,7 +103,8 @@ class _Begun:
     stages: Stages
 
     def ended(self) -> ShardResult:
-        """Wait for the writes. Returns the result with its traffic and stages."""
+        """Wait until the writes have ended. Returns the shard's result, with its requests to the object store and its
+        stages. A failed write is in the result."""
         result = self.result
         if self.writes is not None:
             writes = self.writes
@@ -127,7 +128,7 @@ def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None) -> _Beg
 
 
 def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
-    """Convert an error of this shard to its result, so that the other shards of the job continue."""
+    """Call `work`. An error of this shard becomes its result, so that the other shards of the job continue."""
     try:
         return work()
     except CorruptObject as error:
@@ -139,8 +140,8 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
 
 
 def process_shard(objects: ObjectStore, shard: Shard, target: OutputTarget, stages: Stages) -> ShardResult:
-    """Read, match, sort and write one shard, and record the stages. The written objects count only once a manifest
-    names them."""
+    """Read, match, sort and write one shard, and record the time of each stage in `stages`. The written objects have no
+    effect until a manifest names them."""
     began = time.perf_counter_ns()
     book = PointedFiles.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard)
@@ -240,7 +241,7 @@ def _inside(table: pa.Table, span: KeySpan) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The pending parts that were read in this tick, and their rows."""
+    """The pending parts that the shard has read in this tick, and their rows."""
 
     unmatched_parts: list[PendingPart]
     unmatched: list[pa.Table]
@@ -277,7 +278,7 @@ def _at_hand(changes: pa.Table, unmatched: list[pa.Table], high: int) -> pl.Data
 
 
 def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
-    """The changes without those whose identity is in a SEALED part already."""
+    """The changes without those that a SEALED part contains already, which is compared by (start_ts, key)."""
     if not sealed:
         return changes
     fresh = pl.from_arrow(changes.select(list(IDENTITY)))
@@ -288,14 +289,14 @@ def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
 
 
 def _rows_in(changes: pa.Table) -> int:
-    """The number of distinct rows changed: prewrite, commit and repeats of one change count once."""
+    """The number of distinct changed rows. The prewrite, the commit and all copies of one change count as one."""
     identities = pl.from_arrow(changes.select(list(IDENTITY)))
     assert isinstance(identities, pl.DataFrame)
     return identities.n_unique()
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:
-    """The repeats that are in none of the looked-up segments."""
+    """The repeated changes that are in no segment that the shard looked up."""
     missing = repeats
     for segment in shard.lookup or ():
         if not len(missing):
@@ -309,7 +310,7 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
 
 
 def _limit(shard: Shard, missing: pl.DataFrame) -> str:
-    """The name and value of the limit at or below which the missing rows lie, for the error's text."""
+    """The name and the value of the ts at or below which the missing rows lie, for the error's text."""
     rules = shard.rules
     if int(missing["commit_ts"].max()) <= rules.window.low:  # type: ignore[arg-type]
         return "flushed_ts that the pool does not hold"

@@ -33,15 +33,16 @@ ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_i
 
 
 class OutputTarget(Protocol):
-    """The store to which objects are written."""
+    """The object store, or a queue in front of it, to which a shard writes its objects."""
 
     def put(self, key: str, body: Body) -> None: ...
 
 
 @dataclass(slots=True)
 class ShardOutput:
-    """Collects rows, writes objects to `target`, which may write in the background, and lists them in `segments` and
-    `pending`. The objects count only once a manifest names them. Values are read from `objects`."""
+    """Collects rows, writes them as objects to `target`, and lists the objects in `segments` and `pending`. The target
+    may write in the background. The objects have no effect until a manifest names them. Values behind pointers are read
+    from `objects`."""
 
     objects: ObjectStore
     target: OutputTarget
@@ -53,14 +54,14 @@ class ShardOutput:
     _names: int = 0
 
     def committed(self, rows: pa.Table) -> None:
-        """Add rows inside the window: segment.SCHEMA (any binary types), in segment.ORDER."""
+        """Add rows to flush, with commit_ts inside the window: segment.SCHEMA (any binary types), in segment.ORDER."""
         if rows.num_rows:
             self._committed.append(rows)
             if _bytes(self._committed) >= self.shard.store.chunk_bytes:
                 self._put_committed()
 
     def ready(self, rows: pa.Table) -> None:
-        """Add READY_WIDE rows above the window."""
+        """Add committed rows above the window (READY_WIDE), which become pending parts."""
         sealed, rest = split(rows, self.shard.store.seal_bytes_min)
         for table in sealed:
             self._put_sealed(in_order(table))
@@ -142,7 +143,7 @@ class ShardOutput:
 
 
 def _part(kind: str, rows: pa.Table, key: str, size: int, checksum: str) -> PendingPart:
-    """Describe a written part for the manifest."""
+    """The entry of the next manifest for a written part."""
     keys, starts, commits = pl.Series(rows["key"]), pl.Series(rows["start_ts"]), pl.Series(rows["commit_ts"])
     lowest, highest = keys.min(), keys.max()
     assert isinstance(lowest, bytes)
@@ -166,7 +167,7 @@ def _bytes(tables: list[pa.Table]) -> int:
 
 
 def _without(rows: pa.Table, name: str, gone: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Table:
-    """The table with nulls in column `name` in the rows where `gone` is true."""
+    """The table with nulls in the column `name`, in the rows where `gone` is true."""
     if not gone.any():
         return rows
     at = rows.schema.get_field_index(name)

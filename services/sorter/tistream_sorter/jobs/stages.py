@@ -1,4 +1,5 @@
-"""Measures the steps of a shard in a worker. The driver converts them to trace spans; workers export no spans."""
+"""Measures the stages of a shard's work in a Spark worker: read, match, write. Workers export no traces; the driver
+converts the stages to trace spans."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ Stage = tuple[str, int, int]
 
 
 class Stages:
-    """Consecutive stages, without gaps. Times are Unix time of this machine in ns, derived from a monotonic clock, so
-    durations are exact."""
+    """Records when each stage of a shard's work began and ended; a stage begins where the one before it ended. Times
+    are in Unix ns: the wall clock is read once, at the start, and a monotonic clock gives the rest, so a change of the
+    clock distorts no duration."""
 
     def __init__(self) -> None:
         self._ahead_ns = SystemClock().now_ms() * 1_000_000 - time.perf_counter_ns()
@@ -19,14 +21,14 @@ class Stages:
         self._done: list[Stage] = []
 
     def over(self, name: str) -> None:
-        """End the current stage, and give it a name."""
+        """End the current stage under this name, and begin the next one."""
         now_ns = self._now_ns()
         self._done.append((name, self._began_ns, now_ns))
         self._began_ns = now_ns
 
     @property
     def done(self) -> tuple[Stage, ...]:
-        """The stages that have ended."""
+        """The stages that have ended, as (name, begin, end) in Unix ns."""
         return tuple(self._done)
 
     def _now_ns(self) -> int:

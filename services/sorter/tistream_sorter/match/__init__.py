@@ -1,1 +1,2 @@
-"""The kernel of a shard: it joins prewrites with their commits, cuts at the window, and sorts (design.md 3). Pure."""
+"""Matches the entries of one shard: joins prewrites with their commits, selects the rows up to the watermark, and sorts
+them (design.md 3). Pure."""

@@ -1,7 +1,6 @@
-"""All entries of a shard's tick as columns, so that values are gathered once, by row number. Pure.
-
-Rows are numbered in this order: the changes, the entries of the unmatched parts, the rows of the ready parts.
-"""
+"""All entries of one shard in one tick as columns, so that matching works on row numbers, and values are copied only
+once, into the output. Pure. Rows are numbered in this order: the changes, the entries of the UNMATCHED parts, the rows
+of the READY parts (contracts.py explains both)."""
 
 from __future__ import annotations
 
@@ -34,11 +33,11 @@ _FACTS = ("type", "region_version", "log_index", "generation")
 
 
 class Bank:
-    """All entries of a tick of one shard, as columns.
+    """All entries of one shard in one tick, as columns with one item per row.
 
-    These attributes have one item per row. start_ts. commit_ts: 0 if the entry has none. part: NEW, or the position of
-    the pending part in its list. kind: see match/pairs.py. keys: raw keys. parts: the decoded keys. away: whether the
-    values are in a change file, where the row's pointer leads.
+    start_ts. commit_ts: 0 if the entry has none. part: NEW for a change of this tick, or else the position of the
+    pending part in its list. kind: a constant of match/pairs.py. keys: raw keys. parts: the decoded keys. away: whether
+    the row's values are in a change file, to which its pointer leads.
     """
 
     def __init__(self, changes: pa.Table, unmatched: list[pa.Table], ready: list[pa.Table]) -> None:
@@ -63,14 +62,14 @@ class Bank:
         return len(self.part)
 
     def plain(self, rows: Int64s) -> Entries:
-        """The given rows as the input of the fast path (match/pairs.py)."""
+        """The rows with these numbers, as input of the fast path (match/pairs.py)."""
         if len(rows) == len(self):
             return Entries(self.start_ts, self.kind, self.keys, self.parts)
         return Entries(self.start_ts[rows], self.kind[rows], self.keys.gather(rows), self.parts.take(rows))
 
     def _column(self, name: str, in_ready: str | None = None) -> pa.ChunkedArray:
-        """A column of all rows, in UNMATCHED_SCHEMA's type. `in_ready`: the column's name in ready parts, if it
-        differs."""
+        """A column of all rows, with the type that it has in UNMATCHED_SCHEMA. `in_ready`: the column's name in READY
+        parts, if it differs."""
         found = [table.column(name) for table in (self._changes, *self._unmatched)]
         found += [table.column(in_ready or name) for table in self._ready]
         chunks = [chunk for column in found for chunk in column.chunks]
@@ -78,12 +77,12 @@ class Bank:
         return pa.chunked_array([chunk if chunk.type == wanted else chunk.cast(wanted) for chunk in chunks], wanted)
 
     def _entries(self, name: str) -> pa.ChunkedArray:
-        """A column of the changes and the unmatched parts."""
+        """A column of the changes and the UNMATCHED parts; READY rows are not in it."""
         chunks = [chunk for table in (self._changes, *self._unmatched) for chunk in table.column(name).chunks]
         return pa.chunked_array(chunks, UNMATCHED_SCHEMA.field(name).type)
 
     def _kinds(self) -> npt.NDArray[np.int8]:
-        """The kind of each row: a constant of match/pairs.py."""
+        """The kind of each row, as a constant of match/pairs.py."""
         types = _numbers(self._entries("type"))
         by_type = np.full(256, UNUSUAL, np.int8)
         by_type[[PREWRITE, COMMIT, COMMITTED]] = PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE
@@ -98,7 +97,8 @@ class Bank:
     # -- for the exact path ---------------------------------------------------------------------------------------
 
     def facts(self, rows: Int64s) -> pl.DataFrame:
-        """All columns of the given entries except their values. Every item of `rows` must be below `pending`."""
+        """All columns except the values, for the entries with these row numbers. They must be changes or rows of
+        UNMATCHED parts (row number below `pending`)."""
         columns = {name: _series(self._entries(name)).gather(rows) for name in _FACTS}
         valued = np.asarray(self._entries("value").is_valid())[rows] | self.away[rows]
         seq = np.full(self.pending, -1, np.int64)
@@ -123,7 +123,8 @@ class Bank:
         )
 
     def matched(self, rows: Int64s) -> pl.DataFrame:
-        """The columns row, part, start_ts, key and commit_ts of `rows`, which an earlier tick has matched."""
+        """The columns row, part, start_ts, key and commit_ts of rows of READY parts, which an earlier tick has
+        matched."""
         return pl.DataFrame(
             {
                 "row": rows,
@@ -143,7 +144,8 @@ class Bank:
         return _series(column).gather(rows).to_arrow(compat_level=_NEWEST)
 
     def rows(self, rows: Int64s, commit_ts: Int64s, schema: pa.Schema) -> pa.Table:
-        """The columns of `schema` (READY_WIDE or segment.SCHEMA) in the order of `rows`; binary columns are views."""
+        """Gather rows by number, in the order of `rows`, with the columns of `schema` (READY_WIDE or segment.SCHEMA).
+        `commit_ts` is given for each row, because a prewrite has none. Binary columns are Arrow views."""
         made: dict[str, Callable[[], pa.Array]] = {
             "table_id": lambda: pa.array(self.parts.table_id[rows]),
             "commit_ts": lambda: pa.array(commit_ts),
@@ -156,17 +158,20 @@ class Bank:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def committed(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """A table of segment.SCHEMA's columns, for rows given in segment.ORDER; binary columns are views."""
+        """Gather rows by number as a table of segment.SCHEMA, with the given commit_ts. `rows` must be in
+        segment.ORDER. Binary columns are Arrow views."""
         return self.rows(rows, commit_ts, segment.SCHEMA) if len(rows) else segment.SCHEMA.empty_table()
 
     def ready_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """The given rows as a table of READY_WIDE."""
+        """Gather rows by number, with the given commit_ts, as the content of a READY part (contracts.READY_WIDE):
+        committed rows above the watermark."""
         if not len(rows):
             return READY_WIDE.empty_table()
         return widened(self.rows(rows, commit_ts, READY_WIDE), READY_WIDE)
 
     def pointed_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """The given rows as a table of POINTED_WIDE. Their values are in change files."""
+        """Gather rows by number, with the given commit_ts, as a table of contracts.POINTED_WIDE: rows whose values stay
+        in change files."""
         if not len(rows):
             return POINTED_WIDE.empty_table()
         columns = {
@@ -180,7 +185,8 @@ class Bank:
         return pa.table(columns).select(POINTED_WIDE.names).cast(POINTED_WIDE)
 
     def unmatched_rows(self, entries: pl.DataFrame) -> pa.Table:
-        """The given rows as a table of UNMATCHED_WIDE, with place and floor taken from `entries`."""
+        """Gather the rows of `entries` as the content of an UNMATCHED part (contracts.UNMATCHED_WIDE). Their place in
+        the log and their floor (glossary: floor of a lock) are those in `entries`."""
         if not len(entries):
             return UNMATCHED_WIDE.empty_table()
         rows = entries["row"].to_numpy()
@@ -193,7 +199,8 @@ class Bank:
 
 
 def _numbers(column: pa.ChunkedArray) -> Int64s:
-    """A column of integers, with 0 for null: to_numpy would convert a column with nulls to floats."""
+    """A column of integers as an array, with 0 for null. Arrow's to_numpy would convert a column with nulls to
+    floats."""
     if column.null_count:
         column = pc.fill_null(column, 0)
     out: Int64s = column.to_numpy()
@@ -201,6 +208,6 @@ def _numbers(column: pa.ChunkedArray) -> Int64s:
 
 
 def _series(column: pa.ChunkedArray) -> pl.Series:
-    """The column in one chunk. To gather from many chunks is several times slower, and this copies only the views of
-    binary columns."""
+    """The column as a Polars series with one chunk. Gathering from many chunks is several times slower, and the merge
+    copies only the views of binary columns."""
     return pl.Series(column, dtype=None).rechunk()

@@ -26,7 +26,7 @@ FIRST = pa.schema([("key", pa.binary()), ("old_value", pa.binary()), ("first_ts"
 
 
 class Disagreement(ValueError):
-    """The chunk and the log contradict each other: the chunk is not as of its base_ts."""
+    """The chunk and the log contradict each other, so the chunk does not have the rows as of its base_ts."""
 
 
 def rows_that_count(

@@ -1,8 +1,9 @@
 """Arrow schemas of the tables that a tick reads and writes, and codes of the push contract (design.md 2). Pure.
 
-The pending state of a task (docs/formats.md) consists of two kinds of Parquet parts. UNMATCHED parts hold entries whose
-counterpart has not arrived: a prewrite without its commit, or the reverse. READY parts hold committed rows above the
-watermark. (POINTED: READY rows whose values stay in a change file.)
+The pending state of a task (docs/formats.md) is in Parquet files, which are called parts. UNMATCHED parts hold entries
+whose counterpart has not arrived: a prewrite without its commit, or the reverse. READY parts hold committed rows above
+the watermark. POINTED rows are READY rows whose values stay in a change file. A name that ends in _WIDE is the same
+schema with 64-bit offsets, for tables in memory.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ UNMATCHED_SCHEMA = pa.schema(
 
 
 def with_expiry(changes: pa.Table) -> pa.Table:
-    """Convert changes of RawKV to the form in which they are kept: `expire_ts` is in the column raw_row.EXPIRE."""
+    """Move the column `expire_ts` of a RawKV tenant's changes into the column raw_row.EXPIRE (txn_source), which stores
+    it."""
     return changes.set_column(
         changes.column_names.index(raw_row.EXPIRE), raw_row.EXPIRE, changes.column("expire_ts")
     ).drop_columns(["expire_ts"])
@@ -61,8 +63,8 @@ def wide(schema: pa.Schema) -> pa.Schema:
 
 
 def widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert a table to a wide schema. Polars converts the binary views, because pyarrow 26 crashes when it casts more
-    than 2 GiB of them."""
+    """Convert a table to a schema that `wide` returned. Polars converts the binary views, because pyarrow 26 crashes
+    when it casts more than 2 GiB of them."""
     columns = [
         pl.Series(column).to_arrow() if pa.types.is_binary_view(column.type) else column for column in table.columns
     ]

@@ -1,7 +1,7 @@
-"""The exact path: matches by joins on (key, start_ts), for any number and order of a change's entries. Pure.
+"""Matches by joins on (key, start_ts), for any number and order of the entries of a change: the exact path. Pure.
 
-Delivery is at least once and in any order (design.md 3 and 4). The fast path, match/pairs.py, has settled the plain
-changes before.
+Entries are delivered at least once and in any order (design.md 3 and 4). Changes with exactly one prewrite and one
+commit were matched before, by the fast path in match/pairs.py.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ IDENTITY = ("start_ts", "key")
 
 @dataclass(frozen=True, slots=True)
 class ExactMatch:
-    """The result of matching.
-
-    settled: (row, part, start_ts, key, commit_ts) of changes whose outcome is known. waiting: entries that stay
-    pending, independent of the window. commits: commits whose prewrite has not arrived.
-    """
+    """The result of the exact path. settled: changes whose outcome is known, as (row, part, start_ts, key, commit_ts).
+    waiting: entries that stay pending whatever the window is. commits: commits whose prewrite has not arrived."""
 
     settled: pl.DataFrame
     waiting: pl.DataFrame
@@ -45,7 +42,7 @@ def resolve(
     commit_ts). `high`: the watermark. Adds to `counters`.
 
     In a pipelined transaction a prewrite of a higher generation, or a COMMITTED entry, may arrive after the commit. So
-    prewrite and commit stay pending until the watermark has passed the commit: then all entries have arrived.
+    its prewrite and commit stay pending until the watermark has passed the commit: then all entries have arrived.
     """
     said = entries.filter(pl.col("type") == PREWRITE)
     prewrites = _best_prewrites(said)
@@ -77,17 +74,19 @@ def resolve(
 
 
 def _first(entries: pl.DataFrame) -> pl.DataFrame:
-    """The first entry of each identity (key, start_ts). Pending entries and ready rows stand before their repeats."""
+    """The first entry of each change (key, start_ts). Pending entries and READY rows come before their repeats in the
+    input."""
     return entries.unique(subset=list(IDENTITY), keep="first", maintain_order=True)
 
 
 def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
-    """Merge the copies of each prewrite into one row. The copy with the highest generation is used; among equals one
-    with a value, then the one at the highest place. The merged place is the highest place of all copies.
+    """Merge the copies of each prewrite into one row.
 
-    `seq` and `floor` are those of the first copy at the highest place: a later copy would look like a repeat of a
-    settled prewrite. After a repeat at a higher place, that place must be covered before a row can prove the lock dead.
-    If one copy was pending, the merged row is pending and moves to a new part.
+    The values come from the copy with the highest generation; among equals from one with a value, then from the one at
+    the highest place (`region_version`, `log_index`). The place is the highest of all copies. `seq` and `floor` are
+    those of the first copy at that place, because a later copy would look like a repeat of a settled prewrite. A lock
+    that is repeated at a higher place can be proven dead only once that place is covered. If one copy was pending, the
+    merged row is pending and moves to a new part.
     """
     if len(prewrites) == prewrites.select(pl.struct(IDENTITY).n_unique()).item():
         return prewrites
@@ -114,7 +113,8 @@ def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
 def _living(
     locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: dict[str, int]
 ) -> pl.DataFrame:
-    """Drop dead locks and repeats of settled prewrites, and set the floor of the others. `prewrites`: every copy."""
+    """Drop dead locks and repeats of settled prewrites. Returns the other locks, each with its floor (glossary: floor
+    of a lock). `prewrites`: every copy."""
     if not len(locks):
         return locks
     verdict, repeats = _judged(locks, history, scans)
@@ -129,8 +129,8 @@ def _living(
 
 
 def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[liveness.Verdict, npt.NDArray[np.bool_]]:
-    """The verdict for each lock, and whether the lock repeats a settled one: its place was covered on arrival, and no
-    scan brought it."""
+    """Decide for each lock whether it is dead, and whether it repeats a settled one: then its place was covered when it
+    arrived, and it is not from a scan."""
     facts = liveness.Locks(
         key=locks["key"],
         start_ts=locks["start_ts"].to_numpy(),
@@ -149,8 +149,8 @@ def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[li
 def _came_before(
     settled: pl.DataFrame, locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table
 ) -> npt.NDArray[np.bool_]:
-    """A mask of the `locks` that are pending although the copy at their highest place looks like a repeat: another copy
-    of this tick arrived before its place was covered."""
+    """A mask of the `locks` that are kept as pending although the copy at their highest place looks like a repeat,
+    because another copy of this tick arrived before its place was covered."""
     copies = prewrites.join(settled, on=IDENTITY, how="semi")
     if len(copies) == len(settled):
         return np.zeros(len(locks), bool)

@@ -1,7 +1,8 @@
-"""The work of one shard in a tick, on whole columns: match, cut at the watermark, sort. Pure: tables in, tables out.
+"""The matching of one shard in a tick, on whole columns: match, select the rows up to the watermark, sort. Tables in,
+tables out. Pure.
 
 Delivery is at least once and in any order; `(key, start_ts)` identifies a change (design.md 3 and 4). Nearly all
-changes are one prewrite and one commit, which match/pairs.py settles. The rest goes through match/exact.py.
+changes are one prewrite and one commit, which match/pairs.py matches. match/exact.py matches the others.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from tistream_sorter.match.pairs import settle
 class Matched:
     """The result of one shard.
 
-    committed: rows with commit_ts inside the window; segment.SCHEMA's columns (binary ones may be views) in
-    segment.ORDER. pointed: contracts.POINTED_WIDE: committed rows, inside the window or above it, whose values stay in
-    change files. ready: committed rows above the window. unmatched: prewrites without a commit, and commits without a
-    prewrite. `ready` and `unmatched` become new pending parts, and include the rows of the old parts that they replace;
-    `ready_parts`, `unmatched_parts` are the positions of these old parts in the arguments of `match`. repeats: (key,
+    committed: rows with commit_ts inside the window, with segment.SCHEMA's columns (binary ones may be views) in
+    segment.ORDER. pointed: committed rows, inside the window or above it, whose values stay in change files
+    (contracts.POINTED_WIDE). ready: committed rows above the window. unmatched: prewrites without a commit, and commits
+    without a prewrite. `ready` and `unmatched` become new pending parts. They include the rows of the old parts that
+    they replace, whose positions in the arguments of `match` are `ready_parts` and `unmatched_parts`. repeats: (key,
     start_ts, commit_ts) of entries of this tick's files at or below the window's low or served_ts. The caller looks
     them up in the pool. stranded: other commits inside the window without a prewrite (invariant 6).
     """
@@ -49,7 +50,7 @@ class Matched:
 @dataclass(frozen=True, slots=True)
 class MatchRules:
     """The window to flush, and the rules by which entries are dropped. served_ts: the highest resolved_ts that readers
-    have received, so no new row may appear at or below it."""
+    have received; no new row may appear at or below it."""
 
     window: Window
     snapshot_ts: int
@@ -62,8 +63,8 @@ class MatchRules:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Changes whose outcome is known. Each has the row with its values, the ready part it came from (or NEW), and its
-    commit_ts."""
+    """Changes whose outcome is known, as parallel arrays: the number of the row with the values, the READY part that it
+    came from (or NEW), and the commit_ts."""
 
     row: Int64s
     part: npt.NDArray[np.int32]
@@ -81,10 +82,8 @@ def match(
     scans: pa.Table,
     rules: MatchRules,
 ) -> Matched:
-    """Run one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (position of the file in the tick) and `pointer`.
-
-    `history` and `scans` are tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick.
-    """
+    """Match one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (position of the file in the tick) and `pointer`.
+    `history` and `scans` are tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick."""
     counters: dict[str, int] = {}
     bank = Bank(changes, unmatched, ready)
     wanted = _wanted(bank, rules, counters)
@@ -134,9 +133,9 @@ def match(
 
 
 def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
-    """The rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; for a tenant of
-    RawKV, raw keys. Other entries of this tick's files are dropped and counted. Entries of pending parts are always
-    processed."""
+    """The numbers of the rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; for
+    a RawKV tenant, raw keys. Other entries of this tick's files are dropped and counted in `counters`. Entries of
+    pending parts are always processed."""
     kind = bank.parts.kind[: bank.fresh]
     keep = kind == KeyKind.RAW if rules.raw else (kind == KeyKind.RECORD) | (kind == KeyKind.META)
     if rules.keep_index_keys and not rules.raw:
@@ -148,8 +147,8 @@ def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
 
 
 def _joined(bank: Bank, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
-    """Concatenate the results of the fast and the exact path. A matched pair is NEW, even if its prewrite was
-    pending."""
+    """Concatenate the results of the fast and the exact path. A pair that this tick matched has the part NEW, even if
+    its prewrite came from a pending part."""
     part = np.where(values_at == commit_at, bank.part[values_at], np.int32(NEW))
     rows = _Rows(values_at, part, bank.commit_ts[commit_at])
     if not len(settled):
@@ -174,7 +173,7 @@ def _identities(bank: Bank, rows: _Rows) -> pl.DataFrame:
 
 
 def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
-    """Divide rows into those whose values are in memory and those whose values are only reached through a pointer."""
+    """Divide rows into (those whose values are in memory, those whose values must be read through a pointer)."""
     away = bank.away[rows.row]
     return rows.where(~away), rows.where(away)
 

@@ -39,8 +39,8 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """For each lock: whether it is dead, whether a slice had already covered its place when it arrived, and its floor
-    (glossary: floor of a lock) after the tick."""
+    """The decision for each lock, as arrays: whether it is dead, whether a slice had already covered its place when it
+    arrived, and its floor (glossary: floor of a lock) after the tick."""
 
     dead: Bools
     covered_on_arrival: Bools
@@ -48,8 +48,8 @@ class Verdict:
 
 
 def judge(locks: Locks, history: pa.Table) -> Verdict:
-    """Decide for each lock whether it is dead, by the successive states of its slice. `history`:
-    watermark.slice_history.HISTORY, in order."""
+    """Decide whether each lock is dead, by comparing it with the successive states of its slice. `history`: the changes
+    of slices in order (watermark.slice_history.HISTORY)."""
     count = len(locks.key)
     if count == 0:
         return Verdict(np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))
@@ -76,7 +76,7 @@ def judge(locks: Locks, history: pa.Table) -> Verdict:
 
 
 def in_scan(locks: Locks, scans: pa.Table) -> Bools:
-    """For each lock whether it belongs to a scan in the same file. `scans`: SCANS_SCHEMA."""
+    """Whether each lock belongs to a scan in the same file. `scans`: SCANS_SCHEMA."""
     out = np.zeros(len(locks.key), bool)
     for scan in scans.to_pylist():
         same_file = (locks.seq == scan["seq"]) & (locks.log_index == scan["log_index"])
@@ -99,8 +99,8 @@ def _before(version: Int64s, index: Int64s, locks: Locks) -> Bools:
 
 
 def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64s) -> Bools:
-    """For each lock, whether the state after `step` came with the lock's file or after it. Then `step` is the state
-    when the lock arrived."""
+    """For each lock, whether `step` was its slice's state when the lock arrived: the state after `step` came with the
+    lock's file or after it."""
     following = steps["seq"][cell, step + 1] if step + 1 < steps["seq"].shape[1] else None
     if following is None:
         return np.ones(len(seq), bool)
@@ -110,9 +110,9 @@ def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64
 
 
 def _steps(keys: pl.Series, history: pa.Table) -> tuple[Int64s, dict[str, Int64s]]:
-    """Find the states with which the locks of each key must be compared. Returns (the cell of each key; for each column
-    an array of shape [cell, step]). A cell is a key range without a slice boundary inside. Unused steps have version
-    -1."""
+    """Find the states with which the locks of each key must be compared. A cell is a key range without a slice boundary
+    inside; a step is one state in the history of a cell. Returns (the cell of each key; for each column an array of
+    shape [cell, step]). Unused steps have version -1."""
     frame = pl.from_arrow(history)
     assert isinstance(frame, pl.DataFrame)
     bounds = pl.concat([frame["start_key"], frame["end_key"]]).unique().sort()

@@ -1,4 +1,5 @@
-"""Sorts the rows of a segment (tistream.format.segment.ORDER); whole keys are compared only on ties. Pure."""
+"""Computes the order of a segment's rows (tistream.format.segment.ORDER). Whole keys are compared only if the rows are
+equal in all other columns. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from tistream_sorter.match.packed import stable_order
 
 
 def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl.Series, rows: Int64s) -> Int64s:
-    """The order that sorts rows by (table_id, commit_ts, start_ts, key), as positions. `commit_ts`, `start_ts` and
-    `rows` have one item per change; `rows` is its position in `parts` and `keys`."""
+    """The positions that sort rows by (table_id, commit_ts, start_ts, key). `commit_ts`, `start_ts` and `rows` have one
+    item per change. An item of `rows` is the change's position in `parts` and `keys`."""
     order = stable_order(start_ts)
     for values in (commit_ts, parts.table_id[rows]):
         order = order[stable_order(values[order])]
@@ -24,8 +25,8 @@ def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl
 
 
 def _order_by_key(order: Int64s, tied: Bools, parts: KeyParts, keys: pl.Series, rows: Int64s) -> None:
-    """Sort the rows of each transaction by key, in place. `tied`: whether a position has the transaction and table of
-    the position before it."""
+    """Sort the rows of each transaction and table by key, in place. `tied`: for each position, whether its row has the
+    same transaction and table as the row before it."""
     inside = np.zeros(len(order), bool)
     inside[1:] = tied
     inside[:-1] |= tied

@@ -1,5 +1,5 @@
-"""Stable order of integer columns. Value and row number are packed into one u64 and sorted together, which is several
-times faster than an argsort. Pure."""
+"""Computes the stable order of integer columns. The value and the row number are packed into one 64-bit word and sorted
+together, which is several times faster than an argsort. Pure."""
 
 from __future__ import annotations
 

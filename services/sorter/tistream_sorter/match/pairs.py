@@ -1,8 +1,8 @@
-"""The fast path of matching, for changes whose only entries are one prewrite and one commit, or one whole change. Pure.
+"""Matches the changes that have exactly one prewrite and one commit, or one COMMITTED entry: the fast path. Pure.
 
 Entries are grouped by start_ts with one sort of packed words. Entries of a transaction with several rows are grouped
 again by a hash of (start_ts, key). Entries of one (key, start_ts) always fall into one group. So a group that consists
-of a prewrite and its commit (start_ts and key compared in full) is settled without any other entry. All other groups,
+of a prewrite and its commit (start_ts and key compared in full) is matched without any other entry. All other groups,
 and those with a hash collision, are left to match/exact.py, which uses joins.
 """
 
@@ -26,8 +26,8 @@ _MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The input of the fast path: one row per entry. kind: PLAIN_PREWRITE (no generation), PLAIN_COMMIT, WHOLE (a
-    COMMITTED entry, or a row that an earlier tick matched) or UNUSUAL. keys: raw keys. parts: the decoded keys."""
+    """The input of the fast path, as parallel columns. kind: PLAIN_PREWRITE (without a generation), PLAIN_COMMIT, WHOLE
+    (a COMMITTED entry, or a row that an earlier tick matched) or UNUSUAL. keys: raw keys. parts: the decoded keys."""
 
     start_ts: Int64s
     kind: npt.NDArray[np.int8]
@@ -37,8 +37,8 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The result of the fast path, as row numbers: for each settled change the row of its values and the row of its
-    commit_ts; and the entries that are not settled."""
+    """The result of the fast path, as row numbers. For each matched change: the row that has its values, and the row
+    that has its commit_ts. `rest`: the entries that are not matched."""
 
     values_at: Int64s
     commit_at: Int64s
@@ -46,7 +46,7 @@ class Settled:
 
 
 def settle(entries: Entries) -> Settled:
-    """Settle the plain changes. The attribute `rest` of the result has the entries for the exact path."""
+    """Match the plain changes. The attribute `rest` of the result has the entries that the exact path must match."""
     count = len(entries.kind)
     everything = np.arange(count)
     if not count:
@@ -65,7 +65,7 @@ def settle(entries: Entries) -> Settled:
 
 
 def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt64s) -> Settled:
-    """Settle the groups that consist of a prewrite and its commit. `order`: row numbers sorted by group, then kind.
+    """Match the groups that consist of a prewrite and its commit. `order`: row numbers sorted by group, then kind.
     `group`: the group of each item of `order`."""
     begins = np.ones(len(order) + 1, bool)
     np.not_equal(group[1:], group[:-1], out=begins[1:-1])
@@ -101,7 +101,7 @@ def _same_changes(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[
 
 
 def _hashes(entries: Entries, rows: Int64s) -> UInt64s:
-    """A hash of (start_ts, table_id, tail) per row: equal for entries of one change."""
+    """A hash of (start_ts, table_id, tail of the key) for each row: equal for entries of one change."""
     parts = entries.parts
     mixed = entries.start_ts[rows].astype(np.uint64) * _MIX[0]
     for more, factor in ((parts.tail[rows], _MIX[1]), (parts.table_id[rows].astype(np.uint64), _MIX[2])):
@@ -113,8 +113,8 @@ def _hashes(entries: Entries, rows: Int64s) -> UInt64s:
 
 
 def _by_hash(entries: Entries, rows: Int64s, hashed: UInt64s) -> tuple[Int64s, UInt64s]:
-    """Sort `rows` by hash, then kind; returns them and their hashes. The hashes must leave bits for the kind and the
-    row number."""
+    """Sort `rows` by hash, then kind. Returns the sorted rows and their hashes. Hash, kind and row number are packed
+    into one 64-bit word, so the hashes must be small enough to fit."""
     row_bits = (len(entries.kind) - 1).bit_length()
     assert int(hashed.max()).bit_length() + CLASS_BITS + row_bits <= WORD
     packed = (hashed << np.uint64(CLASS_BITS)) | entries.kind[rows].astype(np.uint64)

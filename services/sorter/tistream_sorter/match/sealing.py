@@ -1,4 +1,5 @@
-"""Divides settled rows above the window: large transactions become segments at once, the rest a READY part. Pure."""
+"""Divides matched rows above the window by transaction. The rows of a large transaction are written as a segment at
+once, and all others as a READY part. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ ORDERED = wide(segment.SCHEMA)
 
 
 def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Bytes of value and old_value together, per row."""
+    """The bytes of value and old_value together, for each row."""
     total = np.zeros(table.num_rows, np.int64)
     for name in ("value", "old_value"):
         lengths = pc.fill_null(pc.binary_length(table[name]), 0)

@@ -1,8 +1,6 @@
-"""Orders versions by key, newest first (tistream.format.run.ORDER), and finds the newest of each key. Pure.
-
-A record key with an integer handle is determined by two numbers, so most keys are ordered as numbers; whole keys are
-compared only where numbers are equal, or where keys have an unknown form.
-"""
+"""Orders the versions of rows by key, newest first (tistream.format.run.ORDER), and finds the newest of each key. Pure.
+Two numbers determine a record key with an integer handle, so most keys are ordered as numbers. Whole keys are compared
+only where the numbers are equal, or where keys have an unknown form."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def version_order(keys: pa.ChunkedArray, commit_ts: Int64s) -> Int64s:
 
 
 def first_of_key(keys: pa.ChunkedArray) -> Bools:
-    """For each row of an ordered column whether it is the first of its key."""
+    """For each row of a sorted column of keys, whether it is the first with its key."""
     out = np.ones(len(keys), bool)
     if len(keys) > 1:
         whole = keys.combine_chunks()
@@ -44,7 +42,8 @@ def first_of_key(keys: pa.ChunkedArray) -> Bools:
 
 
 def folded(rows: pa.Table) -> pa.Table:
-    """The newest version of each key among ordered versions. Keys whose newest version is a delete are left out."""
+    """Select the newest version of each key, from rows in the order of `version_order`. Keys whose newest version is a
+    delete are left out."""
     puts = rows.column("op").to_numpy() == segment.OP_PUT
     return rows.filter(pa.array(first_of_key(rows.column("key")) & puts))
 

@@ -15,8 +15,8 @@ from tistream_sorter.state.task_state import TaskIdentity
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """Settings that apply to every task of this sorter (task_state.TaskIdentity). keep_index_keys: for tenants that
-    have no setting of their own."""
+    """Settings that apply to every task of this sorter (task_state.TaskIdentity). keep_index_keys: the value for
+    tenants that do not set it themselves."""
 
     keep_index_keys: bool
     checkpoint_every: int
@@ -44,7 +44,7 @@ def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
 
 
 def kept(routes: RouteTable) -> dict[TenantKey, int]:
-    """The retention of committed rows in ms, by tenant. Tenants that keep rows for ever are not in it."""
+    """The retention of committed rows in ms, by tenant, without the tenants that keep rows for ever."""
     return {
         TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
         for tenant in routes.tenants

@@ -1,5 +1,5 @@
-"""Runs the jobs that convert base chunks of backfills to base runs of the tasks of this process. The results are
-committed by the task's next manifest, not here."""
+"""Runs the jobs that convert base chunks of backfills to base runs of this process's tasks. A task's next manifest
+commits the results, not this module."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BaseRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListedBackfill:
-    """An open backfill, as the meta server lists it. old_values: see OpenBackfill."""
+    """An open backfill, as the meta server lists it. old_values: see base_plan.OpenBackfill."""
 
     tenant: TenantKey
     backfill_id: str
@@ -65,13 +65,13 @@ class BaseConverter:
         self._pauses = Pauses()
 
     def open(self, backfills: Iterable[ListedBackfill]) -> None:
-        """Set the open backfills, whose chunks are converted to base runs."""
+        """Replace the list of open backfills, whose chunks will be converted."""
         with self._lock:
             self._wanted = frozenset(backfills)
 
     def convert(self, tasks: Sequence[Task]) -> bool:
-        """Look for chunks, and run one job for them. Returns whether a job was run. Does nothing before the first
-        `open`."""
+        """Look for new chunks, and convert some of them as one job. Returns whether a job was run. Does nothing before
+        the first `open`."""
         with self._lock:
             wanted = self._wanted
         if wanted is None:
@@ -97,7 +97,8 @@ class BaseConverter:
         return bool(found)
 
     def _look(self, listed: ListedBackfill, tasks: Sequence[Task]) -> None:
-        """Read the plan of a backfill, and the footers of its new chunks. An error is retried at the next turn."""
+        """Read the plan of a backfill, and the footers of its new chunks. After an error, the next call of `convert`
+        tries again."""
         try:
             backfill = self._known.get(listed)
             if backfill is None:
@@ -136,7 +137,7 @@ class BaseConverter:
             self._refuse(backfill, number, error.reason)
 
     def _units(self, task: Task, count_max: int) -> list[BaseUnit]:
-        """The chunks that a task can use now. All are of one backfill, because chunks of another may have the same
+        """The chunks that a task can use now. All are of one backfill, because another backfill may have the same
         keys."""
         state = task.durable
         if task.to_settle or state.inherited:
@@ -181,8 +182,8 @@ class BaseConverter:
             self._pauses.failed(task.task_id, self._clock.monotonic_ms())
 
     def _refuse(self, backfill: OpenBackfill, number: int, reason: str) -> None:
-        """Write a refusal beside a chunk that is never used, with the reason. The progress of the backfill includes
-        refusals."""
+        """Write an object beside the chunk which says that it is refused for ever, and why. The progress of the
+        backfill counts refused chunks."""
         key = layout.refused_chunk(backfill.tenant, backfill.backfill_id, number)
         try:
             self._objects.put_new(key, refused_chunk.encode(reason))

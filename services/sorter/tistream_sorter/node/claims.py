@@ -1,4 +1,5 @@
-"""Claims tasks: commits a claim manifest for the epoch of each task, and reads the state that the manifests restate."""
+"""Claims tasks for this process: commits an empty manifest that begins the task's new epoch, and rebuilds the task's
+state from its manifests."""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ READ_AGAIN_MS = 1_000
 class Held:
     """A task that this process holds, with the log of its manifests. Times are monotonic ms.
 
-    doubtful: a commit whose answer did not arrive. beside: a large tick that is running. trace: the trace of the
-    current tick. logged_ms: when a failure was last logged. not_before_ms: the earliest time of the next tick. The
-    attributes from `looked_ms` on belong to Collector: the times at which it searched for objects of earlier epochs and
-    of sealed tasks.
+    doubtful: a commit of which it is not known whether it succeeded. beside: a large tick that is running. trace: the
+    trace of the current tick. logged_ms: when a failure was last logged. not_before_ms: the earliest time of the next
+    tick. The attributes from `looked_ms` on belong to Collector: the times at which it searched for objects of earlier
+    epochs and of sealed tasks.
     """
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
@@ -61,8 +62,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class SealedTask:
-    """A sealed task, whose seal is reported to the meta server. `task` is its last state if this process sealed it,
-    otherwise None."""
+    """A sealed task, whose child tasks are reported to the meta server. `task` is its last state if this process sealed
+    it, otherwise None."""
 
     identity: TaskIdentity
     children: tuple[tuple[int, KeySpan], ...]
@@ -70,9 +71,9 @@ class SealedTask:
 
 
 class Claims:
-    """Claims in progress. If the answer to a claim did not arrive, the claim is repeated with the same nonce: it may
+    """Opens tasks, and remembers claims whose result is not known. Such a claim is repeated with the same nonce: it may
     have been written, and with another nonce it would look like the claim of another process. Thread-safe if no two
-    threads have the same task."""
+    threads work on the same task."""
 
     def __init__(
         self,
@@ -91,13 +92,15 @@ class Claims:
         self._prepared: dict[int, ManifestLog] = {}
 
     def keep_only(self, epochs: Mapping[int, int]) -> None:
-        """Forget claims of tasks or epochs that are no longer assigned to this process."""
+        """Forget the claims of all other tasks and epochs. `epochs`: by id, the epoch of each task that is assigned to
+        this process."""
         with self._lock:
             self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
             self._fenced = {key: by for key, by in self._fenced.items() if epochs.get(key[0]) == key[1]}
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
-        """Read the logs of the tasks that will move to this process, and forget other prepared logs."""
+        """Read the manifests of the tasks that will move to this process, so that it can take them over quickly.
+        Forgets the manifests of all other tasks."""
         ids = {identity.task_id for identity in coming}
         with self._lock:
             logs = {task_id: log for task_id, log in self._prepared.items() if task_id in ids}
@@ -118,19 +121,19 @@ class Claims:
                 self._prepared[identity.task_id] = manifests
 
     def prepared(self) -> list[int]:
-        """The ids of tasks that this process could take over at once."""
+        """The ids of the tasks whose manifests are in memory, so that this process could take them over at once."""
         with self._lock:
             return sorted(self._prepared)
 
     def fenced(self) -> list[tuple[int, int, int]]:
-        """Tasks that a newer epoch holds: (task, assigned epoch, epoch that has claimed it)."""
+        """Tasks that were lost to a newer epoch, as (task, assigned epoch, epoch that has claimed it)."""
         with self._lock:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
     def open(self, identity: TaskIdentity) -> tuple[Held | SealedTask | None, bool]:
-        """Try to claim a task. Returns (Held, True) if this process has it; (SealedTask, True) if it is sealed;
-        (None, True) if a newer epoch holds it; (None, False) if the result is not known: the caller has to try again.
-        """
+        """Try to claim a task. Returns (Held, True) if this process has it now; (SealedTask, True) if it is sealed;
+        (None, True) if a newer epoch holds it; (None, False) if the result is not known, and the caller must try
+        again."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())
@@ -172,7 +175,7 @@ class Claims:
         return Held(Task(state, self._limits), manifests)
 
     def _served_ts(self, identity: TaskIdentity) -> int:
-        """The resolved_ts that readers of the tenant have received; 0 if none is recorded."""
+        """The highest resolved_ts that readers of the tenant have received; 0 if none is recorded."""
         key = layout.served(identity.tenant)
         try:
             served = served_format.decode(key, self._objects.get(key))
@@ -187,8 +190,8 @@ class Claims:
         return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 
     def read_others(self, one: Held, turn: Turn, now_ms: int) -> None:
-        """Read the logs of the other parents of a merge, if the task's next step depends on them. `now_ms`: monotonic.
-        Raises the errors of a read."""
+        """Read the manifests of the other parents of a merge, if the task's next step depends on them. `now_ms`:
+        monotonic. Raises the errors of a read."""
         wanted = turn.to_read
         if not wanted:
             one.reads = 0

@@ -1,4 +1,4 @@
-"""Garbage collection: deletes the objects that upkeep/gc_plan.py selects (docs/adr/0009). This module only does I/O."""
+"""Deletes the objects that upkeep/gc_plan.py selects as garbage (docs/adr/0009). This module only does I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HERITAGE_DOUBLINGS = 6
 
 
 class Collector:
-    """Deletes the garbage of all tasks. Call `collect` repeatedly, from one thread."""
+    """Deletes the garbage of all tasks. One thread calls `collect` repeatedly."""
 
     def __init__(self, objects: ObjectStore, rules: CollectRules, clock: Clock, metrics: SorterMetrics) -> None:
         self._objects, self._rules, self._clock, self._metrics = objects, rules, clock, metrics
@@ -43,8 +43,8 @@ class Collector:
         self._schema_logs: dict[TenantKey, SchemaLog] = {}
 
     def collect(self, held: Sequence[Held]) -> bool:
-        """Delete objects of each task in turn. If a task fails, it is retried at the next call, and the others
-        continue. Returns whether more objects can be deleted at once."""
+        """Delete objects of each task in turn. An error of one task does not stop the others; the next call tries that
+        task again. Returns whether more objects can be deleted at once."""
         tenants = {one.task.state.identity.tenant for one in held}
         self._schema_logs = {tenant: known for tenant, known in self._schema_logs.items() if tenant in tenants}
         more = False
@@ -82,8 +82,8 @@ class Collector:
         return len(keys) == DELETES_MAX
 
     def _look(self, held: Held, state: TaskState, now_ms: int) -> None:
-        """Find objects that earlier epochs have left. `state` was read before the scan: objects that later manifests
-        drop are recorded by the tick."""
+        """Search the object store for objects that earlier epochs have left, and record them as garbage. `state` was
+        read before the search: objects that later manifests no longer name are recorded by the tick."""
         identity = state.identity
         found = left_behind(self._keys(identity.tenant, identity.task_id), state)
         held.garbage.note(found, now_ms)
@@ -91,7 +91,8 @@ class Collector:
         held.garbage.note(self._manifests_below_floor(identity.tenant, identity.task_id), now_ms)
 
     def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> bool:
-        """Find objects of a sealed task that none of its children names. Returns whether any of them is new."""
+        """Search the object store for objects of a sealed task that no child names, and record them as garbage. Returns
+        whether any of them is new."""
         tenant = state.identity.tenant
         keys = list(self._keys(tenant, ancestor))
         old = self._manifests_below_floor(tenant, ancestor)
@@ -132,8 +133,8 @@ class Collector:
         return out
 
     def _schema_read_ts(self, tenant: TenantKey) -> int:
-        """The highest ts in the schema registry's log. Rows above it have not been read by the registry, so they must
-        stay in the pool."""
+        """The ts up to which the schema registry has read the pool, from the newest object of its log. Rows above it
+        must stay in the pool."""
         known = self._schema_logs.get(tenant, SchemaLog())
         last = known.key
         for info in self._objects.list_after(layout.schema_log_prefix(tenant), last):
@@ -146,8 +147,7 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """The part of a schema registry's log that the collector has read: the key of the newest object, and its highest
-    ts."""
+    """The newest object of a schema registry's log that the collector has read: its key, and its highest ts."""
 
     key: str = ""
     high_ts: int = 0
@@ -155,7 +155,7 @@ class SchemaLog:
 
 @dataclass(frozen=True, slots=True)
 class _Sealed:
-    """A sealed task, in the form that Lineage follows."""
+    """A sealed task as an ancestor: the form that storage's Lineage takes."""
 
     task_id: int
     span: KeySpan

@@ -1,5 +1,5 @@
-"""Runs the merges that upkeep/compaction_plan.py selects, as jobs. The results are committed by the task's next
-manifest, not here."""
+"""Runs the merges of small segments that upkeep/compaction_plan.py selects, as jobs. A task's next manifest commits the
+results, not this module."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class Rewriter(Protocol):
-    """Runs merges of segments as one job."""
+    """Runs merges of segments as one job. Production uses SparkRunner."""
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]: ...
 
 
 class Compactor(UpkeepJobs[Rewrite]):
-    """Compacts small segments."""
+    """Merges small segments of the tasks of this process (compaction)."""
 
     what = "compact"
 

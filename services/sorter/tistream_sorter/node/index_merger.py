@@ -1,4 +1,4 @@
-"""Runs the merges of the version index that index_plan.py selects, as jobs."""
+"""Runs the merges of the version index that upkeep/index_plan.py selects, as jobs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Merger(Protocol):
 
 
 class IndexMerger(UpkeepJobs[IndexUnit]):
-    """Extends and merges the version index. If a unit does not fit into memory, its result is a list of shards, which a
-    second job merges."""
+    """Adds new rows to the version index of each task, and merges its runs. If a merge does not fit into memory, its
+    result is a list of shards, which a second job merges."""
 
     what = "index"
 
@@ -52,8 +52,8 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         return index_unit(state, self._rules, self._clock.now_ms(), self._new_nonce(), self._alone)
 
     def _rests(self, state: TaskState, /) -> bool:
-        """Whether the index covers all rows. If it does not, the remaining rows become due with time, so the task must
-        be examined again."""
+        """Whether the index has all rows, so that the task need not be examined until its state changes. Rows that are
+        not in the index become due as time passes."""
         covered_ts = min((part.indexed_ts for part in state.index), default=0)
         return all(segment.commit_ts_max <= covered_ts for segment in state.live_segments)
 
@@ -80,7 +80,7 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         return results
 
     def _pass_on(self, task: Task, unit: IndexUnit, results: Sequence[IndexResult]) -> None:
-        """Pass the results of all shards of a unit, in key order, to its task."""
+        """Collect the results of all shards of a merge, in key order, and pass them to its task."""
         if reasons := [one.failed for one in results if one.failed is not None]:
             damaged = [key for one in results for key in one.damaged]
             self._give_up(task, unit, damaged)

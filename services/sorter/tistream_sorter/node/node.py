@@ -1,4 +1,4 @@
-"""The tasks that a sorter process holds, and their ticks. This module does the I/O; Task decides."""
+"""The tasks that a sorter process holds, and their ticks. This module does the I/O; task/task.py decides."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class SorterNode:
         return held.task if held else None
 
     def known(self, task_id: int) -> Task | None:
-        """The task with this id, if this process holds it, or has sealed it and the route table still assigns it here;
-        otherwise None."""
+        """The task with this id, if this process holds it. A task that this process has sealed is returned too, as long
+        as the route table assigns it here. Otherwise None."""
         with self._lock:
             ended = self._sealed.get(task_id)
         return self.find(task_id) or (ended.task if ended else None)
@@ -95,9 +95,9 @@ class SorterNode:
         orders: Mapping[int, SealOrder] = NO_ORDERS,
         keep: Mapping[TenantKey, int] = KEEP_ALL,
     ) -> bool:
-        """Hold exactly the wanted tasks, each under its epoch, and give them their orders. keep: retention of committed
-        rows by tenant, in ms. Claims run in parallel. Returns False if some claims must be repeated, because the store
-        did not answer."""
+        """Hold exactly the wanted tasks, each under its epoch, and pass them the owner's orders to split or merge.
+        keep: retention of committed rows by tenant, in ms. Claims run in parallel. Returns False if some claims must be
+        repeated, because the store did not answer."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
             current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}
@@ -131,14 +131,15 @@ class SorterNode:
         return complete
 
     def _give(self, task: Task, orders: Mapping[int, SealOrder]) -> None:
-        """Give a task its order before its first commit. Otherwise it would flush past its stop_at."""
+        """Pass a task the order of the owner, before the task's first commit. Without the order the task would flush
+        past its stop_at."""
         reason = task.order(orders.get(task.task_id))
         if reason is not None:
             self._metrics.refused.inc()
             log.error("order to split or merge refused", extra={**log_fields(task.state), "reason": reason})
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
-        """Read the logs of tasks that other sorters hold and that will move to this process."""
+        """Read the manifests of tasks that other sorters hold and that will move to this process."""
         self._claims.prepare(coming)
 
     def reports(self) -> list[TaskReport]:
@@ -149,15 +150,15 @@ class SorterNode:
         return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
 
     def collect(self) -> bool:
-        """Delete objects that no reader needs any more. Call it in a thread of its own. Returns whether more can be
-        deleted at once. A stopped task keeps all of its objects."""
+        """Delete objects that no reader needs any more. Returns whether more can be deleted at once. A stopped task
+        keeps all of its objects. Call it in a thread of its own."""
         with self._lock:
             held = [one for one in self._held.values() if one.task.stopped is None]
         return self._collector.collect(held)
 
     def compact(self) -> bool:
-        """Compact small segments, then merge the version index, with one job of each kind for all tasks. Call it in a
-        thread of its own. Returns whether there was any work."""
+        """Compact small segments, then merge the version index, with one job of each kind for all tasks. Returns
+        whether there was any work. Call it in a thread of its own."""
         if not self._upkeep.work(lambda: [task for task in self.tasks() if task.stopped is None]):
             return False
         self.wake()
@@ -166,8 +167,9 @@ class SorterNode:
     # -- ticks ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """Run one tick of every due task, as one job. A large tick runs beside it, and its task is not due until that
-        tick has ended. Returns whether anything was committed, or another tick should follow at once."""
+        """Run one tick of every due task, all in one job, and commit the results. A large tick runs in a job of its
+        own, and its task is not due until it has ended. Returns whether anything was committed, or another tick should
+        follow at once."""
         with self._lock:
             held = list(self._held.values())
         plans: list[tuple[Held, TickPlan]] = []
@@ -206,8 +208,8 @@ class SorterNode:
         return any(done) or unfinished
 
     def _due(self, one: Held, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
-        """Run one turn of a task, and begin the trace of its next step. Returns the step, or None if there is nothing
-        to do."""
+        """Let a task decide its next step, and begin the step's trace. Returns the step, or None if there is nothing to
+        do."""
         with one.task.turn() as turn:
             try:
                 self._claims.read_others(one, turn, now_ms)
@@ -226,8 +228,8 @@ class SorterNode:
         return due
 
     def _run_beside(self, one: Held, due: TickPlan) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run a large tick in its own thread. When it has ended, the next tick commits its result, because a commit is
-        short."""
+        """Start a large tick in a thread of its own. After it has ended, the thread of the ticks commits its result,
+        because a commit is short."""
         began = self._clock.monotonic_ms()
         try:
             return self._jobs.run([(one, due)], beside=True)
@@ -235,7 +237,7 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
 
     def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """The result of a large tick that has ended, which can be committed; empty while it runs."""
+        """The manifest of a large tick that has ended, which can be committed now; empty while the tick runs."""
         running = one.beside
         if running is None or not running.done():
             return []
@@ -250,11 +252,8 @@ class SorterNode:
 
     def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
         """Record that a tick failed and will be repeated. The task's status shows the reason. The log shows the first
-        failure, and later ones at most once in TROUBLE_AGAIN_MS.
-
-        Reasons name objects, which differ from tick to tick, and a full disk can last. One line per tick would fill the
-        log.
-        """
+        failure, and later ones at most once in TROUBLE_AGAIN_MS: a full disk can last, each reason names other objects,
+        and one line per tick would fill the log."""
         now_ms = self._clock.monotonic_ms()
         if key_unusable:
             held.not_before_ms = now_ms + KEY_AGAIN_MS
@@ -264,7 +263,7 @@ class SorterNode:
         held.task.fail(reason)
 
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
-        """Commit a manifest. Returns whether it was committed; if that is unknown, its trace continues."""
+        """Commit a manifest. Returns whether it was committed. If that is not known, the tick's trace stays open."""
         if held.trace is None:
             return self._committed(held, manifest, after, files)
         with trace.inside(held.trace.span), trace.child("commit"):
@@ -313,7 +312,8 @@ class SorterNode:
         return True
 
     def _end(self, held: Held, manifest: Manifest) -> None:
-        """Handle a sealed task: report its children as long as the route table assigns it to this process."""
+        """Drop a task that was sealed. Its children are reported as long as the route table assigns the task to this
+        process."""
         state = held.task.state
         self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
         log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})
@@ -347,7 +347,8 @@ class SorterNode:
             self._drop(held)
 
     def _drop(self, held: Held) -> bool:
-        """Remove a task if `held` is still its holder. Returns whether it was removed. The caller holds the lock."""
+        """Remove a task, if this process still holds it as `held`. Returns whether it was removed. The caller must hold
+        the lock."""
         if self._held.get(held.task.task_id) is not held:
             return False
         del self._held[held.task.task_id]
@@ -361,7 +362,7 @@ class SorterNode:
 
 
 def _give_up(planned: Sequence[Held], concluded: Sequence[tuple[Held, Manifest, TaskState, int]]) -> None:
-    """End the traces of planned ticks that have nothing to commit."""
+    """End the traces of planned ticks that have no manifest to commit."""
     going_on = [held for held, *_ in concluded]
     for held in planned:
         if held.trace is not None and held not in going_on:

@@ -1,4 +1,5 @@
-"""Usage reports derived from the manifests of the held tasks, for the meta servers (docs/adr/0014)."""
+"""Finds the bytes that tenants have pushed and store, for the usage reports to the meta servers. The figures are those
+of the manifests of this process's tasks (docs/adr/0014)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ Hour = tuple[str, str, int]
 
 
 class PoolUsage:
-    """Finds the usage that the newest manifests add to earlier reports. Called by one thread; `tasks` returns the
-    states."""
+    """Finds the usage that no acknowledged report has. `tasks` returns the states of the tasks. Only one thread may
+    call it."""
 
     def __init__(self, tasks: Callable[[], Iterable[TaskState]]) -> None:
         self._tasks = tasks
@@ -25,8 +26,8 @@ class PoolUsage:
 
     def due(self, now_ms: int) -> tuple[list[Intake], list[StoredUsage]]:
         """The usage that has not been reported: bytes ingested, by hour; and stored bytes, for each hour since the last
-        report. If there was no manifest in an hour, the stored bytes were those of the hour before, because any change
-        makes a manifest."""
+        report. An hour without a manifest has the stored bytes of the hour before, because any change makes a
+        manifest."""
         intake: list[Intake] = []
         stored: list[StoredUsage] = []
         states = list(self._tasks())
@@ -40,7 +41,7 @@ class PoolUsage:
         return intake, stored
 
     def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
-        """Mark these reports as acknowledged."""
+        """Record that the meta server has these reports, so that `due` does not return them again."""
         for one in intake:
             self._reported[_hour(one)] = one.bytes_in
         for task in stored:
@@ -80,7 +81,7 @@ def _intake(state: TaskState) -> list[Intake]:
 
 
 def stored_bytes(state: TaskState) -> dict[int, int]:
-    """Bytes of the objects that a state names, by the task that wrote them. Each object counts once."""
+    """Bytes of the objects that a state names, by the id of the task that wrote them. Each object counts once."""
     sizes = {segment.key: segment.size for segment in state.live_segments}
     sizes |= {part.key: part.size for part in state.pending}
     sizes |= {run.key: run.size for run in runs_of(state.index)}

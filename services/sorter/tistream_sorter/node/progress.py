@@ -1,4 +1,4 @@
-"""Incremental progress of many tasks: a follower polls for those that changed since its last call. Thread-safe."""
+"""Lists the tasks whose progress changed since a reader's last poll, so that a poll costs little. Thread-safe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tistream_sorter.task.task import Task
 
 
 class ProgressFeed:
-    """Numbers every change of a task's state. `boot` identifies this process: versions of two processes cannot be
-    compared."""
+    """Gives every change of a task's state a version. `boot` identifies this process, because the versions of two
+    processes cannot be compared."""
 
     def __init__(self, boot: str) -> None:
         self._boot = boot
@@ -21,7 +21,7 @@ class ProgressFeed:
         self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and the version of that state
 
     def after(self, tasks: Iterable[Task], boot: str, version: int) -> ProgressPage:
-        """The tasks whose state changed after `version`. All tasks, if `boot` identifies another process."""
+        """The tasks whose state changed after `version`; all tasks if `boot` identifies another process."""
         known = version if boot == self._boot else 0
         moved: list[TaskState] = []
         with self._lock:

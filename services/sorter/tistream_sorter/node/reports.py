@@ -1,4 +1,4 @@
-"""Task reports in a sorter's heartbeat. Pure."""
+"""Builds the task reports of a sorter's heartbeat. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ def reports(
     now_ms: int,
     fenced: Iterable[tuple[int, int, int]] = (),
 ) -> list[TaskReport]:
-    """Heartbeat reports for running, sealed, prepared and fenced tasks. `now_ms`: monotonic.
-
-    A stopped task is not reported. Neither is a child task before its first manifest: until then its parents are
-    still needed.
-    """
+    """Build the task reports of a heartbeat, for running, sealed, prepared and fenced tasks. `now_ms`: monotonic. A
+    stopped task is not reported. A child task is not reported before its first manifest, because its parents are needed
+    until then."""
     working = [_working(task, now_ms) for task in held if task.stopped is None and not task.state.inherited]
     coming = [TaskReport(task_id=one, task_epoch=0, prepared=True) for one in prepared]
     refused = [TaskReport(task_id=one, task_epoch=epoch, fenced_by=by) for one, epoch, by in fenced]

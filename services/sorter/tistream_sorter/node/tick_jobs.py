@@ -1,5 +1,5 @@
-"""Runs the plans of ticks as jobs, and returns the manifests that can be committed. tick.py decides; this module does
-the I/O."""
+"""Runs the plans of ticks as jobs, and returns the manifests that can be committed. task/tick.py decides; this module
+does the I/O."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ log = logging.getLogger(__name__)
 
 
 class Runner(Protocol):
-    """Runs shards as one job; SparkRunner in production."""
+    """Runs the work of tasks as jobs. Production uses SparkRunner."""
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """Run one job. Returns the results in the order of `shards`. beside: the job is long and has a thread of its
-        own; shards of other jobs run between its shards."""
+        """Run shards as one job. Returns the results in the order of `shards`. beside: the job is long and has a thread
+        of its own; shards of other jobs run between its shards."""
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Merge the segments of each unit into one, beside the ticks."""
+        """Merge the segments of each unit into one segment. Ticks run at the same time, and come first."""
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
-        """Run merges of the version index, beside the ticks; results in the order of `units`."""
+        """Run merges of the version index. Returns the results in the order of `units`. Ticks run at the same time, and
+        come first."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
-        """Convert base chunks to base runs, beside the ticks."""
+        """Convert base chunks to base runs. Ticks run at the same time, and come first."""
 
 
 class Trouble(Protocol):
@@ -49,8 +50,8 @@ class Trouble(Protocol):
 
 
 class TickJobs:
-    """Runs the plans of ticks. `trouble` receives the reason of a failed tick that will be repeated, `stop` the error
-    that stops a task."""
+    """Runs the plans of ticks. `trouble` is called with the reason of a failed tick that will be repeated, `stop` with
+    the error that stops a task for good."""
 
     def __init__(
         self,
@@ -91,8 +92,8 @@ class TickJobs:
         return out
 
     def _job(self, plans: list[tuple[Held, TickPlan]], *, beside: bool) -> dict[int, list[ShardResult]]:
-        """Run one job. Returns its results by task. After a job that failed as a whole, each task runs alone, so that
-        one cannot fail the others."""
+        """Run one job. Returns its results by task. If the job fails as a whole, each task runs again in a job of its
+        own, so that a failing task does not affect the others."""
         groups = [[entry] for entry in plans] if self._one_by_one else [plans]
         out: dict[int, list[ShardResult]] = {}
         failed = False
@@ -151,7 +152,7 @@ class TickJobs:
 def _trace_job(
     group: Sequence[tuple[Held, TickPlan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
-    """Add a finished job to the traces of its tasks."""
+    """Add a job that has ended to the traces of its tasks. `failed`: the reason if the job has no results."""
     for held, _ in group:
         if held.trace is not None:
             mine = [result for result in results if result.task_id == held.task.task_id]

@@ -1,4 +1,4 @@
-"""The trace spans of one tick of one task: its input, and the time of each step (docs/operations/traces.md).
+"""Records a tick of a task as trace spans: its files, and the time of each stage (docs/operations/traces.md).
 
 A tick belongs to the trace of its first sampled file. Its other sampled files are linked to it, so that the trace of
 each file shows the tick that it waited for.
@@ -21,14 +21,15 @@ SHARDS_MAX = 64
 
 
 class TickTrace:
-    """The trace of a tick, from the plan to the manifest. A repeated tick has another trace."""
+    """The trace of a tick, from its plan to the commit of its manifest. Another attempt at a tick has a trace of its
+    own."""
 
     def __init__(self, span: Span, task_id: int, files: Sequence[tuple[TaskFile, Mark]]) -> None:
         self._span, self._task_id, self._files = span, task_id, files
 
     @classmethod
     def begun(cls, state: TaskState, due: TickPlan | Manifest, began_ns: int) -> TickTrace:
-        """Begin the trace of a tick, or of a manifest without rows, whose work began at `began_ns`."""
+        """Begin the trace of a tick, or of a manifest without rows. `began_ns`: when the work began, in Unix ns."""
         files = [file for _, file in due.files] if isinstance(due, TickPlan) else []
         marked = [(file, file.mark) for file in files if file.mark is not None]
         contexts = list(dict.fromkeys(mark.context for _, mark in marked))
@@ -54,11 +55,12 @@ class TickTrace:
 
     @property
     def span(self) -> Span:
-        """The span of the tick, in which its commit runs."""
+        """The trace span of the tick, for use in a `with` block around its commit."""
         return self._span
 
     def job(self, began_ns: int, tasks: int, results: Sequence[ShardResult], failed: str | None = None) -> None:
-        """Record a finished Spark job with the shards of this tick. tasks: number of tasks in the job."""
+        """Record a Spark job that has ended, and the shards of this tick in it. `began_ns`: in Unix ns. tasks: number
+        of tasks in the job."""
         job = trace.record(
             "spark job",
             began_ns,
@@ -71,7 +73,7 @@ class TickTrace:
             _shard(job, result)
 
     def committed(self, number: int) -> None:
-        """End the trace: manifest `number` contains the files."""
+        """End the trace of a tick whose files are in the manifest with this number."""
         ended_ns = trace.now_ns()
         self._span.set({"tistream.manifest": number})
         here = self._span.context
@@ -92,7 +94,7 @@ class TickTrace:
         self._span.end()
 
     def given_up(self, kind: str) -> None:
-        """End the trace of a tick that committed nothing; its files are still in the inbox."""
+        """End the trace of a tick that committed nothing. Its files stay in the inbox."""
         self._span.fail(kind)
         self._span.end()
 

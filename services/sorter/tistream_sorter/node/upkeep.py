@@ -1,4 +1,4 @@
-"""Runs the background work on committed rows beside the ticks: compaction of small segments, and merges of the version
+"""Runs the background work on committed rows, beside the ticks: compaction of small segments, and merges of the version
 index."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tistream_sorter.task.turn import TickLimits
 
 
 class Upkeep:
-    """The kinds of background work that the limits enable. Used by one thread."""
+    """Runs the kinds of background work that the settings enable. Used by one thread."""
 
     def __init__(
         self,

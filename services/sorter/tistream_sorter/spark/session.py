@@ -1,4 +1,4 @@
-"""The sorter's Spark session: its Python workers have the kernel imported."""
+"""Builds the sorter's Spark session, whose Python workers start with the sorter's matching code imported."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ DAEMON = "tistream_sorter.jobs.daemon"
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
-    """Build a session on `master`; see tistream.spark.session."""
+    """Build a session on `master` with the Spark options `extra`; see tistream.spark.session."""
     return session.build_session(master, app_name, extra, DAEMON)

@@ -1,4 +1,4 @@
-"""Tracks files whose row groups fail their checks. Such a file counts as incomplete at first, and as damaged after a
+"""Tracks change files that a task could not read. Such a file counts as incomplete at first, and as damaged after a
 grace time (design.md 2). Pure."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RETRY_MS = (500, 1_000, 2_000, 5_000)
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """One file that could not be read. No file of its chain is accepted before `retry_ms`. Monotonic milliseconds."""
+    """One file that could not be read. No file of its chain is accepted before `retry_ms`. Times are monotonic ms."""
 
     store_id: int
     chain_ts: int
@@ -28,13 +28,13 @@ class Damaged:
 
 @dataclass(slots=True)
 class Damages:
-    """The damaged files of a task: at most one for each chain of a store. Later files of the chain wait; files of a new
-    chain do not."""
+    """The unreadable files of a task: at most one for each chain of a store. Later files of the chain wait; files of a
+    new chain do not."""
 
     by_chain: dict[tuple[int, int], Damaged] = field(default_factory=dict)
 
     def note(self, ref: FileRef, reason: str, now_ms: int) -> None:
-        """Record a failed read."""
+        """Record that a file could not be read."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         if known is None or known.key != ref.key:
             known = Damaged(ref.store_id, ref.chain_ts, ref.ts, ref.key, reason, now_ms, 0, now_ms)
@@ -48,15 +48,15 @@ class Damages:
         return known is not None and now_ms < known.retry_ms
 
     def accepted(self, ref: FileRef) -> None:
-        """Record that a file was accepted. This ends the damage of the file's chain up to this file, and of the store's
-        older chains."""
+        """Record that a file was accepted. The unreadable files of its chain up to it, and of older chains of the
+        store, are forgotten."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
             same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
             if same or known.chain_ts < ref.chain_ts:
                 del self.by_chain[known.store_id, known.chain_ts]
 
     def holds(self, now_ms: int) -> list[Hold]:
-        """Holds for the files whose grace time is over."""
+        """The holds (see glossary) for the files whose grace time is over."""
         return [
             Hold(stage="damaged", store_id=str(known.store_id), object=known.key, reason=known.reason)
             for known in self.by_chain.values()

@@ -2,8 +2,8 @@
 (docs/adr/0014). Pure.
 
 Every file goes to every task of its tenant, so only one task counts: the one with the lowest keys. A file is counted
-when a manifest's positions move past it. If a merge has moved the positions back, files arrive again and are not
-counted again.
+when a manifest's positions move past it. After a merge that has moved the positions back, files arrive again, and are
+not counted again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def uncounted(state: TaskState, ref: FileRef) -> int:
 
 
 def counted(state: TaskState, now_ms: int) -> TaskState:
-    """Add the bytes since the last manifest to the count of the current hour (wall clock). Returns the new state."""
+    """Add the bytes of files since the last manifest to the count of the current hour of `now_ms` (wall clock). Returns
+    the new state."""
     intake = state.intake
     through = _ahead(received(intake.through, state.positions, state.flushed_ts), state.positions)
     if not state.uncounted_bytes and through == intake.through:
@@ -50,8 +51,8 @@ def counted(state: TaskState, now_ms: int) -> TaskState:
 
 
 def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:
-    """The count with which a child task begins at these positions. `first` is the seal of the parent with the lowest
-    keys."""
+    """The count with which a child task begins. `positions`: the child's positions. `first`: the seal of the parent
+    with the lowest keys."""
     if not counts(identity):
         return NOTHING_TAKEN
     stores = {*first.positions, *first.intake.through}
@@ -69,7 +70,7 @@ def _furthest(*several: tuple[ChainPosition, ...]) -> tuple[ChainPosition, ...]:
 
 
 def _ahead(reached: Chains, positions: Chains) -> dict[int, tuple[ChainPosition, ...]]:
-    """The chains of `reached` whose position lies above that in `positions`."""
+    """The chains in `reached` whose position is above the one in `positions`."""
     found = {
         store: tuple(chain for chain in chains if (_at(positions, store, chain.first_ts) or 0) < chain.at_ts)
         for store, chains in reached.items()

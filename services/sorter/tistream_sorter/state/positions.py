@@ -1,4 +1,5 @@
-"""A task's position in each chain of files of each store, and the file that is next in a chain (design.md 2). Pure."""
+"""A task's position in each chain of change files of each store, and which file may come next in a chain (design.md 2).
+Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ CHAINS_MAX = 1_024  # open chains of one store; a dispatcher begins at most 1,00
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:
-    """Whether the file `ref` is the next of its chain, or the first of a new chain."""
+    """Whether the file `ref` is the next of its chain, or the first file of a new chain."""
     chains = positions.get(ref.store_id, ())
     for chain in chains:
         if chain.first_ts == ref.chain_ts:
@@ -24,7 +25,7 @@ def follows(positions: Positions, ref: FileRef) -> bool:
 
 
 def has_room(positions: Positions, ref: FileRef) -> bool:
-    """Whether the file's chain is known, or the store may open one more chain."""
+    """Whether the file's chain is known, or the store may begin one more chain."""
     chains = positions.get(ref.store_id, ())
     return len(chains) < CHAINS_MAX or any(chain.first_ts == ref.chain_ts for chain in chains)
 
@@ -36,7 +37,8 @@ def closed(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
 
 
 def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
-    """Whether the file's chain is closed and has no position, because it was dropped or never begun."""
+    """Whether the file's chain is closed and has no position: it was dropped from the positions, or no file of it ever
+    came."""
     known = any(chain.first_ts == ref.chain_ts for chain in positions.get(ref.store_id, ()))
     return not known and closed(positions, flushed_ts, ref)
 
@@ -50,7 +52,8 @@ def moved(positions: Positions, ref: FileRef) -> Positions:
 
 
 def without_closed(positions: Positions, flushed_ts: int, kept: int = CHAINS_KEPT) -> Positions:
-    """The positions without the oldest closed chains of each store, so that it has at most `kept` chains if possible.
+    """The positions without the oldest closed chains of each store, so that a store has at most `kept` chains if
+    possible.
 
     An open chain is never dropped, because a slice may wait for its late files (design.md 2). The newest chain that
     began at or below flushed_ts is not dropped either, because it defines which chains are closed.
@@ -64,7 +67,8 @@ def _without_closed(chains: tuple[ChainPosition, ...], flushed_ts: int, kept: in
 
 
 def received(positions: Positions, durable: Positions, flushed_ts: int) -> Positions:
-    """The positions without the chains that the durable positions have dropped."""
+    """The positions of the inbox without the chains that the newest manifest has dropped. `durable`: the positions of
+    that manifest."""
     return {store: _received(chains, durable.get(store, ()), flushed_ts) for store, chains in positions.items()}
 
 
@@ -103,7 +107,8 @@ def _common(several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> tu
 
 
 def _settled(first_ts: int, several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> bool:
-    """Whether every task has begun the chain, or does not need it any more because a later one has replaced it."""
+    """Whether every task has begun the chain that begins at `first_ts`, or needs no file of it, because a later chain
+    has replaced it."""
     return all(
         any(chain.first_ts == first_ts or first_ts < chain.first_ts <= flushed_ts for chain in chains)
         for chains in several

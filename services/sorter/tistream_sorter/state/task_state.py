@@ -37,7 +37,7 @@ class TaskIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long committed rows are kept after their commit (ms; None = for ever). Rows above `read_ts` are kept in any
+    """How long committed rows are kept after their commit, in ms; None: for ever. Rows above `read_ts` are kept in any
     case, because a reader still needs them. indexed: whether segments are kept until the version index has their
     rows."""
 
@@ -48,14 +48,14 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """The state after the last manifest, plus the progress of files without entries since then.
+    """The state after the last manifest. The progress of files without entries, which arrived since then, is included.
 
-    number, checkpoint: the last manifest, and the last checkpoint manifest. stop_at: no row above it is flushed, and no
-    progress above it reported, because of `merge`. inherited: the state comes from sealed parents, and the task has no
-    manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
-    index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest
-    resolved_ts that readers had received when this epoch began; no new row may appear at or below it. cover: the keys
-    of which backfills know all rows; the rows themselves are in the index.
+    number, checkpoint: numbers of the last manifest, and of the last checkpoint manifest. stop_at: no row above it is
+    flushed, and no progress above it is reported, because of the merge `merge`. inherited: the state comes from sealed
+    parents, and the task has no manifest of its own yet. restate: some live segments were replaced, so the next
+    manifest must list all of them. index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest.
+    served_ts: the highest resolved_ts that readers had received when this epoch began; no new row may appear at or
+    below it. cover: the keys of which backfills know all rows; the rows themselves are in the index.
     """
 
     identity: TaskIdentity
@@ -88,32 +88,34 @@ class TaskState:
 
     @property
     def begins_ts(self) -> int:
-        """Commits at or below this ts are before the snapshot or past retention, and are dropped."""
+        """Changes with a commit_ts at or below this are dropped, because they are before the tenant's snapshot or past
+        retention."""
         return max(self.identity.snapshot_ts, self.retained_ts)
 
     @property
     def progress_ts(self) -> int:
-        """The task's watermark, bounded by stop_at: no entry at or below it will arrive. The next tick flushes up to
-        it."""
+        """The ts up to which the next tick flushes: the task's watermark, bounded by stop_at. No entry at or below it
+        will arrive."""
         reached = max(self.flushed_ts, self.slices.watermark())
         return reached if self.stop_at is None else min(reached, self.stop_at)
 
     @property
     def unflushed(self) -> bool:
-        """Whether pending rows at or below progress_ts can be flushed although no file arrived. This happens in a child
-        task whose watermark is above that of its parents, and after a stop_at was withdrawn."""
+        """Whether pending rows at or below progress_ts can be flushed although no file arrived. That happens in a child
+        task whose watermark is above its parents' flushed_ts, and after a stop_at was withdrawn."""
         return self.progress_ts > self.flushed_ts and self.reported_ts < self.progress_ts
 
     @property
     def reported_ts(self) -> int:
-        """The progress that the task reports: no row at or below it is pending or will arrive, so readers need no
-        further object for it."""
+        """The progress that the task reports to readers. No row at or below it is pending or will arrive, so what the
+        manifests name is complete up to it."""
         pending = min((part.commit_ts_min for part in self.pending), default=MAX_TS)
         return max(self.flushed_ts, min(self.progress_ts, pending - 1))
 
 
 def first_state(identity: TaskIdentity, number: int) -> TaskState:
-    """The state of a task without a state manifest. `number`: its last manifest (a claim)."""
+    """The state of a new task, whose log holds only claims: nothing is flushed above snapshot_ts. `number`: the number
+    of its last claim."""
     return begun(
         TaskState(
             identity=identity,
@@ -131,7 +133,7 @@ def first_state(identity: TaskIdentity, number: int) -> TaskState:
 
 
 def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
-    """The state according to the task's manifests. At least one of them must have state."""
+    """Rebuild a task's state from its manifests. At least one of them must be more than a claim."""
     manifest = view.state
     assert manifest is not None
     assert manifest.slices is not None
@@ -161,13 +163,12 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
 
 
 def begun(state: TaskState) -> TaskState:
-    """The state directly after a manifest. The earlier history of the slices is dropped, because no later decision
-    needs it."""
+    """The state directly after a manifest, without the earlier history of the slices, which no later decision needs."""
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)
 
 
 def begun_history(slices: SliceMap) -> SliceHistory:
-    """A new history that begins with the present state of the slices."""
+    """A new history of slice changes that begins with the present state of the slices."""
     history = SliceHistory()
     slices.begin(history)
     return history

@@ -1,1 +1,2 @@
-"""One task: its inbox, its ticks, and its first state. All modules except the task itself are pure."""
+"""One task: its inbox, its ticks, and its first state. No module does I/O. task.py and mailbox.py are shared by
+threads."""

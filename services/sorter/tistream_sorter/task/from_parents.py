@@ -1,4 +1,4 @@
-"""The first state of a child task, derived from its sealed parents (design.md 4). Pure.
+"""Derives the first state of a child task from its sealed parents (design.md 4). Pure.
 
 For each key it is the state of the parent that held the key. Files that only some of several parents have processed are
 sent again. For the keys of those parents, the rows of such files are repeats, which the kernel drops: a pending row by
@@ -27,7 +27,7 @@ from tistream_sorter.watermark.slice_heirs import inherited_slices
 
 
 def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number: int) -> TaskState:
-    """The state of a child task that has no state manifest yet; `number` is its last manifest (a claim).
+    """The state of a child task whose own log holds only claims. `number`: the number of its last claim.
 
     Raises:
         Unavailable: a parent is not sealed in favour of this child yet.
@@ -60,8 +60,8 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
 
 
 def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
-    """The version indexes of the parents, clipped to the child. A parent without an index has all versions above its
-    retained_ts."""
+    """Join the version indexes of the parents, clipped to the child's span. A parent without an index has all versions
+    above its retained_ts."""
     found = []
     for view in parents:
         seal = _seal_of(view, identity)
@@ -70,7 +70,7 @@ def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:
 
 
 def _bases_of(view: TaskView, span: KeySpan) -> Sequence[Base]:
-    """The bases that a sealed parent passes on to the child that holds `span`."""
+    """The bases (spans of which a backfill knows all rows) that a sealed parent passes on to the child with `span`."""
     assert view.last is not None
     own = view.last.span.clip(span)
     return () if own is None else clipped(view.cover, own)
@@ -116,5 +116,5 @@ def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
 
 
 def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:
-    """The union of several lists of segments. Parents that are children of the same task share its segments."""
+    """The union of lists of segments. Parents that are children of the same task share some of its segments."""
     return tuple({segment.key: segment for segments in several for segment in segments}.values())

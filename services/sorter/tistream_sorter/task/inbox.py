@@ -1,6 +1,7 @@
-"""A queue of the files that a task has received and no tick has processed yet. Pure.
+"""A queue of the change files that a task has received and no tick has processed yet. Pure.
 
-The references exist in memory only. After a crash the dispatcher sends them again, from the position in the manifest.
+The queue holds references, not contents, and only in memory. After a crash the dispatcher sends the files again, from
+the position in the manifest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PEEK_FILES = 512  # limits the history of slices that the kernel of one tick exa
 
 @dataclass(slots=True)
 class Inbox:
-    """A queue of files that keeps the order of each store."""
+    """A queue of files that keeps each store's files in order."""
 
     positions: Positions  # the positions after every queued file
     files: list[TaskFile] = field(default_factory=list)
@@ -26,7 +27,8 @@ class Inbox:
 
     def offer(self, file: TaskFile) -> bool:
         """Queue `file` if it is the next of its chain. Returns whether it was queued. Not queued are repeated files,
-        files ahead of their chain, and the first file of a chain above the limit; such a file is sent again."""
+        files ahead of their chain, and the first file of a chain above the limit. The dispatcher sends files from the
+        last queued one on, so a file that was refused comes again."""
         if not follows(self.positions, file.ref):
             return False
         if not has_room(self.positions, file.ref):
@@ -55,12 +57,14 @@ class Inbox:
         return out
 
     def crowded(self) -> list[FileRef]:
-        """The first files of chains that were refused and for which the store still has no room."""
+        """The first files of chains that were refused because their store has too many open chains, and that still have
+        no room."""
         self.refused = {store: ref for store, ref in self.refused.items() if not has_room(self.positions, ref)}
         return list(self.refused.values())
 
     def committed(self, durable: Positions, flushed_ts: int) -> None:
-        """Drop the files of closed chains that the newest manifest has dropped."""
+        """Forget the chains that the newest manifest has dropped, because they are closed. `durable`: the manifest's
+        positions."""
         self.positions = received(self.positions, durable, flushed_ts)
 
     def remove(self, count: int) -> None:
@@ -69,8 +73,9 @@ class Inbox:
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:
-        """Drop the named files and the later files of their chains: the dispatcher must send them again. Other chains
-        of the same store are kept, because a new chain ends a quarantine."""
+        """Drop the named files and the later files of their chains, so that the dispatcher sends them again. Other
+        chains of the same store are kept, because a new chain ends a quarantine. `durable`: the positions to which
+        their stores return."""
         bad = set(keys)
         stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
         kept: list[TaskFile] = []
@@ -102,12 +107,12 @@ def _by_time(files: list[TaskFile]) -> list[TaskFile]:
 
 
 def groups_of(file: TaskFile, task_id: int) -> list[RowGroupRef]:
-    """The file's row groups that the task must read."""
+    """The row groups of the file that the task must read."""
     wanted = file.ref.row_groups.get(task_id, ())
     by_index = {group.index: group for group in file.ref.groups} if wanted else {}
     return [by_index[index] for index in wanted]
 
 
 def bytes_of(file: TaskFile, task_id: int) -> int:
-    """Bytes of the row groups that the task must read."""
+    """The bytes of the row groups of the file that the task must read."""
     return sum(group.length for group in groups_of(file, task_id))

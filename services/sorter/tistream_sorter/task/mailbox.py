@@ -1,6 +1,7 @@
-"""Passes files, orders and notes from other threads to a task. The task's next turn reads them (turn.py). Thread-safe.
+"""Passes files, orders and notes from other threads to a task. The next turn of the task reads them (turn.py).
+Thread-safe.
 
-The lock here is the only one of a task. It protects data that threads share, and is held only briefly. No thread
+Its lock is the only one of a task. The lock protects data that threads share, and is held only briefly. No thread
 decides or waits while it holds the lock.
 """
 
@@ -30,52 +31,54 @@ from tistream_sorter.task.tick import TaskFile, emptied
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A note that sets how long committed rows are kept; None: for ever."""
+    """A note that sets for how many ms committed rows are kept; None: for ever."""
 
     ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadThrough:
-    """A note: the schema registry has read the pool up to `ts` and stored the result. Rows above it must be kept."""
+    """A note that the schema registry has read the pool up to `ts` and stored the result. Rows above it must be
+    kept."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class FlushedByAll:
-    """A note: the manifests of all tasks of the tenant cover `ts`, so readers may have read up to it. Rows above it
-    must be kept, because readers wait for the slowest task. The highest value counts."""
+    """A note that the manifests of all tasks of the tenant cover `ts`, so readers may have read up to it. Rows above it
+    must be kept, because readers wait for the slowest task. The highest of several notes counts."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """A note: open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept. MAX_TS: no
-    backfill is open."""
+    """A note that open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept. MAX_TS:
+    no backfill is open."""
 
     above_ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class NothingLeftOf:
-    """A note: a sealed ancestor has no objects left, so it can be removed from the heritage."""
+    """A note that a sealed ancestor has no objects left, so it can be removed from the heritage (the ancestors whose
+    objects may exist)."""
 
     task_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wasted:
-    """A note: an object that may exist will never be named by a manifest, so it is garbage."""
+    """A note about an object that may exist and that no manifest will ever name, so it is garbage."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A note: a merge of the version index is complete. The next manifest has `written` in place of the unit's
-    inputs."""
+    """A note that a merge of the version index has ended. The next manifest names the runs `written` in place of the
+    inputs of `unit`."""
 
     unit: IndexUnit
     written: Sequence[RunRef]
@@ -88,8 +91,8 @@ Note = Keep | ReadThrough | FlushedByAll | Backfilled | NothingLeftOf | Wasted |
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """All notes at one moment. `rewritten`, `merged`, `based` and `wasted` are removed when they are read; the others
-    keep their last value."""
+    """The values of all notes at one moment. A turn that reads `rewritten`, `merged`, `based` and `wasted` also removes
+    them; the others keep their last value."""
 
     keep_ms: int | None
     read_ts: int
@@ -103,7 +106,7 @@ class Notes:
 
 
 class Mailbox:
-    """The data of one task that other threads share with its turn."""
+    """The data of one task that other threads share with the thread of its turns."""
 
     def __init__(self, state: TaskState, files_max: int, *, read_by_registry: bool, backfills: bool = False) -> None:
         self._lock = new_lock()
@@ -143,8 +146,8 @@ class Mailbox:
                     notes.based.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
-        """Set the owner's current order (None: no order). Returns the reason if a new order cannot be executed,
-        otherwise None."""
+        """Set the owner's current order to split or merge the task; None: no order. Returns the reason if a new order
+        cannot be executed, otherwise None."""
         with self._lock:
             if order == self._sent:
                 return None
@@ -158,8 +161,8 @@ class Mailbox:
         return None
 
     def offer(self, files: Sequence[TaskFile], durable: TaskState, now_ms: int) -> bool:
-        """Queue the files that follow their chains. Returns False if the inbox is full; then none is queued. `durable`:
-        the state of the newest manifest."""
+        """Queue the files that follow their chains. Returns False, and queues no file, if the inbox is full. `durable`:
+        the state of the newest manifest. `now_ms`: monotonic."""
         with self._lock:
             if len(self._inbox.files) + len(files) > self._files_max and self._inbox.files:
                 return False
@@ -172,13 +175,13 @@ class Mailbox:
             return True
 
     def received(self) -> Positions:
-        """The positions after all queued files."""
+        """The position in each chain after all queued files."""
         with self._lock:
             return self._inbox.positions
 
     def holds(self, monotonic_ms: int) -> tuple[Positions, list[Hold]]:
-        """The positions up to which the files of each chain are queued, and the holds of files that cannot be queued:
-        they are damaged, or the inbox is full."""
+        """Returns (the position in each chain after all queued files, the holds of files that cannot be queued). Such a
+        file is damaged, or its store has too many open chains."""
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
             return received, holds + [no_room(ref, received) for ref in self._inbox.crowded()]
@@ -189,7 +192,8 @@ class Mailbox:
             return bool(self._inbox.files)
 
     def has_results(self) -> bool:
-        """Whether a compaction, a merge of the version index or a base is complete that no turn has read yet."""
+        """Whether a background job (a compaction, a merge of the version index, a converted base chunk) has a result
+        that no turn has read yet."""
         with self._lock:
             return bool(self._notes.rewritten or self._notes.merged or self._notes.based)
 
@@ -201,7 +205,7 @@ class Mailbox:
     # -- the turn -------------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Begin a turn of the task. A second turn at the same time is a bug, and raises AssertionError."""
+        """Begin a turn of the task. Raises AssertionError if another turn has not ended, which is a bug."""
         with self._lock:
             assert not self._in_turn, "two turns of one task at the same time"
             self._in_turn = True
@@ -212,36 +216,37 @@ class Mailbox:
             self._in_turn = False
 
     def order(self) -> FittingOrder | None:
-        """The owner's current order."""
+        """The owner's current order to split or merge the task, parsed."""
         with self._lock:
             return self._order
 
     def notes(self) -> Notes:
-        """Read all notes, and remove those that must be read only once."""
+        """Read all notes, and remove those that only one turn may read."""
         with self._lock:
             notes = self._notes
             self._notes = replace(notes, rewritten=[], merged=[], based=[], wasted=[])
             return notes
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
-        """The files of the next tick; see Inbox.peek."""
+        """The files of the next tick, which stay in the inbox; see Inbox.peek."""
         with self._lock:
             return self._inbox.peek(bytes_max, task_id)
 
     def queued(self, count: int) -> list[TaskFile]:
-        """The first `count` files of the inbox."""
+        """The first `count` files of the inbox, which stay there."""
         with self._lock:
             return self._inbox.files[:count]
 
     def remove(self, files: Sequence[TaskFile]) -> None:
-        """Remove the first files, because a manifest or the state in memory covers them."""
+        """Remove these files, the first of the inbox, because a manifest or the state in memory covers them."""
         with self._lock:
             self._inbox.remove(len(files))
             for file in files:
                 self._damages.accepted(file.ref)
 
     def committed(self, after: TaskState) -> None:
-        """Record that a manifest has the state `after`, and drop the files of the closed chains that it has dropped."""
+        """Record that a manifest has the state `after`: forget the closed chains that it has dropped, and their
+        files."""
         with self._lock:
             self._inbox.committed(after.positions, after.flushed_ts)
 

@@ -1,4 +1,5 @@
-"""Converts SEALED pending parts to segments when the window passes them (docs/adr/0007). Pure."""
+"""Selects the SEALED pending parts, which are already written as segments, that become segments because the window
+reaches their commit_ts (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from tistream.format.segment import SegmentRef
 
 
 def promoted(parts: Sequence[PendingPart], high: int) -> tuple[tuple[SegmentRef, ...], tuple[PendingPart, ...]]:
-    """Divide the SEALED parts by the window. Returns the parts that the window reaches, as segments, and the parts that
-    stay pending. A SEALED part has one commit_ts, so the window reaches it completely or not at all."""
+    """Divide the SEALED parts by the window's upper end `high`. Returns (the parts at or below it, as segments; the
+    parts that stay pending). All rows of a SEALED part have one commit_ts, so no part is divided."""
     reached = [part for part in parts if part.kind == SEALED and part.commit_ts_min <= high]
     stays = tuple(part for part in parts if part.kind != SEALED or part.commit_ts_min > high)
     return tuple(SegmentRef(part.key, part.size, part.checksum, part.rows, part.row_groups) for part in reached), stays

@@ -1,4 +1,4 @@
-"""Builds the manifest that restates a task's state. Pure."""
+"""Builds a manifest from a task's state. A manifest contains the whole state. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def manifest_of(
     now_ms: int,
     children: Sequence[tuple[int, KeySpan]] = (),
 ) -> tuple[Manifest, TaskState]:
-    """Build the next manifest of a task, which restates `state`. Returns it, and the state after its commit.
+    """Build the next manifest of a task from `state`. Returns it, and the state after its commit.
 
-    The first manifest of a child task, a seal (which names `children`), a state with `restate`, and every
-    `checkpoint_every`-th manifest are checkpoints: they list all live segments, and apply retention.
+    A checkpoint manifest lists all live segments, and applies retention. These manifests are checkpoints: the first of
+    a child task, a seal (which names `children`), one of a state with `restate`, and every `checkpoint_every`-th.
     """
     identity, number = state.identity, state.number + 1
     due = number - state.checkpoint >= identity.checkpoint_every

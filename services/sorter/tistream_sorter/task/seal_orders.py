@@ -1,11 +1,9 @@
-"""Orders to split or merge a task, and the next step of their execution. Pure.
+"""Decides the next step of an order to split or merge a task. Pure.
 
 A split is one seal. In a merge each parent first commits a `stop_at` above its reported progress. Neither this holder
-nor a later one flushes or reports anything above it. Once every parent has reached the stop, all are sealed at one
-flushed_ts.
-
-The log of the first parent decides (docs/adr/0020): that parent either withdraws its stop, or is sealed in favour of
-the child. The other parents follow its log, whatever the owner orders after that.
+of the task nor a later one flushes or reports anything above it. Once every parent has reached the stop, all are sealed
+at one flushed_ts. The log of the first parent decides (docs/adr/0020): that parent either withdraws its stop, or is
+sealed in favour of the child. The other parents follow its log, whatever the owner orders after that.
 """
 
 from __future__ import annotations
@@ -26,7 +24,8 @@ Children = tuple[tuple[int, KeySpan], ...]
 
 @dataclass(frozen=True, slots=True)
 class FittingOrder:
-    """An order that fits the task. `children` are in key order; a split has no `stop_at`."""
+    """An order to split or merge that was checked against the task's span. `children` are in key order; a split has no
+    `stop_at`."""
 
     children: Children
     stop_at: int | None
@@ -35,19 +34,19 @@ class FittingOrder:
 
     @property
     def merge(self) -> Merging | None:
-        """The merge for which the task stops; None for a split."""
+        """The merge for which the task must stop; None for a split."""
         return None if self.stop_at is None else Merging(*self.children[0], self.parents)
 
     @property
     def bounds(self) -> tuple[bytes, ...]:
-        """The keys at which the task is cut; empty for a merge."""
+        """The keys at which a split cuts the task; empty for a merge."""
         return () if self.stop_at is not None else tuple(span.start for _, span in self.children[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class SealStep:
-    """The next manifest that an order requires: its `stop_at`, the merge that it stops for, and its children if it is a
-    seal."""
+    """What the next manifest must contain because of an order: its `stop_at`, the merge that it stops for, and its
+    children if it is a seal."""
 
     stop_at: int | None
     merge: Merging | None = None
@@ -56,19 +55,17 @@ class SealStep:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The state of a merge according to the logs of its other parents.
-
-    sealed: one of them is sealed in favour of the child, which cannot be undone. bound: the leading parent is another
-    task and stops for the child, so it may be sealed in the child's favour at any moment.
-    """
+    """What the logs of the other parents say about a merge. sealed: one of them is sealed in favour of the child, which
+    cannot be undone. bound: the leading parent is another task and stops for the child, so it may be sealed in the
+    child's favour at any moment."""
 
     sealed: bool
     bound: bool
 
 
 def others(state: TaskState, views: Sequence[TaskView]) -> Others:
-    """Derive the state of a merge from the logs of its other parents: `views`, in the order of `state.merge.parents`,
-    read after this task stopped."""
+    """Derive what the logs of the other parents say about the merge. `views` are these logs, in the order of
+    `state.merge.parents`, read after this task stopped."""
     merge = state.merge
     assert merge is not None
     sealed = any(_ends(view, merge) for view in views)
@@ -84,19 +81,19 @@ def _ends(view: TaskView, merge: Merging) -> bool:
 
 
 def leads(state: TaskState) -> bool:
-    """Whether this task's log decides about the merge that it stops for."""
+    """Whether this task's log decides about the merge for which it stops."""
     return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
 
 
 def other_parents(state: TaskState) -> list[int]:
-    """The other parents of the task's merge, in key order; empty if the order named no parents. Such a stop, like that
-    of a manifest of version 4, is lifted without reading another log."""
+    """The other parents of the merge for which the task stops, in key order. Empty if the order named no parents, as in
+    a manifest of version 4; such a stop is withdrawn without reading another log."""
     return [] if state.merge is None else [one for one in state.merge.parents if one != state.identity.task_id]
 
 
 def must_read(state: TaskState, order: FittingOrder | None) -> bool:
-    """Whether the next step needs the other parents' logs, because this task would lift or change its stop, or be
-    sealed."""
+    """Whether the next step needs the logs of the other parents, because this task would withdraw or change its stop,
+    or be sealed."""
     if state.merge is None or not other_parents(state):
         return False
     waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
@@ -104,7 +101,7 @@ def must_read(state: TaskState, order: FittingOrder | None) -> bool:
 
 
 def read_order(order: SealOrder, identity: TaskIdentity) -> FittingOrder:
-    """Parse an order. Raises InvalidRequest if it does not fit the task: a key would have no child task, or two."""
+    """Parse an order. Raises InvalidRequest if its children do not cover each key of the task exactly once."""
     children = tuple(
         sorted(((child.task_id, _span(child)) for child in order.children), key=lambda child: child[1].start)
     )
@@ -132,12 +129,10 @@ def _span(child: ChildTask) -> KeySpan:
 
 
 def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None = None) -> SealStep | None:
-    """The stop_at or seal that the next manifest must have for the order. None: nothing to do. Only a holder with a
-    current route may call this. order: None withdraws a stop.
-
-    The last argument is the state of the merge according to the other parents' logs (`others()`). It is needed if
-    `must_read()` is true. None if the logs could not be read; then there is no step.
-    """
+    """The stop_at or seal that the next manifest must have for the order; None if there is nothing to do. Only a holder
+    to which the route table still assigns the task may call this. An order of None withdraws a stop. The last argument
+    is what `others()` returned, which is needed if `must_read()` is true. None if the logs could not be read; then
+    there is no step."""
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
     stop_at, merge = _wanted(state, order)
@@ -152,8 +147,8 @@ def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None
 
 
 def _ended(state: TaskState) -> SealStep | None:
-    """The seal of a task, if another parent of its merge is already sealed in favour of their child. None until the
-    task has reached the stop."""
+    """The seal of a task whose merge cannot be undone any more, because another parent is sealed in favour of the
+    child. None if there is no such merge, or until the task has reached the stop."""
     assert state.merge is not None
     ends = ((state.merge.child, state.merge.span),)
     return SealStep(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
@@ -164,12 +159,12 @@ def _wanted(state: TaskState, order: FittingOrder | None) -> tuple[int | None, M
 
 
 def may_stop(state: TaskState, order: FittingOrder) -> bool:
-    """Whether the order's stop_at is at or above everything that the task has flushed or reported."""
+    """Whether the order's stop_at is at or above all that the task has flushed or reported."""
     return order.stop_at is not None and order.stop_at >= state.progress_ts
 
 
 def _undivided(state: TaskState, order: FittingOrder) -> bool:
-    """Whether a SEALED pending part, which is a segment already and cannot be divided, has rows of two children. It is
-    flushed when the watermark passes it, and no new one is written across the cuts."""
+    """Whether a SEALED pending part has rows of two children. Such a part is a segment already and cannot be divided.
+    The split waits until the watermark passes it and it is flushed; no new one is written across the cuts."""
     sealed = [part.span for part in state.pending if part.kind == SEALED]
     return any(all(span.clip(part) != part for _, span in order.children) for part in sealed)

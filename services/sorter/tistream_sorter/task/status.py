@@ -1,4 +1,5 @@
-"""The status of a task: its progress, and the holds of its watermark. Pure."""
+"""Builds the status of a task: its progress, and the holds of its watermark, which say why it does not advance.
+Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def task_status(
 
 
 def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
-    """For each store, the ts of the oldest change file that the pending parts point into."""
+    """For each store, the ts of the oldest change file whose values the pending parts still use."""
     oldest: dict[int, int] = {}
     for key in {source.key for part in parts for source in part.sources}:
         found = layout.parse_change_file(key)
@@ -60,7 +61,7 @@ def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
 
 
 def log_fields(state: TaskState) -> dict[str, object]:
-    """The fields of each log record about a task: its identity and progress."""
+    """The fields that each log record about a task has: its identity and progress."""
     identity = state.identity
     return {
         "tenant": str(identity.tenant),
@@ -80,8 +81,8 @@ def chains(positions: Positions) -> dict[int, list[Chain]]:
 
 
 def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
-    """Holds for the slowest watermark rows that wait for a log range. If the watermark is older than LATE_MS: also for
-    the slice that is furthest behind, and for the stop of a merge."""
+    """The holds (see glossary) for the slowest watermark rows that wait for a log range. If the watermark is older than
+    LATE_MS, also the holds of the slice that is furthest behind, and of the stop of a merge."""
     slices = state.slices
     tenant = state.identity.tenant
     holds = [
@@ -111,7 +112,7 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
 
 
 def no_room(ref: FileRef, received: Positions) -> Hold:
-    """The hold of a chain that cannot begin because the store has too many open chains."""
+    """The hold of a chain that cannot begin, because its store has too many open chains."""
     chains = received[ref.store_id]
     reason = (
         f"chain {ref.chain_ts} of store {ref.store_id} cannot begin: {len(chains)} of its chains are open, the oldest "
@@ -121,7 +122,8 @@ def no_room(ref: FileRef, received: Positions) -> Hold:
 
 
 def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
-    """The data that the task still needs from a store. `state` includes files that no manifest covers yet."""
+    """What the task still needs from a store: a slice that depends on it, and its files. `state` includes files that no
+    manifest covers yet."""
     slices = state.slices
     resting, row = slices.resting_on(store_id)
     return StoreNeed(

@@ -4,7 +4,7 @@ Two rules hold, and the types enforce them:
 
 * Any thread may use the methods of `Task`. A method reads or replaces one value as a whole, or puts something into the
   mailbox (mailbox.py), whose lock is the only one. It never changes the state.
-* The state changes in a turn (turn.py) only, and a turn begins only with `Task.turn`. One turn runs at a time; a second
+* The state changes only in a turn (turn.py), and a turn begins only with `Task.turn`. One turn runs at a time; a second
   one at the same time is a bug, and raises AssertionError. A turn may last long: no other thread waits for it.
 """
 
@@ -39,8 +39,8 @@ class Task:
 
     @contextmanager
     def turn(self) -> Iterator[Turn]:
-        """Begin a turn for a `with` block, to decide the next step of the task or to change its state. For the thread
-        that runs the task's tick."""
+        """Begin a turn as a context manager, in which the task decides its next step or changes its state. Only the
+        thread that runs the task's ticks may call this."""
         self._mail.begin_turn()
         try:
             yield self._turn
@@ -56,7 +56,7 @@ class Task:
 
     @property
     def durable(self) -> TaskState:
-        """The state that the newest manifest restates."""
+        """The state that the newest manifest contains."""
         return self._turn.durable
 
     @property
@@ -76,17 +76,18 @@ class Task:
 
     @property
     def load(self) -> LoadMeter:
-        """The meter of the task's load."""
+        """The meter of the task's load, for balancing between sorters."""
         return self._turn.load
 
     @property
     def unfinished(self) -> bool:
-        """Whether the next step continues work that is in progress."""
+        """Whether the task has begun to apply files, and the next turn must continue."""
         return self._turn.unfinished
 
     @property
     def to_settle(self) -> bool:
-        """Whether a compaction, a merge of the version index or a base is complete that no manifest contains yet."""
+        """Whether a background job (a compaction, a merge of the version index, a converted base chunk) has a result
+        that no manifest contains yet."""
         return self._mail.has_results() or self.state.restate
 
     @property
@@ -96,11 +97,11 @@ class Task:
         return [one for one in self.durable.heritage if one not in gone]
 
     def received(self) -> Positions:
-        """The positions after all queued files."""
+        """The position in each chain after all queued files."""
         return self._mail.received()
 
     def status(self, wall_ms: int, monotonic_ms: int) -> TaskStatus:
-        """The status of the task."""
+        """The status of the task at this time of both clocks."""
         # Read `durable` before the inbox, so that the received positions are never behind the durable ones.
         state, durable, trouble = self.state, self.durable, self.trouble
         received, holds = self._mail.holds(monotonic_ms)
@@ -119,24 +120,24 @@ class Task:
         return coverage(self.durable, span)
 
     def needs_of(self, store_id: int) -> StoreNeed:
-        """The data that the task still needs from a store, with the reasons."""
+        """What the task still needs from a store, with the reasons."""
         state, durable = self.state, self.durable
         return store_need(state, durable, self.received(), store_id)
 
     # -- input from other threads --------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
-        """Queue the files that follow their chains. Returns False if the inbox is full; then none is queued. `now_ms`:
+        """Queue the files that follow their chains. Returns False, and queues no file, if the inbox is full. `now_ms`:
         monotonic.
 
-        A dispatcher may not know yet that a chain is closed. For a late file of a closed chain, only the position is
-        applied, because the file may be deleted before a tick reads it.
+        A dispatcher may not know yet that a chain is closed. Of a late file of a closed chain only the position is
+        used, because the file may be deleted before a tick reads it.
         """
         return self._mail.offer(files, self.durable, now_ms)
 
     def order(self, order: SealOrder | None) -> str | None:
-        """Set the owner's current order (None: no order). Returns the reason if a new order cannot be executed,
-        otherwise None."""
+        """Set the owner's current order to split or merge the task; None: no order. Returns the reason if a new order
+        cannot be executed, otherwise None."""
         return self._mail.obey(order, self.state)
 
     def leave(self, note: Note) -> None:

@@ -1,11 +1,11 @@
-"""The tick: a function from (last manifest, new file references) to the next manifest (design.md 4). Pure.
+"""The tick: computes the next manifest of a task from its last one and new files (design.md 4). Pure.
 
-    apply_files(state, files)  ->  the state with the files' watermarks applied
-    plan(state, applied, ...)  ->  TickPlan: the window, and the shards to run
-    conclude(plan, shard results)  ->  (the manifest to commit, the state after the commit)
+    apply_files(state, files) -> the state with the files' watermarks applied
+    plan(state, applied, ...) -> TickPlan: the window, and the shards to run
+    conclude(plan, shard results) -> (the manifest to commit, the state after the commit)
 
-If the files have no entries and nothing can be flushed, no job is needed: the progress is kept in memory, and written
-with the next manifest. After a crash the files are read again.
+If the files have no entries and nothing can be flushed, no job is needed. Then the progress is kept in memory, and
+written with the next manifest. After a crash the files are read again.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class TaskFile:
 
 
 def emptied(file: TaskFile) -> TaskFile:
-    """The file without entries and watermarks, so that it only advances the position in its chain."""
+    """The file without entries and watermarks. If the task processes it, only the position in its chain advances."""
     return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
 
 
 @dataclass(frozen=True, slots=True)
 class TickPlan:
-    """A tick to run. after: the state after its manifest, without the results of the job. files: with their `seq`.
-    work: estimated bytes to process (shards.ShardCut)."""
+    """A tick to run as a job. after: the state after its manifest, but without the results of the job. files: each with
+    its `seq` (position in the tick). work: estimated bytes to process (shards.ShardCut)."""
 
     after: TaskState
     window: Window
@@ -69,7 +69,8 @@ class TickPlan:
 
 
 class FileRefused(Exception):
-    """A file cannot be applied to the present state of the task."""
+    """A file cannot be applied to the present state of the task, for example because its watermark rows exceed a
+    limit."""
 
     def __init__(self, ref: FileRef, reason: str) -> None:
         super().__init__(f"{ref.key}: {reason}")
@@ -81,15 +82,15 @@ Applied = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
 class FileApplication:
-    """Applies files to a state in steps, because the watermarks of one file may need seconds. If the history becomes
-    too large, only the first files are applied."""
+    """Applies files to a state in several calls, because the watermarks of one file may need seconds. If the history
+    becomes too large, only the first files are applied."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)
 
     def go_on(self, steps: int | None = None) -> Applied | None:
-        """Continue. Returns the result of `apply_files`; None if it is not finished after about `steps` steps. Raises
-        FileRefused."""
+        """Continue for about `steps` steps; None: to the end. Returns the result of `apply_files`, or None if the work
+        is not finished. Raises FileRefused."""
         while True:
             try:
                 done = next(self._going)
@@ -101,8 +102,8 @@ class FileApplication:
 
 
 def apply_files(state: TaskState, files: Sequence[TaskFile]) -> Applied:
-    """Apply the watermarks of files, in order. Returns (the state, the applied files with their `seq`). Raises
-    FileRefused."""
+    """Apply the watermarks of files to a state, in order. Returns (the new state, the applied files with their `seq`,
+    which is the position in the tick). Raises FileRefused."""
     applied = FileApplication(state, files).go_on()
     assert applied is not None
     return applied
@@ -162,7 +163,7 @@ def _scans(rows: pa.Table, seq: int) -> pa.Table:
 
 
 def rested(state: TaskState) -> TaskState:
-    """The state after files without entries. If no lock is pending, the earlier history of the slices is dropped,
+    """The state after files that need no job. If no lock is pending, the earlier history of the slices is dropped,
     because no later decision needs it."""
     if any(part.kind == UNMATCHED for part in state.pending):
         return state
@@ -170,8 +171,8 @@ def rested(state: TaskState) -> TaskState:
 
 
 def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bool:
-    """Whether a job is needed: entries arrived, or rows can be flushed, or (with `sweep`) unmatched entries may be dead
-    locks."""
+    """Whether the tick needs a job: entries arrived, or rows can be flushed, or (with `sweep`) unmatched entries may be
+    dead locks."""
     if any(file.ref.row_groups.get(state.identity.task_id) for file in files):
         return True
     high = state.progress_ts
@@ -188,9 +189,14 @@ def plan(
     swept: frozenset[str] = frozenset(),
     bounds: Sequence[bytes] = (),
 ) -> TickPlan:
-    """Plan one tick. `applied`: the result of apply_files() for `state`. `nonce`: unique to this attempt. `swept`: keys
-    of the large pending parts to scan for dead locks. `bounds`: keys at which shards are cut: no shard has keys on both
-    sides of one."""
+    """Plan one tick.
+
+    Args:
+        applied: the result of apply_files() for `state`.
+        nonce: unique to this attempt.
+        swept: keys of the large pending parts to examine for dead locks.
+        bounds: keys at which shards are cut: no shard has keys on both sides of one.
+    """
     after, files = applied
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
@@ -243,10 +249,8 @@ def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[Pe
 
 
 def lookup_needed(done: TickPlan, results: Sequence[ShardResult]) -> TickPlan | None:
-    """The plan to run again with segments to look up, if shards found repeats at or below the window; otherwise None.
-
-    Also None if a shard failed, because the repeats of that shard are not known.
-    """
+    """The plan to run again, with the segments in which repeated rows must be looked up; None if no shard found repeats
+    at or below the window. Also None if a shard failed, because its repeats are not known."""
     if any(result.failed or result.bad_files or result.broken for result in results):
         return None
     windows = {result.number: result.lookup_window for result in results if result.lookup_window}
@@ -262,12 +266,8 @@ def lookup_needed(done: TickPlan, results: Sequence[ShardResult]) -> TickPlan | 
 
 
 def conclude(done: TickPlan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskState]:
-    """Conclude a tick from the results of its shards. Returns the manifest that commits them, and the state after its
-    commit.
-
-    Raises:
-        InvariantBroken: a shard found a violation; nothing may be committed.
-    """
+    """Build the manifest that commits the results of a tick's shards. Returns it, and the state after its commit.
+    Raises InvariantBroken if a shard found a violation; nothing may be committed then."""
     after = done.after
     for result in results:
         if result.broken:
@@ -297,7 +297,7 @@ def conclude(done: TickPlan, results: Sequence[ShardResult], now_ms: int) -> tup
 def _carried(
     parts: Sequence[PendingPart], shards: Sequence[Shard], results: Sequence[ShardResult]
 ) -> tuple[PendingPart, ...]:
-    """The pending parts that stay. Each is kept for the spans of the shards that did not consume it."""
+    """The pending parts that stay. Each is kept for the spans of the shards that did not replace it."""
     consumed = {result.number: result.consumed for result in results}
     out: list[PendingPart] = []
     for part in parts:

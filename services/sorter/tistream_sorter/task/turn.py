@@ -1,7 +1,8 @@
-"""A turn of one task: decides the next step of the task, and applies commits to its state. No I/O.
+"""A turn of one task: a period in which one thread decides the next step of the task, or applies a commit to its state.
+No I/O.
 
-`Task.turn` is the only way to get a Turn, and gives it to one caller at a time. So this module needs no lock. It reads
-the input of other threads from the mailbox.
+`Task.turn` is the only way to get a Turn, and gives it to one caller at a time. So this module needs no lock. The input
+of other threads comes from the mailbox.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ class TickLimits:
 
 
 class Turn:
-    """The state of a task, and the decisions of its tick. Other threads read `state`, `durable`, `stopped`, `trouble`,
-    `unfinished` and `load`, each of which is replaced as a whole.
+    """The state of a task, and the decisions about its next step.
 
-    state: includes files that are only in memory. durable: the state that the newest manifest contains. stopped: why
-    the task has stopped for good. trouble: why the last tick failed; it is retried.
+    Other threads read `state`, `durable`, `stopped`, `trouble`, `unfinished` and `load`, each of which is replaced as a
+    whole. state: includes files that are only in memory. durable: the state that the newest manifest contains. stopped:
+    why the task has stopped for good. trouble: why the last tick failed; it is retried.
     """
 
     def __init__(self, state: TaskState, limits: TickLimits, mail: Mailbox) -> None:
@@ -83,12 +84,12 @@ class Turn:
 
     @property
     def rests(self) -> bool:
-        """Whether a tick would do nothing: no file is queued, and a manifest covers all files that were processed."""
+        """Whether there is nothing to do: no file is queued, and a manifest covers all files that were processed."""
         return not self._mail.has_files() and not self.state.unwritten and not self.state.unflushed
 
     @property
     def unfinished(self) -> bool:
-        """Whether the next call of `due` continues work that is in progress."""
+        """Whether files are partly applied, and the next call of `due` must continue."""
         return self._application is not None
 
     @property
@@ -102,12 +103,12 @@ class Turn:
         return other_parents(state)
 
     def heard(self, others: Others | None) -> None:
-        """Store the state of the merge according to the other parents' logs; None if they could not be read."""
+        """Store what the logs of the other parents say about the merge; None if they could not be read."""
         self._others = others
 
     def settle(self, now_ms: int) -> list[str]:
-        """Apply the notes of other threads to the state. Returns keys of objects that no manifest will name. Times are
-        monotonic."""
+        """Apply the notes of other threads to the state. Returns the keys of objects that no manifest will name.
+        `now_ms`: monotonic."""
         if self._application is not None:
             return []
         notes = self._mail.notes()
@@ -137,11 +138,11 @@ class Turn:
         return [*vain, *useless]
 
     def due(self, now_ms: int, wall_ms: int, nonce: str) -> TickPlan | tuple[Manifest, TaskState] | None:
-        """The next step: a tick to run, a manifest that only records progress, or None. `now_ms`: monotonic; `wall_ms`:
-        wall clock.
+        """Decide the next step: a tick to run as a job, a manifest that only records progress, or None. `now_ms`:
+        monotonic; `wall_ms`: wall clock.
 
-        Files without entries that flush nothing are applied to the state without a job or a manifest. `unfinished` work
-        continues at the next call.
+        This applies files to the state. Files without entries that flush nothing need no job and no manifest. If the
+        work is `unfinished`, the next call continues it.
         """
         order = self._mail.order()
         if (
@@ -169,8 +170,9 @@ class Turn:
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
     def _apply_files(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
-        """Apply the files of this tick. Returns the files, and the state after them. None if there is nothing to do, if
-        the work is not finished after `apply_steps`, or if a file was refused."""
+        """Apply files to the state. Returns (the files, the result of apply_files). None if there is nothing to do, if
+        the work is not finished after `apply_steps`, or if a file was refused; then the file is dropped from the
+        inbox."""
         if (application := self._application) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:
@@ -190,7 +192,8 @@ class Turn:
     def _ordered_step(
         self, order: FittingOrder | None, nonce: str, wall_ms: int
     ) -> TickPlan | tuple[Manifest, TaskState] | None:
-        """The step that must precede any file: the first manifest of a child task, or the step of the owner's order."""
+        """The step that must come before any file: the first manifest of a child task, or the step of the owner's
+        order. None if there is no such step."""
         state = self.state
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
@@ -217,7 +220,7 @@ class Turn:
         return self._mail.queued(count)
 
     def committed(self, after: TaskState, files: int, now_ms: int) -> None:
-        """Record that a manifest was committed which covers the first `files` files of the inbox. Times are
+        """Record that a manifest was committed which covers the first `files` files of the inbox. `now_ms`:
         monotonic."""
         self._sweeps.swept(self._sweeping, now_ms)
         self._sweeping = frozenset()
@@ -232,7 +235,7 @@ class Turn:
 
     def refused(self, done: TickPlan, results: Sequence[ShardResult], now_ms: int) -> None:
         """Drop the damaged files that shards have found, and the later files of their chains. The dispatcher sends them
-        again."""
+        again. `now_ms`: monotonic."""
         reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
         bad: list[tuple[FileRef, str]] = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]
         self._mail.forget(self.state.positions, bad, now_ms)

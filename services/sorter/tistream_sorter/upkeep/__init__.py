@@ -1,1 +1,2 @@
-"""Decisions about a task's work and objects: shards, compaction, retention, garbage collection. Pure."""
+"""Pure decisions about a task's work and objects: cutting ticks into shards, compaction, the version index, retention,
+garbage collection."""

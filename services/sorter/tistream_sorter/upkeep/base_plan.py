@@ -31,11 +31,9 @@ NewNonce = Callable[[], str]
 
 @dataclass(slots=True)
 class OpenBackfill:
-    """A backfill whose chunks are used, as a sorter knows it: its plan, and the base_ts of each chunk that exists.
-
+    """What a sorter knows about a backfill that is not finished: its plan, and the base_ts of each chunk that exists.
     `old_values`: whether a change without an old value had no row before; false with a log backup as a source.
-    `refused`: chunks that are damaged or contradict the log, with the reason.
-    """
+    `refused`: chunks that are damaged or contradict the log, with the reason."""
 
     tenant: TenantKey
     backfill_id: str
@@ -52,12 +50,13 @@ class OpenBackfill:
 
     @property
     def first_unknown(self) -> int:
-        """The lowest chunk number that is not known to exist."""
+        """The lowest chunk number of which it is not known whether the chunk exists."""
         return next(number for number in range(len(self.plan.spans) + 1) if number not in self.there)
 
 
 def wanted(state: TaskState, backfill: OpenBackfill) -> list[int]:
-    """The numbers of the existing chunks that overlap the task's span and are not among its bases yet, in order."""
+    """The numbers, in order, of the existing chunks that overlap the task's span and that the task has not converted
+    yet."""
     identity = state.identity
     return [
         number
@@ -80,8 +79,9 @@ def refusal(state: TaskState, backfill: OpenBackfill, number: int) -> str | None
 
 
 def next_chunks(backfill: OpenBackfill, there: Collection[int], states: Sequence[TaskState]) -> list[int]:
-    """The chunks whose footers must be read: chunks that exist, whose base_ts is not known, and that overlap one of the
-    tasks. Records the existing chunks, so that the next LIST begins after them."""
+    """The chunks whose footers must be read, because they exist, overlap one of the tasks, and have a base_ts that is
+    not known. `there`: chunks that were found by LIST. Records them in `backfill`, so that the next LIST begins after
+    them."""
     backfill.there |= {number for number in there if number < len(backfill.plan.spans)}
     spans = [state.identity.span for state in states]
     return [
@@ -92,14 +92,15 @@ def next_chunks(backfill: OpenBackfill, there: Collection[int], states: Sequence
 
 
 def kept_above(open_backfills: Iterable[ChunkPlan | None]) -> int:
-    """The ts above which the tenant's rows must be kept, because chunks of open backfills may be as of any ts above it:
-    the lowest min_ts of their plans, 0 if a plan is not known yet, MAX_TS if no backfill is open."""
+    """The ts above which the tenant's rows must be kept, because chunks of open backfills may be as of any ts above it.
+    It is the lowest min_ts of their plans, 0 if a plan is not known yet, MAX_TS if no backfill is open."""
     return min((0 if plan is None else plan.min_ts for plan in open_backfills), default=MAX_TS)
 
 
 def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_max: int) -> list[BaseUnit]:
-    """The chunks that become base runs of the task now: one unit for each chunk and part of the index. The units of a
-    chunk stay together; once there are `count_max` units, no further chunk is added. A chunk above flushed_ts waits."""
+    """The chunks that the task converts to base runs now, as one unit for each pair of chunk and part of the index. The
+    units of a chunk stay together; once there are `count_max` units, no further chunk is added. A chunk above
+    flushed_ts waits."""
     identity, out = state.identity, list[BaseUnit]()
     for number in wanted(state, backfill):
         base_ts = backfill.base_ts[number]
@@ -137,8 +138,8 @@ def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_m
 
 
 def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, list[str]]:
-    """Add the bases of finished jobs. Returns the new state, and the keys of runs that no manifest will name, because
-    retention has passed their base_ts, or the same chunk was converted twice.
+    """Add the results of finished jobs to the state. Returns the new state, and the keys of runs that no manifest will
+    name, because retention has passed their base_ts, or the same chunk was converted twice.
 
     Merges of the index that were committed in between do not matter: the rows of a base are those without an older
     version, wherever the index has them. The bytes of the runs count as read and as written (index_plan.py).
@@ -164,6 +165,6 @@ def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, l
 
 
 def _has(state: TaskState, span: KeySpan, base_ts: int) -> bool:
-    """Whether every key of the span has a base that is at least as new."""
+    """Whether every key of the span has a base with this base_ts or a newer one."""
     known = clipped(state.cover, span)
     return all(base.base_ts >= base_ts for base in known) and isinstance(base_ts_of(known, [span]), int)

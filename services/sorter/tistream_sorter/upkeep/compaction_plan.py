@@ -26,7 +26,7 @@ PAUSE_MS, PAUSE_MAX_MS = 5_000, 600_000  # after a job that failed
 
 @dataclass(frozen=True, slots=True)
 class CompactRules:
-    """The limits of compaction; see SorterSettings.compact. `rows_max` and `unpacked_max` bound the memory of one job
+    """The limits of compaction; see SorterSettings.compact. `rows_max` and `unpacked_max` limit the memory of one job
     to that of a shard of a tick, because both run side by side."""
 
     fan_in: int = 128
@@ -43,7 +43,7 @@ COMPACT_DEFAULT = CompactRules()
 def rewrite(
     identity: TaskIdentity, live: Sequence[SegmentRef], skip: frozenset[str], nonce: str, rules: CompactRules
 ) -> Rewrite | None:
-    """The next merge, or None. Segments whose keys are in `skip` are not merged."""
+    """The next merge of a task's segments, or None. Segments whose keys are in `skip` are not merged."""
     own = layout.task_prefix(identity.tenant, identity.task_id)
     tiers = [_tier(segment, own, skip, rules) for segment in live]
     found = _full(live, tiers, rules) or _many(live, tiers, rules)
@@ -55,21 +55,21 @@ def rewrite(
 
 @dataclass(slots=True)
 class Pauses:
-    """Exponential backoff of tasks whose compaction failed. Times are monotonic milliseconds."""
+    """Exponential backoff for tasks whose background jobs failed. Times are monotonic ms."""
 
     _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: end and length of the pause
 
     def over(self, task_id: int, now_ms: int) -> bool:
-        """Whether the pause of the task has ended, so that it may be compacted."""
+        """Whether the task is not paused, so that a job may run."""
         return task_id not in self._until or now_ms >= self._until[task_id][0]
 
     def failed(self, task_id: int, now_ms: int) -> None:
-        """Record a failure: the pause doubles with each one."""
+        """Record a failure: the task's pause begins, twice as long as the one before."""
         pause_ms = min(2 * self._until[task_id][1], PAUSE_MAX_MS) if task_id in self._until else PAUSE_MS
         self._until[task_id] = now_ms + pause_ms, pause_ms
 
     def worked(self, task_id: int) -> None:
-        """Record a success, which ends the backoff."""
+        """Record a success: the next failure begins with the shortest pause."""
         self._until.pop(task_id, None)
 
     def keep_only(self, task_ids: Container[int]) -> None:
@@ -78,8 +78,8 @@ class Pauses:
 
 
 def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
-    """The state with the merged segment in place of its inputs; None if the inputs are no longer all in the list as
-    neighbours."""
+    """The state with the merged segment in place of its inputs; None if the inputs are no longer neighbours in the
+    list."""
     assert done.output is not None
     keys = [segment.key for segment in state.live_segments]
     try:
@@ -132,7 +132,8 @@ def _tiers(rules: CompactRules) -> int:
 
 
 def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]]:
-    """[begin, end) of each longest sequence of neighbours of tier `highest` or lower."""
+    """The sequences of neighbours of tier `highest` or lower that cannot be extended, each as a half-open range [begin,
+    end) of positions."""
     begin = 0
     for at, tier in enumerate([*tiers, None]):
         if tier is None or tier > highest:
@@ -142,9 +143,9 @@ def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]
 
 
 def _fitting(live: Sequence[SegmentRef], begin: int, end: int, count: int, rules: CompactRules) -> tuple[int, int]:
-    """[begin, end) of the first sequence of at least `count` neighbours within the limits of one job, extended as far
-    as the limits allow; an empty range if there is no such sequence. A few segments that fill a job by themselves are
-    skipped."""
+    """The first sequence of at least `count` neighbours within the limits of one job, extended as far as the limits
+    allow, as a half-open range [begin, end) of positions; an empty range if there is no such sequence. A few segments
+    that fill a job by themselves are skipped."""
     while end - begin >= count:
         size = rows = 0
         at = begin

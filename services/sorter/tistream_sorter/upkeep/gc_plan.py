@@ -1,7 +1,5 @@
-"""Finds the objects of a task that are garbage (docs/adr/0009). Pure.
-
-These functions concern a task's own objects. `unnamed` concerns the objects that children of a sealed task share.
-"""
+"""Finds the objects of a task that are garbage (docs/adr/0009). Pure. All functions but `unnamed` concern objects that
+only the task itself uses. `unnamed` concerns the objects that the children of a sealed task share."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ COLLECT_DEFAULT = CollectRules()
 
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
-    """The task's own objects that the state `before` names and the state `after` does not. `manifest` is the one that
-    changes the first state to the second."""
+    """The task's own objects that the state `before` names and the state `after` does not. `manifest` made the change
+    from the first to the second."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
     named |= {run.key for run in runs_of(before.index)} - {run.key for run in runs_of(after.index)}
     if manifest.live_segments is not None:
@@ -42,15 +40,14 @@ def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]
 
 
 def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
-    """The keys of the manifests `low <= number < high`."""
+    """The keys of the manifests with numbers in [low, high)."""
     tenant, task_id = state.identity.tenant, state.identity.task_id
     return [layout.manifest(tenant, task_id, number) for number in range(low, high)]
 
 
 def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
-    """Objects below a task's prefix that an earlier epoch wrote and `state` does not name. Earlier epochs are fenced
-    and cannot commit. Objects of the state's own epoch are not returned, because a manifest may be about to name
-    them."""
+    """The objects of a task that an earlier epoch wrote and `state` does not name. Earlier epochs are fenced and cannot
+    commit them. Objects of the state's own epoch are left out, because a manifest may be about to name them."""
     named = names(state.pending, state.live_segments, state.index)
     return [
         key
@@ -62,12 +59,12 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 def unnamed(
     keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
 ) -> list[str]:
-    """The objects of a sealed task that can be deleted, because the state of none of its children names them. A child
-    inherits objects only when it begins, so no child will name them later. carrying_on: the states of the children."""
+    """The objects of a sealed task that can be deleted, because no child's state names them. A child inherits objects
+    only when it begins, so no child will name them later. carrying_on: the states of the children."""
     named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 
 
 def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef], index: Index) -> set[str]:
-    """Keys of the objects that a state names."""
+    """The keys of all objects that a state names."""
     return {part.key for part in pending} | {segment.key for segment in live} | {run.key for run in runs_of(index)}

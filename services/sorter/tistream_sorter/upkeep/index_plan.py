@@ -57,7 +57,7 @@ Runs = tuple[RunRef, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """Applies the rules to the state of one task."""
+    """Finds the next merge for the state of one task."""
 
     state: TaskState
     index: Index
@@ -67,7 +67,7 @@ class _Planner:
     clock_ms: int
 
     def first(self) -> IndexUnit | None:
-        """The first merge that is due; None if no merge is due."""
+        """The first merge that is due; None if no merge is due, or if the due fold is too expensive now."""
         for part in sorted(self.index, key=lambda part: part.indexed_ts):
             unit = self._new(part)
             if unit is not None and self.skip.isdisjoint(unit.inputs):
@@ -113,8 +113,8 @@ class _Planner:
         return self._unit(part, part.indexed_ts, high, segments=chosen, source_bytes=size, cost=size)
 
     def _fitting(self, fresh: Sequence[SegmentRef], ends: Sequence[int]) -> tuple[int, tuple[SegmentRef, ...]]:
-        """The end of the longest window whose rows one job can merge, or at least of the shortest window; and its
-        segments."""
+        """Find the longest window of new rows that one job can merge, or at least the shortest one. Returns (the upper
+        end of the window, the segments that have its rows)."""
         high, chosen = ends[0], tuple(one for one in fresh if one.commit_ts_min <= ends[0])
         size, rows = sum(one.size for one in chosen), sum(one.rows for one in chosen)
         waiting = sorted((one for one in fresh if one.commit_ts_min > ends[0]), key=lambda one: one.commit_ts_min)
@@ -139,7 +139,7 @@ class _Planner:
     # -- fold, tiers, alignment -----------------------------------------------------------------------------------
 
     def _split(self, part: IndexPart) -> tuple[list[Runs], list[Runs]]:
-        """The runs at or below the retention floor, and the others, oldest first."""
+        """The runs at or below the retention floor, and the other runs, both oldest first."""
         floor_ts = self.state.retained_ts
         windows = part.by_window()
         count = sum(run[0].high_ts <= floor_ts for run in windows)
@@ -181,8 +181,8 @@ class _Planner:
         return tier
 
     def _align(self, left: IndexPart, right: IndexPart) -> Iterator[IndexUnit]:
-        """Merges of runs whose windows differ between two neighbouring parts. Each merge stays within the longest
-        windows whose bounds both parts have."""
+        """Merges of runs whose windows differ between two neighbouring parts of the index. Each merge stays within the
+        longest windows whose bounds both parts have."""
         if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
             return
         bounds = sorted(_free(left) & _free(right))
@@ -240,8 +240,7 @@ def index_unit(
 
 
 def _bytes_in(segment: SegmentRef, window: Window) -> int:
-    """The bytes of a segment's rows that may lie in the window, estimated by the share of the rows of their row
-    groups."""
+    """Estimate the bytes of a segment's rows that lie in the window, from the share of the rows of their row groups."""
     inside = sum(one.rows for one in segment.row_groups if window.overlaps(one.commit_ts_min, one.commit_ts_max))
     return segment.size * inside // segment.rows
 
@@ -251,13 +250,14 @@ def _size(runs: Sequence[Runs]) -> int:
 
 
 def _touching(bases: Sequence[RunRef], others: Sequence[RunRef]) -> Runs:
-    """The objects in `bases` that overlap the key range of the objects in `others`, which must not be empty."""
+    """The objects in `bases` whose key range overlaps the one from the lowest to the highest key of `others`. `others`
+    must not be empty."""
     first, last = min(run.first[1] for run in others), max(run.last[1] for run in others)
     return tuple(base for base in bases if base.first[1] <= last and first <= base.last[1])
 
 
 def _within(chosen: Sequence[Runs], largest: int | None) -> Sequence[Runs]:
-    """The first of the runs that together have at most `largest` bytes; runs that are too large are skipped."""
+    """The longest sequence of neighbours that together have at most `largest` bytes."""
     if largest is None:
         return chosen
     best: Sequence[Runs] = ()
@@ -272,7 +272,7 @@ def _within(chosen: Sequence[Runs], largest: int | None) -> Sequence[Runs]:
 
 
 def _longest(chosen: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """[begin, end) of each longest sequence of True."""
+    """The sequences of True that cannot be extended, each as a half-open range [begin, end) of positions."""
     begin = 0
     for at, one in enumerate([*chosen, False]):
         if not one:
@@ -282,7 +282,8 @@ def _longest(chosen: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _free(part: IndexPart) -> set[int]:
-    """The timestamps in [base_ts, indexed_ts] that lie inside no window of the part. Windows may be cut there."""
+    """The timestamps at which a window of the part begins or ends. Windows of the neighbouring part may be cut
+    there."""
     bounds = {part.base_ts, part.indexed_ts}
     return bounds | {ts for runs in part.by_window() for ts in runs[0].window if ts is not None}
 

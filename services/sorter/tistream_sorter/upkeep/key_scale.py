@@ -1,4 +1,4 @@
-"""Cuts a span of keys into parts with equal shares of the work. Pure.
+"""Cuts a span of keys so that the parts have equal work. Pure.
 
 A key is represented by an integer: its first KEY_BYTES bytes. Floats are too coarse: with an `m` key in the span, two
 rows of a table would have the same value.
@@ -24,7 +24,7 @@ FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work per key, as a fixed-point numb
 
 @dataclass(frozen=True, slots=True)
 class KeyLoad:
-    """An amount of work whose keys lie between two bounds, both inclusive."""
+    """An amount of work, in bytes, that belongs to the keys between two bounds, both inclusive."""
 
     low: bytes
     high: bytes
@@ -32,9 +32,9 @@ class KeyLoad:
 
 
 def between(span: KeySpan, loads: Sequence[KeyLoad], count: int) -> list[bytes]:
-    """Choose at most `count` - 1 cuts, each at the lowest key of a load; an empty list if such cuts are too uneven.
-    Among the keys near an even cut, the key whose cut divides the least work is chosen, because loads with keys on both
-    sides are read twice."""
+    """Choose at most `count` - 1 cuts, each at the lowest key of a load. Returns an empty list if such cuts are too
+    uneven. Among the keys near an even cut, the key whose cut divides the least work is chosen, because loads with keys
+    on both sides are read twice."""
     scale = _KeyScale(loads)
     candidates = _candidates(span, loads, scale)
     total = sum(load.weight for load in loads)
@@ -52,7 +52,8 @@ def between(span: KeySpan, loads: Sequence[KeyLoad], count: int) -> list[bytes]:
 
 
 def evenly(span: KeySpan, loads: Sequence[KeyLoad], count: int) -> list[bytes]:
-    """Choose cuts with equal work between them, on the assumption that a load is spread evenly between its bounds."""
+    """Choose at most `count` - 1 cuts with equal work between them, on the assumption that the keys of a load are
+    spread evenly between its bounds."""
     scale = _KeyScale(loads)
     bounds: list[bytes] = []
     for number in range(1, count):
@@ -75,7 +76,8 @@ def halving(span: KeySpan, loads: Sequence[KeyLoad]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A possible cut. below: the work below its key. crossed: the work of the loads that it divides."""
+    """A key at which the span may be cut. below: the work below the key. crossed: the work of the loads that the cut
+    divides."""
 
     key: bytes
     below: int
@@ -83,7 +85,7 @@ class _Candidate:
 
 
 def _candidates(span: KeySpan, loads: Sequence[KeyLoad], scale: _KeyScale) -> list[_Candidate]:
-    """The possible cuts: the lowest keys of loads, in order."""
+    """The keys at which the span may be cut, which are the lowest keys of loads, in order."""
     by_low, by_high = sorted(loads, key=lambda load: load.low), sorted(loads, key=lambda load: load.high)
     lows, highs = [load.low for load in by_low], [load.high for load in by_high]
     begun, ended = ([0, *accumulate(load.weight for load in some)] for some in (by_low, by_high))
@@ -95,7 +97,7 @@ def _candidates(span: KeySpan, loads: Sequence[KeyLoad], scale: _KeyScale) -> li
 
 
 class _KeyScale:
-    """The cumulative work as a function of the key. It is linear between neighbouring bounds of loads."""
+    """The work below a key, as a function of the key. It is linear between neighbouring bounds of loads."""
 
     def __init__(self, loads: Sequence[KeyLoad]) -> None:
         steeper: dict[int, int] = {}
@@ -110,7 +112,7 @@ class _KeyScale:
         self._below = [0, *accumulate(slope * (end - low) for slope, low, end in steps)]
 
     def below(self, key: bytes) -> int:
-        """Work below a key."""
+        """The work below a key."""
         number = _number(key)
         at = bisect_left(self._bounds, number)
         if not at:

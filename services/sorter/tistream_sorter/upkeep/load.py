@@ -1,7 +1,5 @@
-"""The recent load of a task, and the key that would cut it into halves. Pure; time is an argument.
-
-One thread writes. Other threads may read at any time, because values are replaced and never changed in place.
-"""
+"""Measures the recent load of a task in bytes per second, and finds the key that divides it into halves. Pure. One
+thread writes. Other threads may read at any time, because values are replaced and never changed in place."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class LoadMeter:
         self._split: tuple[tuple[_Recent, ...], int, bytes] = (), 0, b""  # last input, time and result
 
     def add(self, groups: Iterable[RowGroupRef], now_ms: int) -> None:
-        """Add row groups whose rows were read and committed."""
+        """Count row groups whose rows were read and committed."""
         found = list(groups)
         if not found:
             return

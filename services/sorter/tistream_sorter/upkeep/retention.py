@@ -1,4 +1,5 @@
-"""Retention: which committed segments a task keeps (docs/adr/0009). Pure; `now_ms` is wall clock."""
+"""Decides which committed segments a task keeps, and which are past retention (docs/adr/0009). Pure; `now_ms` is wall
+clock."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from tistream_sorter.upkeep.version_index import index_of
 
 @dataclass(slots=True)
 class Readable:
-    """Tracks the highest ts that has been durable for at least `pause_ms`, so that followers had time to read up to it.
-    After a stall, hours of changes may be flushed at once; they would exceed the retention before any consumer could
-    read them. Times are monotonic milliseconds."""
+    """Tracks the highest ts that has been durable for at least `pause_ms`, so that readers had time to read up to it.
+    After a stall, hours of changes may be flushed at once. Without the pause they would be past retention before any
+    consumer could read them. Times are monotonic ms."""
 
     pause_ms: int
     _flushed: deque[tuple[int, int]] = field(
@@ -23,8 +24,8 @@ class Readable:
     )  # (when it was first seen to be durable, flushed_ts)
 
     def through(self, flushed_ts: int, now_ms: int) -> int:
-        """Record that `flushed_ts` is durable now. Returns the highest ts that has been durable for `pause_ms`; 0
-        without one."""
+        """Record that `flushed_ts` is durable now. Returns the highest ts that has been durable for `pause_ms`; 0 if
+        there is no such ts."""
         if not self._flushed or flushed_ts > self._flushed[-1][1]:
             self._flushed.append((now_ms, flushed_ts))
         while len(self._flushed) > 1 and now_ms - self._flushed[1][0] >= self.pause_ms:
@@ -34,14 +35,14 @@ class Readable:
 
 
 def retained(state: TaskState, now_ms: int) -> TaskState:
-    """The state without the segments whose rows all lie at or below its new retained_ts, which never goes down.
+    """Apply retention: raise retained_ts, and drop the segments whose rows all lie at or below it. Returns the new
+    state. retained_ts never goes down.
 
     After a merge, a parent without schema keys may have dropped more rows than the schema registry has read. Readers
-    see this in retained_ts; the segments stay until the registry has read them (schema_retained_ts).
-
-    With a version index, segments stay until its runs have their rows. The index begins before retained_ts rises for
-    the first time, so that it misses no row. If this holder has no version index, an index that an earlier holder made
-    cannot be extended once rows above it are dropped. It is then removed, and the rows of backfills with it.
+    see this in retained_ts; the segments stay until the registry has read them (schema_retained_ts). With a version
+    index, segments stay until its runs have their rows. The index begins before retained_ts rises for the first time,
+    so that it misses no row. If this holder has no version index, an index that an earlier holder made cannot be
+    extended once rows above it are dropped. It is then removed, and the rows of backfills with it.
     """
     ts = max(state.retained_ts, _allowed(state, now_ms))
     schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))
@@ -59,8 +60,8 @@ def retained(state: TaskState, now_ms: int) -> TaskState:
 
 
 def _allowed(state: TaskState, now_ms: int) -> int:
-    """The ts up to which rows may be dropped. Age is counted from the earlier of two clocks, this node's and the
-    upstream's: a clock that is years ahead must not empty the pool."""
+    """The ts up to which rows may be dropped. The age of rows is counted from the earlier of two clocks, this node's
+    and the upstream's, because a clock that is years ahead must not empty the pool."""
     keep_ms = state.retention.keep_ms
     newest_ms = min(now_ms, physical_ms(state.flushed_ts))
     if keep_ms is None or newest_ms <= keep_ms:

@@ -1,4 +1,4 @@
-"""Cuts a task's span into key-range shards. Pure."""
+"""Cuts a task's span into shards, each a range of keys that one Spark task processes in a tick. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ SPANS_MAX = 64  # with more spans than this, `touched` returns one span that cov
 
 @dataclass(frozen=True, slots=True)
 class CutRules:
-    """The rules for cutting a tick into shards, and for storing the pending rows of shards.
-
-    There are at most `shards_max` shards, each with at least `shard_bytes_min` of row groups; more, if the work of a
-    shard would exceed `shard_work_max`. Pending parts of fewer than `rows_small` rows are always read, and merged.
-    """
+    """The rules for cutting a tick into shards, and for storing their pending rows. There are at most `shards_max`
+    shards, each with at least `shard_bytes_min` bytes of row groups. There are more if the work of a shard would exceed
+    `shard_work_max`. Pending parts of fewer than `rows_small` rows are always read, and merged."""
 
     shards_max: int
     shard_bytes_min: int
@@ -37,8 +35,8 @@ class CutRules:
 
 @dataclass(frozen=True, slots=True)
 class ShardCut:
-    """Neighbouring spans of about equal work. work: the work of all spans: bytes of row groups, ROW_BYTES per row, and
-    bytes that may be read through pointers."""
+    """Neighbouring spans of about equal work. work: the sum over all spans, in bytes: bytes of row groups, ROW_BYTES
+    for each row, and bytes that may be read through pointers."""
 
     spans: tuple[KeySpan, ...]
     work: int
@@ -50,8 +48,8 @@ def cut(
     """Cut `span` into neighbouring spans of about equal work. The work counts all data that may be read, because the
     memory of a shard depends on it.
 
-    Cuts are at lowest keys of row groups and parts, so that few of them have keys on both sides, which are read twice.
-    If one span then has far more than its share (for example all traffic in one region), cuts are made anywhere, on the
+    Cuts are at lowest keys of row groups and parts, so that few of these have keys on both sides and are read twice. If
+    one span then has far more than its share (for example all traffic in one region), cuts are made anywhere, on the
     assumption that keys are spread evenly between the bounds. The result is one span if there is too little work for
     two, or if a row group has no key statistics.
     """
@@ -68,15 +66,15 @@ def cut(
 
 
 def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, ...]:
-    """Cut neighbouring spans at further keys."""
+    """Cut neighbouring spans at each of the keys `bounds` too."""
     edges = sorted({*(span.start for span in spans), *bounds})
     inside = [key for key in edges if key >= spans[0].start and (not spans[-1].end or key < spans[-1].end)]
     return tuple(KeySpan(start, end) for start, end in itertools.pairwise([*inside, spans[-1].end]))
 
 
 def _count(read: int, work: int, rules: CutRules) -> int:
-    """The number of shards: at most one per slot, and fewer for little work. If the work per shard would exceed the
-    limit, a multiple of the number of slots."""
+    """The number of shards: at most one for each slot, and fewer for little work. If the work of a shard would exceed
+    the limit, a multiple of the number of slots."""
     rounds = -(-work // (rules.shard_work_max * rules.shards_max))
     if rounds > 1 or work > rules.shard_work_max * rules.shards_max:
         return rounds * rules.shards_max
@@ -85,7 +83,7 @@ def _count(read: int, work: int, rules: CutRules) -> int:
 
 
 def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) -> list[KeyLoad]:
-    """The load of each row group: its bytes, its rows, and bytes that may be read through pointers for its rows."""
+    """The work of each row group: its bytes, its rows, and the bytes that may be read through pointers for its rows."""
     pointing = [part for part in pending if part.pointed_bytes]
     out = []
     for group in groups:
@@ -98,7 +96,7 @@ def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) ->
 def _of_parts(
     span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], reads: ReadRules
 ) -> list[KeyLoad]:
-    """The loads of the parts that may be read: the parts that are read in any case, and the parts that overlap a row
+    """The work of the pending parts that may be read: those that are read in any case, and those that overlap a row
     group, or a part with commits inside the window (docs/adr/0005). Rows of such a part may need values through the
     pointers of other parts."""
     pointing = [part for part in pending if part.pointed_bytes]
@@ -127,7 +125,7 @@ def _bounds_of(part: PendingPart) -> tuple[bytes, bytes | None]:
 
 
 class _Bounds:
-    """A set of key ranges (lowest, highest), both inclusive. None: unbounded."""
+    """A set of key ranges, each as (lowest, highest), both inclusive. None: the range has no such bound."""
 
     def __init__(self, bounds: Sequence[tuple[bytes | None, bytes | None]]) -> None:
         ordered = sorted((low or b"", high is None, high or b"") for low, high in bounds)
@@ -148,7 +146,7 @@ def _row_bytes(part: PendingPart) -> int:
 
 
 def touching(files: Sequence[ShardFile], span: KeySpan) -> tuple[ShardFile, ...]:
-    """The files with row groups that may hold keys of the span, and only those row groups."""
+    """The files with row groups that may hold keys of the span, each with only these row groups as `wanted`."""
     out = []
     for file in files:
         wanted = tuple(group.index for group in file.wanted_groups if _may_touch(group, span))
@@ -162,7 +160,8 @@ def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
 
 
 def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:
-    """Spans that cover all keys of the files' row groups and of the pending parts inside `span`; at most SPANS_MAX."""
+    """Spans that cover all keys of the files' row groups and of the pending parts inside `span`; at most SPANS_MAX,
+    which may cover more keys."""
     bounds: list[tuple[bytes, bytes]] = []
     for file in files:
         for group in file.wanted_groups:

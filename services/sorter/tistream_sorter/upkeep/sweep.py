@@ -1,4 +1,4 @@
-"""Decides when large pending parts, which ticks skip, are scanned for dead locks (docs/adr/0007). Pure."""
+"""Decides when large pending parts, which ticks do not read, are examined for dead locks (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ AGAIN_MS = 1_000  # pause after a part was considered and not scanned
 
 @dataclass(slots=True)
 class Sweeps:
-    """The times at which each part was last scanned, or first seen. In memory only: after a restart every part waits
-    until it is due again."""
+    """Remembers when each part was last examined, or first seen. The times are only in memory: after a restart every
+    part waits until it is due again."""
 
     seen_ms: dict[str, int] = field(default_factory=dict)
 
     def due(self, parts: Sequence[PendingPart], history: SliceHistory, rows_small: int, now_ms: int) -> frozenset[str]:
-        """Keys of the parts to scan in this tick: those that were not scanned for the longest time, and in whose span
-        this tick's history may prove a lock dead. `now_ms`: monotonic."""
+        """The keys of the parts to examine in this tick: those that were not examined for the longest time, and in
+        whose span this tick's history may prove a lock dead. `now_ms`: monotonic."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
         waiting = [part for part in large if now_ms - self.seen_ms[part.key] >= EVERY_MS]
@@ -40,12 +40,13 @@ class Sweeps:
         return frozenset(chosen)
 
     def swept(self, keys: frozenset[str], now_ms: int) -> None:
-        """Record that these parts were scanned, and that the manifest with the result is committed."""
+        """Record that these parts were examined, and that the manifest with the result is committed. `now_ms`:
+        monotonic."""
         self.seen_ms.update({key: now_ms for key in keys if key in self.seen_ms})
 
 
 def _may_end(part: PendingPart, history: SliceHistory) -> bool:
-    """Whether a watermark row connected in the part's span with a resolved_ts above the lowest start_ts of its locks:
-    every lock's floor is at or above its start_ts."""
+    """Whether the history may prove a lock of the part dead: a watermark row connected in its span with a resolved_ts
+    above the lowest start_ts of its locks. (A lock's floor is at or above its start_ts.)"""
     resolved_ts = history.table([part.span])["row_resolved_ts"].to_numpy()
     return bool((resolved_ts > part.start_ts_min).any())

@@ -1,4 +1,4 @@
-"""Updates the version index in a task's state: its beginning, and the results of merges. Pure."""
+"""Changes the version index in a task's state: a new index, the results of merges, and the indexes of parents. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BYTES_IN, BYTES_OUT = "indexed_bytes", "run_bytes"
 
 
 def index_of(state: TaskState) -> Index:
-    """The task's version index. If the task has none, a new index that begins above everything that may have been
-    dropped from the pool already."""
+    """The version index of the task. If it has none, a new one that begins above all rows that may have been dropped
+    from the pool already."""
     return state.index or (begun_part(state.identity.span, max(state.identity.snapshot_ts, state.retained_ts)),)
 
 
@@ -28,8 +28,7 @@ def begun_part(span: KeySpan, begins_ts: int) -> IndexPart:
 
 
 def merged(state: TaskState, unit: IndexUnit, written: Sequence[RunRef]) -> TaskState | None:
-    """The state with the output of a merge in the place of its inputs; None if the state no longer has all of the
-    inputs."""
+    """The state with the output of a merge in place of its inputs; None if the state no longer has all inputs."""
     index = index_of(state)
     at = next((at for at, part in enumerate(index) if part.span == unit.span), None)
     if at is None:
@@ -64,8 +63,7 @@ def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) 
 
 
 def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
-    """The index after the objects `runs` of one more base were added, in key order. The index must cover the base's
-    span."""
+    """The index with the objects `runs`, in key order, of one more base. The index must cover the base's span."""
     out = []
     for part in index:
         piece = part.span.clip(base.span)
@@ -76,7 +74,7 @@ def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
 
 
 def united(index: Index) -> Index:
-    """The index after neighbouring parts whose windows do not conflict were joined."""
+    """The index with neighbouring parts joined whose windows do not conflict."""
     out: list[IndexPart] = []
     for part in index:
         both = _joined(out[-1], part) if out else None
@@ -88,8 +86,8 @@ def united(index: Index) -> Index:
 
 
 def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
-    """Two neighbouring parts as one part; None if their windows overlap, or if an object of one reaches into the
-    other's span."""
+    """Join two neighbouring parts; None if their windows overlap, or if an object of one has keys in the span of the
+    other."""
     if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
         return None
     windows = sorted({(run.low_ts, run.high_ts) for run in (*left.runs, *right.runs) if run.low_ts is not None})
@@ -115,8 +113,8 @@ def _fits(run: RunRef, span: KeySpan) -> bool:
 
 
 def inherited(span: KeySpan, parents: Sequence[tuple[KeySpan, Index, int]]) -> Index:
-    """The index of a child task. `parents` has, in key order, the span, the index and the begins_ts of each parent; the
-    begins_ts is used if the parent has no index."""
+    """The index of a child task. `parents` has, in key order, (span, index, begins_ts) of each parent. A parent without
+    an index has all its versions above begins_ts."""
     if not any(index for _, index, _ in parents):
         return ()
     pieces: list[IndexPart] = []

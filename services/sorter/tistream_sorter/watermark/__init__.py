@@ -1,1 +1,2 @@
-"""Decides when a watermark counts: slices, their history, and watermarks that wait (design.md 3). Pure."""
+"""Decides when a watermark counts: the slices of a task, the history of their changes, and watermark rows that wait
+(design.md 3). Pure."""

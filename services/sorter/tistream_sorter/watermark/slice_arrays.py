@@ -1,4 +1,5 @@
-"""The slices of a task as arrays, with the waiting watermark rows: storage, cuts, and the durable form. Pure."""
+"""Stores the slices of a task as arrays, together with the watermark rows that wait: cuts, copies, and conversion to
+the tables of a manifest. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +25,8 @@ SLICES = pa.schema(
 
 
 class SliceArrays:
-    """The slices of one task's span, in key order, without holes; and the waiting rows.
-
-    Copies share their arrays until one of them writes (copy on write).
-    """
+    """The slices of one task's span, in key order and without holes, and the watermark rows that wait. Copies share
+    their arrays until one of them is written (copy on write)."""
 
     def __init__(self, span: KeySpan, snapshot_ts: int) -> None:
         """Create the slices of a new task: one slice without a region, with resolved_ts `snapshot_ts`."""
@@ -47,7 +46,7 @@ class SliceArrays:
 
     @property
     def waiting(self) -> list[Watermark]:
-        """The waiting rows, in log order."""
+        """The watermark rows that wait, in log order."""
         return self._waiting.rows
 
     def __len__(self) -> int:
@@ -62,8 +61,8 @@ class SliceArrays:
         return other
 
     def _waiting_runs(self) -> tuple[Int64s, Int64s]:
-        """The consecutive slices `[first, beyond)` that each waiting row covers. Cached until the rows or the cuts
-        change."""
+        """For each waiting row, the consecutive slices `[first, beyond)` that it covers. Cached until the rows or the
+        cuts change."""
         runs = self._runs
         if runs is None or runs.waiting is not self._waiting or runs.cuts is not self._cuts:
             found = self._cuts.rows_of(self._waiting.start, self._waiting.end)
@@ -103,8 +102,8 @@ class SliceArrays:
             self._replace(*found)
 
     def _coalesce(self) -> None:
-        """Join neighbours with equal values, except at the bound of a waiting row, where the cut would be needed
-        again."""
+        """Join neighbouring slices with equal values, except at the bound of a waiting row, where the cut would be
+        needed again."""
         same = np.ones(len(self) - 1, bool)
         for name in self._ARRAYS[:-1]:
             values = getattr(self, name)
@@ -120,7 +119,8 @@ class SliceArrays:
             self._replace(self._cuts.kept(keep), np.flatnonzero(keep))
 
     def _replace(self, cuts: Cuts, source: Int64s) -> None:
-        """Replace the cuts. `source`: for each new slice, the current slice from which it gets its values."""
+        """Change the cuts between slices. `source`: for each new slice, the present slice from which it takes its
+        values."""
         self._cuts, self._places, self._touched = cuts, None, self._touched[source]
         for name in self._ARRAYS:
             setattr(self, name, getattr(self, name)[source])
@@ -129,7 +129,7 @@ class SliceArrays:
     # -- durable form ---------------------------------------------------------------------------------------------
 
     def to_tables(self) -> tuple[pa.Table, pa.Table]:
-        """Convert to the tables (SLICES, WAITING) of a manifest."""
+        """The content of a manifest: the tables SLICES and WAITING."""
         values = [pa.array(getattr(self, name)) for name in self._ARRAYS]
         slices = pa.Table.from_arrays([self._cuts.starts, self._cuts.ends, *values], schema=SLICES)
         self._own.clear()  # the table shares the arrays from now on
@@ -137,7 +137,7 @@ class SliceArrays:
 
     @classmethod
     def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> Self:
-        """Build the slices from the tables that to_tables returned."""
+        """Rebuild the slices from the tables that to_tables returned."""
         out = cls(span, 0)
         out._cuts = Cuts(whole(slices, "start_key"), span.end)
         assert out._cuts.start_of(0) == span.start

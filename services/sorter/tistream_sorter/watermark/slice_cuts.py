@@ -1,4 +1,4 @@
-"""The bounds of a task's slices, and lookups from keys and watermark rows to slices. Pure.
+"""The bounds of a task's slices (cuts), and lookups from keys and watermark rows to slices. Pure.
 
 The values of slices change with every file, but their cuts only at splits and merges of regions. So cuts are immutable
 and shared by all copies, and their lookup structures are built once.
@@ -23,7 +23,8 @@ _SINGLE = 8  # below this number, keys are looked up one by one: a vectorized se
 
 @dataclass(frozen=True)
 class Cuts:
-    """The slices' start keys in order; each slice ends where the next begins, the last at `end` (empty: +infinity)."""
+    """The start keys of the slices, in order. Each slice ends where the next one begins, and the last one at `end`
+    (empty: plus infinity)."""
 
     starts: pa.Array
     end: bytes
@@ -33,20 +34,20 @@ class Cuts:
 
     @cached_property
     def ends(self) -> pa.Array:
-        """The slices' end keys."""
+        """The end keys of the slices."""
         return pa.concat_arrays([self.starts.slice(1), pa.array([self.end], pa.binary())])
 
     def start_of(self, at: int) -> bytes:
-        """The start key of slice `at`."""
+        """The start key of the slice at this position."""
         key: bytes = self.starts[at].as_py()
         return key
 
     def end_of(self, at: int) -> bytes:
-        """The end key of slice `at`."""
+        """The end key of the slice at this position."""
         return self.start_of(at + 1) if at + 1 < len(self) else self.end
 
     def overlapping(self, start: bytes, end: bytes) -> range:
-        """The slices that a span of keys overlaps."""
+        """The positions of the slices that a span of keys overlaps."""
         first, last = self._holding_one(start), self._holding_one(end)
         inside = last if not end or self.start_of(last) != end else last - 1
         return range(max(first, 0), (inside if end else len(self) - 1) + 1)
@@ -60,8 +61,8 @@ class Cuts:
         return first, np.where(unbounded | last_end, len(self), self.holding(ends))
 
     def with_keys(self, keys: pa.Array) -> tuple[Cuts, Int64s] | None:
-        """Add cuts at these keys. Returns the cuts, and for each new slice the old slice that contains it. None if
-        every key is a cut already or lies outside."""
+        """Add cuts at these keys. Returns the new cuts, and for each new slice the position of the old slice that
+        contains it. None if every key is a cut already or lies outside."""
         wanted = pc.unique(keys)
         at = self.holding(wanted)
         new = (at >= 0) & ~pc.equal(self.starts.take(pa.array(np.maximum(at, 0))), wanted).to_numpy(
@@ -79,11 +80,12 @@ class Cuts:
         return Cuts(pa.concat_arrays([self.starts, added]).take(pa.array(order)), self.end), source
 
     def kept(self, keep: Bools) -> Cuts:
-        """The cuts of these slices only; each slice then ends where the next one begins."""
+        """Remove all cuts but those that the mask `keep` selects; each slice then ends where the next one begins."""
         return Cuts(self.starts.filter(pa.array(keep)), self.end)
 
     def holding(self, keys: pa.Array) -> Int64s:
-        """The slice of each key: -1 below the first slice, the last slice for keys beyond the end."""
+        """The position of the slice that holds each key: -1 for keys below the first slice, the last slice for keys
+        beyond the end."""
         if len(keys) < _SINGLE:
             return np.array([self._holding_one(key) for key in keys.to_pylist()], np.int64)
         wanted = pl.Series(keys)
@@ -103,18 +105,18 @@ class Cuts:
 
 
 class Places:
-    """Finds the slices of a store's watermark rows by region, and caches them by store, because successive files of a
-    store have rows of the same regions. Valid as long as no slice changes its region or its bounds."""
+    """Finds slices for watermark rows by region. The result is cached for each store, because successive files of a
+    store have rows of the same regions. It is valid as long as no slice changes its region or its bounds."""
 
     def __init__(self, cuts: Cuts, regions: Int64s) -> None:
-        """`regions`: the region of each slice; the array must not change afterwards."""
+        """`regions`: the region of each slice. The array must not change afterwards."""
         self._cuts, self._regions = cuts, regions
         self._by_region: tuple[Int64s, Int64s] | None = None
         self._known: dict[int, _Known] = {}
 
     def of(self, rows: pa.Table, store_id: int) -> tuple[Int64s, Bools]:
-        """For each row (start_key, end_key, region_id), find a slice that it concerns. The second result says whether
-        that slice has exactly the row's span and region, and no other row has it."""
+        """For each row (start_key, end_key, region_id), the position of a slice that the row concerns. The second array
+        says whether that slice has exactly the row's span and region, and no other row has the same slice."""
         region = int64s(rows, "region_id")
         lookup = _Lookup(whole(rows, "start_key"), whole(rows, "end_key"), region)
         known = self._known.get(store_id)
@@ -161,13 +163,13 @@ class _Known:
 
 
 def int64s(table: pa.Table, name: str) -> Int64s:
-    """An int64 column. It must not have nulls."""
+    """A column of int64 as an array. The column must not have nulls."""
     column = whole(table, name)
     assert column.null_count == 0, name
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
 
 
 def whole(table: pa.Table, name: str) -> pa.Array:
-    """A column as one array; copied only if it has several chunks."""
+    """A column as one array. It is copied only if it has several chunks."""
     column = table[name]
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,4 +1,4 @@
-"""The slices and waiting watermark rows that a child task inherits from its sealed parents. Pure."""
+"""Derives the slices of a child task, and its waiting watermark rows, from its sealed parents. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tistream_sorter.watermark.watermark_rows import Watermark, from_table, join
 
 
 def inherited_slices(span: KeySpan, seals: Sequence[Manifest]) -> SliceMap:
-    """The slices of `span`, from the `seals` of the parents, which are in key order and cover `span` together.
-
-    A slice that was cut at the bound between two parents stays cut until a row arrives that covers both sides.
-    """
+    """The slices of `span`, and the waiting rows, from the `seals` of the parents, which are in key order and cover
+    `span` together. A slice that was cut at the bound between two parents stays cut until a row arrives that covers
+    both sides."""
     tables: list[pa.Table] = []
     waiting: list[Watermark] = []
     for seal in seals:
@@ -34,7 +33,7 @@ def inherited_slices(span: KeySpan, seals: Sequence[Manifest]) -> SliceMap:
 
 
 def _clipped(slices: pa.Table, span: KeySpan) -> pa.Table:
-    """The part inside `span` of SLICES rows, which are in key order and without holes."""
+    """Clip the rows of a table SLICES, which are in key order and without holes, to `span`."""
     starts = whole(slices, "start_key")
     first = max(_count(pc.less_equal(starts, pa.scalar(span.start, pa.binary()))) - 1, 0)
     beyond = _count(pc.less(starts, pa.scalar(span.end, pa.binary()))) if span.end else len(starts)

@@ -1,4 +1,5 @@
-"""The history of all slices since the last manifest. Dead prewrites are found by it (design.md 3). Pure."""
+"""Records the changes of all slices since the last manifest. Dead prewrites are found by comparing them with these
+changes (design.md 3). Pure."""
 
 from __future__ import annotations
 
@@ -35,10 +36,12 @@ HISTORY = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes of slices by the rows of one file. at: the slices, as positions in `cuts`. version, index, resolved_ts:
-    the slice's values after the change. row_version, row_index, row_resolved_ts: the row's values; NOT_CONNECTED, -1
-    and -1 if the row only raised resolved_ts. scan_index: the log index as of which the row's scan reads, or
-    NO_SCAN."""
+    """Changes of slices by the watermark rows of one file, as parallel arrays.
+
+    at: positions of the slices in `cuts`. version, index, resolved_ts: the slice's values after the change.
+    row_version, row_index, row_resolved_ts: the row's values; NOT_CONNECTED, -1 and -1 if the row only raised
+    resolved_ts. scan_index: the log index as of which the row's scan reads, or NO_SCAN.
+    """
 
     seq: int
     cuts: Cuts
@@ -52,7 +55,7 @@ class Changes:
     scan_index: Int64s
 
     def table(self, spans: Sequence[KeySpan] | None) -> pa.Table:
-        """The changes as a table of HISTORY. With `spans`, only changes of slices that overlap one of the spans."""
+        """The changes as a table of HISTORY. With `spans`, only those of slices that overlap one of the spans."""
         chosen = slice(None) if spans is None else _touched(self.cuts, self.at, spans)
         at = self.at[chosen]
         slices = pa.array(at)
@@ -80,21 +83,21 @@ class SliceHistory:
         self._noted_in: tuple[int, Cuts] | None = None  # the seq of their file, and its cuts
 
     def copy(self) -> SliceHistory:
-        """An independent history."""
+        """A copy that changes independently."""
         self._flush()
         other = SliceHistory()
         other._changes = list(self._changes)
         return other
 
     def begin(self, cuts: Cuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
-        """Record the states before the first change, with seq -1. The arrays are kept, so they must not change
-        afterwards."""
+        """Record the state of each slice before the first change, with seq -1. The arrays are kept, so they must not
+        change afterwards."""
         none = np.broadcast_to(np.int64(-1), len(cuts))
         at = np.arange(len(cuts))
         self._changes.append(Changes(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
 
     def note_many(self, changes: Changes) -> None:
-        """Record changes by rows of one file. Each row covers one slice."""
+        """Record the changes by rows of one file, where each row covers one slice."""
         if len(changes.at):
             self._flush()
             self._changes.append(changes)
@@ -102,7 +105,8 @@ class SliceHistory:
     def note(
         self, seq: int, cuts: Cuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
     ) -> None:
-        """Record a change of slice `at` by `row`. `known`: the new (version, index, resolved_ts) of the slice."""
+        """Record that `row` changed slice `at`. `known`: the new (version, index, resolved_ts) of the slice.
+        `connected`: whether the row connected; otherwise it only raised resolved_ts."""
         scan = row.first_index - 1 if connected and row.base_ts is not None else NO_SCAN
         said = (row.region_version, row.log_index, row.resolved_ts) if connected else (NOT_CONNECTED, -1, -1)
         if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:
@@ -111,14 +115,14 @@ class SliceHistory:
         self._noted.append((at, *known, *said, scan))
 
     def table(self, spans: Sequence[KeySpan] | None = None) -> pa.Table:
-        """All changes in order, as a table of HISTORY. With `spans`, only changes of slices that overlap one of the
+        """All changes in order, as a table of HISTORY. With `spans`, only those of slices that overlap one of the
         spans."""
         self._flush()
         return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
 
     def scanned(self) -> tuple[KeySpan, ...]:
-        """The spans of the slices that a scan has connected, in key order; at most SCANNED_MAX, which may cover more
-        keys."""
+        """The spans of the slices that a scan has connected, in key order. There are at most SCANNED_MAX, so they may
+        cover more keys."""
         self._flush()
         found: list[KeySpan] = []
         for changes in self._changes:

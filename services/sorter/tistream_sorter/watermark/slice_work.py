@@ -1,4 +1,4 @@
-"""Limits for overlapping watermark rows: the work in one step, and the memory of one task. Pure."""
+"""Limits the work and the memory that overlapping watermark rows may cost: per step, and per task. Pure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Steps = Generator[int, None, None]
 
 
 def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
-    """The tasks with unfinished files that skip this tick. GOING_ON of them continue, in rotation, to bound the
-    tick."""
+    """The tasks with partly applied files that do nothing in this tick. GOING_ON of them continue, in rotation, so that
+    a tick stays short."""
     if len(going_on) <= GOING_ON:
         return ()
     at = turn * GOING_ON % len(going_on)
@@ -37,12 +37,12 @@ def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
 
 
 class TooMuch(Exception):
-    """The watermark rows of a file exceed a limit of the task. The file must not be applied."""
+    """Raised if the watermark rows of a file exceed a limit of the task. The file must not be applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The consecutive slices that each waiting row covers. Valid for these rows and these cuts."""
+    """For each waiting row, the consecutive slices that it covers. Valid for these rows and these cuts."""
 
     waiting: Waiting
     cuts: Cuts
@@ -51,11 +51,11 @@ class Runs:
 
 
 def ranges(runs: tuple[Int64s, Int64s], which: slice | Int64s) -> Iterator[range]:
-    """The intervals `[first, beyond)` of `runs` at the positions `which`, as ranges."""
+    """Convert the half-open intervals `[first, beyond)` of `runs` at the positions `which` to ranges."""
     return map(range, runs[0][which].tolist(), runs[1][which].tolist())
 
 
 def check_room(rows: int) -> None:
-    """Check that one task may keep this number of waiting rows. Raises TooMuch."""
+    """Raise TooMuch if `rows` waiting rows are more than one task may keep."""
     if rows > WAITING_MAX:
         raise TooMuch(f"more than {WAITING_MAX} watermark rows would wait for log entries that have not arrived")

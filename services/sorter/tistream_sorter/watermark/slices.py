@@ -4,13 +4,13 @@ A slice has `(region, version, index, resolved_ts)`: everything that concerns it
 of the region's log, and resolved_ts is the watermark that counts. A WATERMARK row is applied to each slice it overlaps:
 
 * Its version is lower than the slice's: it is of an older epoch. It may raise resolved_ts, and changes nothing else.
-* Otherwise it *connects* if (a) it is of the slice's region and begins at or before the slice's next index, or
-  (b) its version is higher and `after` names the slice's region at an index that the slice has reached, or
-  (c) it has a scan whose `base_ts` the slice's resolved_ts has reached.
+* Otherwise it *connects* if (a) it is of the slice's region and begins at or before the slice's next index, or (b) its
+  version is higher and `after` names the slice's region at an index that the slice has reached, or (c) it has a scan
+  whose `base_ts` the slice's resolved_ts has reached.
 * Otherwise it waits, changes nothing, and is retried after every change of its slice.
 
 In steady state each row covers exactly one slice of the same region, version and span. These rows are applied as
-arrays. Rows that are the only ones on one slice are applied as arrays too, as the first rows of a tenant are. The
+arrays. A row that is the only one on one slice is applied as arrays too; the first rows of a tenant are such. The
 others are applied one by one. Therefore the rules are in five places, which must change together: `_connects` for one
 row, `_apply_steady` and `_apply_alone` for arrays of new rows, `_promising` and `_able` for rows that wait.
 
@@ -51,7 +51,7 @@ from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, rows_of
 
 @dataclass(frozen=True, slots=True)
 class SliceState:
-    """The values of one slice, for status and tests."""
+    """The values of one slice, as status and tests show them."""
 
     start: bytes
     end: bytes
@@ -63,19 +63,17 @@ class SliceState:
 
 
 class SliceMap(SliceArrays):
-    """The slices of one task's span, in key order, without holes; and the waiting rows.
-
-    Mutable. Use `copy()` before a change that may not be committed.
-    """
+    """The slices of one task's span, in key order and without holes, and the watermark rows that wait. Mutable. Call
+    `copy()` before a change that may not be committed."""
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def watermark(self) -> int:
-        """The task's watermark: the minimum over its slices."""
+        """The task's watermark: the minimum of resolved_ts over its slices."""
         return int(self._resolved.min())
 
     def states(self, only: KeySpan | None = None) -> list[SliceState]:
-        """The slices; with `only`, those that overlap it, clipped to it."""
+        """All slices. With `only`, the slices that overlap this span, clipped to it."""
         out = []
         for at in range(len(self)) if only is None else self._cuts.overlapping(only.start, only.end):
             piece = KeySpan(self._cuts.start_of(at), self._cuts.end_of(at))
@@ -90,21 +88,21 @@ class SliceMap(SliceArrays):
         return SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at))
 
     def slowest_waiting(self, count: int) -> list[Watermark]:
-        """At most `count` waiting rows: those that begin in the slices with the lowest resolved_ts."""
+        """At most `count` of the waiting rows, first those that begin in the slices with the lowest resolved_ts."""
         if not len(self._waiting):
             return []
         order = np.argsort(self._resolved[self._waiting_runs()[0]], kind="stable")
         return self._waiting.at(order[:count])
 
     def resting_on(self, store_id: int) -> tuple[SliceState | None, Watermark | None]:
-        """The slice and the row that still depend on a store: (the first slice whose newest row came from the store,
-        the store's first waiting row); None where there is no such slice or row."""
+        """What still depends on a store: (the first slice whose newest row came from the store, the store's first
+        waiting row). Each is None if no such slice or row exists."""
         resting = np.flatnonzero(self._store == store_id)[:1].tolist()
         found = [SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at)) for at in resting]
         return next(iter(found), None), next(iter(self._waiting.of_store(store_id)), None)
 
     def waits_for(self, row: Watermark) -> str:
-        """A text that states what `row` waits for in the first of its slices."""
+        """Describe what `row` waits for in the first of its slices, as text for a status."""
         at = self._cuts.overlapping(row.start, row.end)[0]
         region, version, index, resolved, _ = self._values(at)
         if row.base_ts is not None:
@@ -118,19 +116,19 @@ class SliceMap(SliceArrays):
         return f"{what}; region {row.region_id} version {row.region_version} begins at index {row.first_index}"
 
     def first_waiting(self, pieces: Sequence[SliceState]) -> list[Watermark | None]:
-        """For each of `pieces`, which are in key order, the first waiting row that overlaps it."""
+        """For each of `pieces`, which are in key order, the first waiting row that overlaps it, or None."""
         return self._waiting.first_over([(piece.start, piece.end) for piece in pieces])
 
     # -- applying rows ----------------------------------------------------------------------------------------------
 
     def begin(self, history: SliceHistory) -> None:
-        """Record the states before the first change."""
+        """Record in `history` the state of each slice before the first change."""
         self._own -= {"_version", "_index", "_resolved"}
         history.begin(self._cuts, self._version, self._index, self._resolved)
 
     def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: SliceHistory) -> Steps:
-        """Apply one file's rows (wire.file_batch.WATERMARKS) in order, and record every change under `seq`. Yields the
-        number of steps since the last yield. Raises TooMuch."""
+        """Apply one file's rows (wire.file_batch.WATERMARKS) in order, as a generator, and record every change in
+        `history` under `seq`. Yields the number of steps since the last yield. Raises TooMuch."""
         self._changes = 0
         if rows.num_rows == 0:
             return
@@ -228,7 +226,7 @@ class SliceMap(SliceArrays):
     def _apply_row(
         self, row: Watermark, slices: range, seq: int, history: SliceHistory
     ) -> Generator[int, None, list[Watermark]]:
-        """Apply one row to every slice that it covers. Returns the parts of the row that wait."""
+        """Apply one row to every slice that it covers. Returns the pieces of the row that must wait."""
         waits = np.ones(len(slices), bool)
         steps = 1 + len(slices) // SLICES_A_STEP
         for at in self._promising(slices, row):
@@ -295,7 +293,7 @@ class SliceMap(SliceArrays):
         history.note(seq, self._cuts, at, (version, index, resolved), row, connected=connected)
 
     def _retry(self, seq: int, history: SliceHistory) -> Steps:
-        """Retry waiting rows until none of them changes a slice."""
+        """Apply waiting rows again, until none of them changes a slice."""
         while self._touched.any() and len(self._waiting):
             yield self._waiting_steps()
             able, covers = self._able(), self._waiting_runs()
@@ -318,12 +316,12 @@ class SliceMap(SliceArrays):
 
     @property
     def changes(self) -> int:
-        """The number of times that the watermark rows of the last file changed a slice, counted row by row."""
+        """How many times the watermark rows of the last file changed a slice."""
         return self._changes
 
     def _able(self) -> Int64s:
-        """Positions of the waiting rows to retry. Skips rows whose slices did not change, and rows of a single slice
-        that they can neither connect to nor raise."""
+        """The positions of the waiting rows to retry. Left out are rows whose slices did not change, and rows of a
+        single slice that could neither connect to it nor raise its resolved_ts."""
         first, beyond = self._waiting_runs()
         touched = np.concatenate([[0], np.cumsum(self._touched)])
         places = np.flatnonzero(touched[beyond] > touched[first])
@@ -338,7 +336,8 @@ class SliceMap(SliceArrays):
         return able
 
     def _pieces(self, row: Watermark, unconnected: Int64s) -> list[Watermark]:
-        """`row` clipped to the given slices: one row for each sequence of neighbouring slices. Raises TooMuch."""
+        """Clip `row` to the slices at these positions. Returns one row for each sequence of neighbouring slices. Raises
+        TooMuch."""
         if not len(unconnected):
             return []
         breaks = np.flatnonzero(np.diff(unconnected) != 1)

@@ -1,4 +1,5 @@
-"""The WATERMARK rows of a task, and waiting rows as columns: their merging, and their durable form. Pure."""
+"""Watermark rows of a task, as objects and, while they wait, as columns; and the tables in which a manifest stores
+them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tistream.model.ts import MAX_TS
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """One WATERMARK row, clipped to the task's span, with the store and ts of its file."""
+    """One WATERMARK row, clipped to the task's span, with the store and the ts of the file that contained it."""
 
     start: bytes
     end: bytes
@@ -33,7 +34,7 @@ class Watermark:
     file_ts: int
 
     def clipped(self, start: bytes, end: bytes) -> Watermark:
-        """The row with narrower bounds."""
+        """The row with these narrower bounds."""
         return replace(self, start=start, end=end)
 
 
@@ -59,7 +60,7 @@ WAITING = pa.schema(
 
 
 def rows_of(rows: pa.Table, store_id: int, file_ts: int) -> list[Watermark]:
-    """Convert rows of wire.file_batch.WATERMARKS."""
+    """Convert a table of wire.file_batch.WATERMARKS to row objects."""
     return [
         Watermark(
             start=row["start_key"],
@@ -92,15 +93,15 @@ _FRAME = {
 
 
 class Waiting:
-    """Waiting rows as columns, because a store may have hundreds of thousands of them, and every file may affect them.
-    Immutable."""
+    """The watermark rows that wait, as columns, because a store may have hundreds of thousands of them, and every file
+    may affect them. Immutable."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self._frame = frame
 
     @classmethod
     def of(cls, rows: Iterable[Watermark]) -> Waiting:
-        """Convert rows; keeps their order."""
+        """Convert row objects; their order is kept."""
         plain = [
             (row.start, row.end, *(getattr(row, name) for name in _PLAIN), b"".join(map(_packed, row.after)))
             for row in rows
@@ -109,7 +110,7 @@ class Waiting:
 
     @classmethod
     def from_file(cls, rows: pa.Table, store_id: int, file_ts: int) -> Waiting:
-        """Convert rows of wire.file_batch.WATERMARKS whose `after` is empty."""
+        """Convert a table of wire.file_batch.WATERMARKS in which `after` is empty in all rows."""
         names = [name for name in _FRAME if name not in ("store_id", "file_ts", "after")]
         found = pl.DataFrame(pl.from_arrow(rows.select(names)))
         said = [pl.lit(store_id).alias("store_id"), pl.lit(file_ts).alias("file_ts"), pl.lit(b"").alias("after")]
@@ -120,11 +121,11 @@ class Waiting:
 
     @cached_property
     def rows(self) -> list[Watermark]:
-        """The waiting rows as objects, for status and tests."""
+        """The rows as objects, for status and tests."""
         return self.at(np.arange(len(self)))
 
     def at(self, places: npt.NDArray[np.int64]) -> list[Watermark]:
-        """The rows at these positions."""
+        """The rows at these positions, as objects."""
         found = self._frame[places]
         return [
             Watermark(start, end, region, version, first, last, base_ts, resolved_ts, _unpacked(after), store, file)
@@ -147,16 +148,16 @@ class Waiting:
 
     @cached_property
     def has_after(self) -> npt.NDArray[np.bool_]:
-        """For each row whether its `after` is not empty."""
+        """For each row, whether its `after` names other regions."""
         return np.asarray((self._frame["after"].bin.size() > 0).to_numpy(), bool)
 
     def numbers(self, name: str) -> npt.NDArray[np.int64]:
-        """A column as an array. A missing `base_ts` is MAX_TS, which no resolved_ts reaches."""
+        """The column `name` as an array. A missing `base_ts` is MAX_TS, which no resolved_ts reaches."""
         return np.asarray(self._frame[name].fill_null(MAX_TS).to_numpy(), np.int64)
 
     def first_over(self, spans: Sequence[tuple[bytes, bytes]]) -> list[Watermark | None]:
-        """For each span, the first of the waiting rows that overlap it, or None. The spans must be in key order and
-        disjoint. The rows must be in log order, which sorts by start key first."""
+        """For each span, the first waiting row that overlaps it, or None. The spans must be in key order and disjoint.
+        The rows must be in log order, which sorts by start key first."""
         starts, ends = self.start.to_pylist(), self.end.to_pylist()
         found: list[int] = []
         # A heap of the rows that begin before the span's end; the first of them in log order is on top.
@@ -174,16 +175,16 @@ class Waiting:
         return [rows.get(one) for one in found]
 
     def kept(self, keep: npt.NDArray[np.bool_]) -> Waiting:
-        """The rows for which the mask `keep` is True."""
+        """Only the rows that the mask `keep` selects."""
         return Waiting(self._frame.filter(pl.Series(keep)))
 
     def and_also(self, *others: Waiting) -> Waiting:
-        """Append the rows of another Waiting. Rows that continue one another stay separate; `joined` merges them."""
+        """These rows and then those of `others`. Rows that continue one another stay separate; `joined` merges them."""
         return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
 
     def joined(self) -> Waiting:
-        """Merge rows as far as possible, and sort them in log order. Then, after an hour behind a missing file, there
-        is one row per region and gap, and not one per push.
+        """Merge rows as far as possible, and sort them in log order. So a missing file leaves one row for each region
+        and gap after an hour, and not one for each push.
 
         A row is merged into its predecessor in the same log if it begins at or before the predecessor's end, and its
         resolved_ts is at least the predecessor's. Such a row cannot connect where its predecessor cannot, and the
@@ -217,7 +218,7 @@ class Waiting:
 
     @classmethod
     def from_table(cls, waiting: pa.Table) -> Waiting:
-        """Build the rows from a table that to_table returned."""
+        """Rebuild the rows from a table that to_table returned."""
         if not waiting.num_rows:
             return cls.of(())
         after = [b"".join(_packed(pair) for pair in pairs or ()) for pairs in waiting["after"].to_pylist()]
@@ -235,7 +236,7 @@ def _unpacked(after: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def joined(rows: Iterable[Watermark]) -> list[Watermark]:
-    """Merge waiting rows as far as possible, in log order."""
+    """Merge rows as far as possible, and sort them in log order; see Waiting.joined."""
     return Waiting.of(rows).joined().rows
 
 

@@ -1,8 +1,8 @@
-"""Converts a base chunk to a base run, in a Spark worker. It checks the chunk against the log, and keeps the rows that
-the log lacks.
+"""Converts a base chunk of a backfill to a base run, in a Spark worker.
 
-The chunk, the log's versions at or below base_ts, and the log's first changes above it are read side by side in key
-order, in ranges of keys that fit into memory.
+A base chunk has all rows of a span of keys as of base_ts. Three inputs are read side by side in key order, in ranges of
+keys that fit into memory: the chunk, the newest logged version of each key at or below base_ts, and the first logged
+change of each key above it. The chunk is checked against the log, and the rows that the log lacks are written.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, 
 
 
 def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
-    """Convert one base chunk to a base run. Errors are returned in the result and do not fail the other chunks of the
-    job."""
+    """Convert one base chunk to a base run. An error is returned in the result, so that the other chunks of the job
+    continue."""
     counted = MeasuredObjectStore(objects)
     try:
         runs = _runs(counted, unit)
@@ -71,7 +71,7 @@ def _runs(objects: ObjectStore, unit: BaseUnit) -> tuple[RunRef, ...]:
 
 
 def _inside(table: pa.Table, unit: BaseUnit) -> pa.Table:
-    """The rows of the chunk that are in the task's span."""
+    """The rows of the chunk whose keys are in the unit's span."""
     keys = key_array(table)
     start = below(keys, unit.span.start)
     end = below(keys, unit.span.end) if unit.span.end else len(keys)
@@ -85,7 +85,7 @@ def _with_end(tables: Iterator[pa.Table]) -> Iterator[pa.Table | None]:
 
 
 def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
-    """For each key, the newest version at or below base_ts in the task's log (LOGGED)."""
+    """Yield, in key order, the newest version of each key at or below base_ts in the task's log (schema LOGGED)."""
     shard = IndexShard(unit.span, unit.segments, unit.runs, unit.indexed_ts, basis=unit.basis)
     reader, wanted = StoreReader(objects), TableRange(unit.table_id, unit.span)
     for table in read_range([shard], reader, Window(0, unit.base_ts), [wanted], deletes=True):
@@ -94,7 +94,7 @@ def _logged(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 
 def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
-    """For each key, the first change in (base_ts, flushed_ts], with its old value (FIRST)."""
+    """Yield, in key order, the first change of each key in (base_ts, flushed_ts], with its old value (schema FIRST)."""
     if unit.flushed_ts <= unit.base_ts:
         return
     window, reader = Window(unit.base_ts, unit.flushed_ts), StoreReader(objects)
@@ -121,7 +121,8 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class _Ahead:
-    """A stream of tables in key order, from which a caller removes the rows up to a key."""
+    """Buffers a stream of tables in key order. The caller removes the rows up to a key, and later the following
+    ones."""
 
     coming: Iterator[pa.Table]
     held: list[pa.Table] = field(default_factory=list)
@@ -173,7 +174,7 @@ class _RunWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffered rows."""
+        """Write the buffered rows as one object."""
         if self.held:
             table = pa.concat_tables(self.held).combine_chunks()
             body, run = write_run(table, self.unit.key(len(self.runs)), None, self.unit.base_ts)

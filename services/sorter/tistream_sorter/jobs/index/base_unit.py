@@ -16,13 +16,13 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class BaseUnit:
-    """The input for one base chunk. `planned` is the chunk's span in the plan. `span` is the part of it that lies in
-    the task's span; its keys belong to the table table_id.
+    """The input for the conversion of one base chunk.
 
-    `segments`, `runs` and `indexed_ts` are the log of one part of the task's version index: the runs hold every version
-    up to indexed_ts, the segments every version above it. `basis` are the rows of earlier backfills. `flushed_ts` is
-    the task's: changes in (base_ts, flushed_ts] are compared with the chunk. If `old_values` is false, a change without
-    an old value proves nothing. `epoch` and `nonce` are in the object keys of the output.
+    `planned` is the chunk's span in the backfill's plan. `span` is the part of it that lies in the task's span; its
+    keys belong to the table table_id. `segments` and `runs` are the rows of one part of the task's version index: the
+    runs hold every version up to indexed_ts, the segments every version above it. `basis` are the rows of earlier
+    backfills. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the chunk. If `old_values`
+    is false, a change without an old value proves nothing. `epoch` and `nonce` are in the object keys of the output.
     """
 
     tenant: TenantKey
@@ -43,16 +43,16 @@ class BaseUnit:
     nonce: str
 
     def key(self, part: int) -> str:
-        """The object key of output number `part`."""
+        """The object key of the output's object number `part`."""
         return layout.run(self.tenant, self.task_id, self.epoch, self.nonce, part)
 
 
 @dataclass(frozen=True, slots=True)
 class BaseMade:
-    """The result for a BaseUnit. `base`: the keys whose rows are known after it, and the ts as of which they are known.
-    `runs`: the objects with the rows that the log lacks, in key order. failed: the reason if there is no result.
-    `lasting`: whether another attempt would fail in the same way, unless a chunk of another backfill replaces this
-    one."""
+    """The result for a BaseUnit. base: the keys whose rows are all known after it, and the ts as of which they are
+    known. runs: the written objects with the rows that the log lacks, in key order. failed: the reason if there is no
+    result. lasting: whether another attempt would fail in the same way, unless a chunk of another backfill replaces
+    this one."""
 
     task_id: int
     chunk: ChunkId

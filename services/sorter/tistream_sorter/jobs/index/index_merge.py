@@ -1,8 +1,9 @@
-"""Merges segments and runs into a run, in a Spark worker (docs/adr/0028). The driver has selected them.
+"""Merges segments and runs into a run of the version index, in a Spark worker (docs/adr/0028). The driver has selected
+the inputs.
 
-A unit that fits into memory is merged as a whole. Otherwise the result is a list of shards: spans of keys with about
-equal bytes, found from the statistics of the runs' row groups and from a sample of the segments' keys. A shard reads
-only row groups that may have its keys. Each shard writes one object.
+A merge that fits into memory is done as a whole. Otherwise the result is a list of shards: spans of keys with about
+equal bytes, found from the statistics of the runs' row groups and from a sample of the segments' keys. A second job
+then merges each shard by itself. A shard reads only row groups that may have its keys, and writes one object.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ READ_BYTES = 16 << 20  # unpacked bytes of the row groups in one read, unless on
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The row groups of one input of the merge that may have rows of the unit. `bounds`: the lowest and highest key of
-    each row group, if they are known; `unpacked`: bytes of each."""
+    """One input of the merge: the row groups that may have rows of it. `bounds`: the lowest and highest key of each row
+    group, if they are known. `unpacked`: bytes of each row group in memory."""
 
     of: SegmentRef | RunRef
     opened: OpenedObject
@@ -52,7 +53,8 @@ class _Source:
 
 
 def merge_guarded(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
-    """Run one unit or shard. Errors are returned in the result and do not fail the other units of the job."""
+    """Run one merge, or one shard of it. An error is returned in the result, so that the other merges of the job
+    continue."""
     counted = MeasuredObjectStore(objects)
     try:
         done = _merged(counted, unit)
@@ -119,7 +121,7 @@ def _source(objects: ObjectStore, unit: IndexUnit, one: SegmentRef | RunRef) -> 
 
 
 def _points(objects: ObjectStore, source: _Source) -> list[tuple[bytes, int]]:
-    """Sample keys of an input, each with the approximate bytes of the rows between it and the next key."""
+    """Sample the keys of an input. Returns (key, approximate bytes of the rows between this key and the next one)."""
     if source.bounds is not None:
         return [(first, size) for (first, _), size in zip(source.bounds, source.unpacked, strict=True)]
     assert isinstance(source.of, SegmentRef)
@@ -145,7 +147,7 @@ def _batches(source: _Source) -> Iterator[list[int]]:
 
 
 def _read(objects: ObjectStore, unit: IndexUnit, source: _Source) -> pa.Table:
-    """The rows of a source that belong to the unit, or to its shard."""
+    """The rows of an input that belong to the merge, or to its shard."""
     span = unit.shard or unit.span
     piece = unit.span.clip(span)
     assert piece is not None, "a shard is a part of its unit"

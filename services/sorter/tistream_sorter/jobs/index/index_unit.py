@@ -13,16 +13,14 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class IndexUnit:
-    """The input of one merge, in the index part with the keys `span`.
+    """The input of one merge, in the part of the version index that has the keys `span`.
 
     The output is the run of the window (low_ts, high_ts]: the versions of `segments` in the window, or those of `runs`.
     With low_ts None, the output is the base run at high_ts: for each key the newest version of `runs`, unless it is a
-    delete. In `runs`, the objects of the base run come first, then those of backfills. Versions of run objects outside
-    of `span` are ignored.
-
-    source_bytes: bytes of the segments' rows in the window. cost: upper bound of the bytes written. `keep`: base
-    objects without changes, which stay unchanged. A shard of the job is the unit with the keys `shard`; `number` makes
-    the names of its objects unique.
+    delete. In `runs`, the objects of the base run come first, then those of backfills. Versions outside of `span` are
+    ignored. source_bytes: bytes of the segments' rows in the window. cost: upper bound of the bytes written. `keep`:
+    objects of the base run that overlap no other input, and that the new base run names unchanged. A shard of the merge
+    is the unit with the keys `shard`; `number` makes the names of its objects unique.
     """
 
     tenant: TenantKey
@@ -49,12 +47,9 @@ class IndexUnit:
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """The result of a unit or of one of its shards.
-
-    runs: the objects written, in key order. shards: spans into which the unit must be cut, because it does not fit into
-    memory; then nothing was written. failed: the reason if there is no output. damaged: the objects that caused the
-    failure; empty after a temporary error.
-    """
+    """The result of a merge, or of one of its shards. runs: the objects written, in key order. shards: spans into which
+    the merge must be cut, because it does not fit into memory; then nothing was written. failed: the reason if there is
+    no output. damaged: the objects that caused the failure; empty after a temporary error."""
 
     task_id: int
     number: int = 0

@@ -1,2 +1,2 @@
-"""Reads a changefeed's Kafka topics back. It decodes messages to events, restores transactions and their order, and
-gives each event to a target once."""
+"""Reads a changefeed's Kafka topics back: `tistream consume`. It decodes messages to events, restores transactions and
+their order, and gives each event exactly once to a target, such as a MySQL server."""

@@ -59,7 +59,7 @@ def _row(commit_ts: int, database: str, table: str, found: dict[str, Any]) -> Ro
 
 
 def _kind(tp: str) -> ValueKind:
-    """The kind of a column whose type MySQL words as `tp`, such as `bigint unsigned`."""
+    """The kind of a column, given its MySQL type as text, such as `bigint unsigned`."""
     word = re.split(r"[( ]", tp, maxsplit=1)[0]
     if word in _NAMES:
         return ValueKind.NUMBER_OF_NAME

@@ -16,7 +16,8 @@ GROWTH_POLLS = 120  # number of polls between two checks for new partitions of t
 
 
 class Target(Protocol):
-    """A system that events are written to. It stores the progress of each step atomically with the step itself."""
+    """A system that a consumer writes to. A step is a transaction, a DDL or a resolved ts (reorder.Step). The target
+    stores the reader's progress atomically with each step."""
 
     def progress(self) -> ReadProgress | None:
         """The progress that the target has stored; None if it has stored none."""
@@ -32,7 +33,7 @@ class Topics(Protocol):
         """The partitions of all topics."""
 
     def read_from(self, offsets: Mapping[Partition, int]) -> None:
-        """Read each partition from its offset on."""
+        """Read each partition from the given offset on."""
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these partitions until `resume`."""
@@ -47,7 +48,7 @@ class Topics(Protocol):
 class FeedConsumer:
     """Reads the topics of one changefeed into a target.
 
-    It restores transactions: rows are written to the target when every partition is resolved at or above their
+    Rows are written to the target as whole transactions, once every partition has a resolved ts at or above their
     commit_ts. While more than `held_bytes_max` bytes of messages are buffered, the partitions that are ahead of the
     slowest one are paused.
     """
@@ -61,7 +62,7 @@ class FeedConsumer:
         repeats: bool = False,
         held_bytes_max: int = 256 << 20,
     ) -> None:
-        """`repeats`: the producer delivers at least once, as TiCDC does (reorder.Reorder)."""
+        """`repeats`: the producer may send a message again, as TiCDC does (reorder.Reorder)."""
         start = target.progress() or ReadProgress()
         self._topics, self._decode, self._target = topics, decode, target
         self._held_bytes_max = held_bytes_max
@@ -73,11 +74,12 @@ class FeedConsumer:
 
     @property
     def ts(self) -> int:
-        """The ts up to which the target is complete: it has every event with a commit_ts at or below it."""
+        """The target has every event with a commit_ts at or below this ts."""
         return self._reorder.ts
 
     def step(self, timeout_s: float = POLL_S) -> bool:
-        """Poll once, and write the steps that have become complete to the target. Returns whether a message arrived.
+        """Poll once, and write to the target what has become complete: transactions, DDLs and a resolved ts. Returns
+        whether a message arrived.
 
         Raises CorruptObject for a message that is not of the protocol or breaks its order.
         """

@@ -1,4 +1,4 @@
-"""The events that messages of a topic carry: rows, DDLs, and the resolved ts of a partition. Pure."""
+"""The events in messages of a topic: rows, DDLs, and the resolved ts of a partition. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Mapping[str, Value]
 
 
 class Malformed(ValueError):
-    """A message that is not of its protocol. The text says what was expected."""
+    """A message does not have the form that its protocol prescribes. The text says what was expected."""
 
 
 class ValueKind(IntEnum):
@@ -43,13 +43,13 @@ class RowEvent:
 
     @property
     def name(self) -> tuple[str, str]:
-        """(database, table)."""
+        """The full name of the table: (database, table)."""
         return self.database, self.table
 
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """A statement changed the schema at `commit_ts`."""
+    """A DDL statement, which changed the schema at `commit_ts`."""
 
     commit_ts: int
     database: str
@@ -59,7 +59,7 @@ class DdlEvent:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEvent:
-    """A promise: no row with a commit_ts at or below `ts` follows in this partition."""
+    """A promise of the producer: no row with a commit_ts at or below `ts` follows in this partition."""
 
     ts: int
 

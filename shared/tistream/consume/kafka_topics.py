@@ -1,5 +1,5 @@
-"""Reads all partitions of some topics with librdkafka, from given offsets. It returns messages of committed
-transactions only."""
+"""Reads all partitions of some Kafka topics with librdkafka, from given offsets. Messages of aborted Kafka transactions
+are left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # librd
 
 
 class TopicCut(TiStreamError):
-    """The topic no longer has the messages at the offset where reading must continue."""
+    """The topic no longer has the messages from the offset on at which reading must continue. Kafka has deleted
+    them."""
 
     code = "topic-cut"
 
@@ -34,12 +35,12 @@ class TopicMessage:
 
     @property
     def place(self) -> str:
-        """The position of the message, as text for errors."""
+        """The message's topic, partition and offset, as text for errors."""
         return f"topic {self.partition[0]}, partition {self.partition[1]}, offset {self.offset}"
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
+        """The size of key and value, in bytes."""
         return len(self.key or b"") + len(self.value or b"")
 
 

@@ -27,15 +27,16 @@ _DONE = frozenset({1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176})
 
 
 class RowsDiffer(TargetFailed):
-    """The target does not have a row that the upstream changed: another program writes to the table."""
+    """A row that the upstream changed is not in the target as it was before the change: another program writes to the
+    table."""
 
 
 class MySqlRows:
     """A Target that applies rows and executes DDLs.
 
-    `name` identifies this reader among the readers that write to the server. A DDL commits by itself, so the target
-    first stores that the DDL has begun. After a crash, an error which shows that the DDL was executed before counts as
-    success. Not thread-safe.
+    `name` identifies this reader among the readers that write to the server. MySQL commits each DDL by itself, so the
+    target first stores that the DDL has begun. After a crash the DDL is executed again; an error that shows that it was
+    executed before counts as success. Not thread-safe.
     """
 
     def __init__(self, server: MySqlTarget, name: str) -> None:
@@ -47,7 +48,7 @@ class MySqlRows:
         self._begun: str | None = None
 
     def progress(self) -> ReadProgress | None:
-        """The progress that is stored under the reader's name; None without one."""
+        """Read the progress that is stored under the reader's name. Returns None if there is none."""
         found = self._server.rows(f"SELECT progress, ddl_begun FROM {PROGRESS} WHERE name = %s", (self._name,))
         if not found:
             with self._server.transaction():
@@ -60,7 +61,8 @@ class MySqlRows:
         return from_json(json.loads(progress))
 
     def write(self, steps: Iterable[Step]) -> None:
-        """Apply steps, in order. Raises TargetFailed; a restart continues after the last step that was applied."""
+        """Apply transactions and DDLs in order. Raises TargetFailed; after a restart, writing continues behind the last
+        one that was applied."""
         waiting: list[Transaction] = []
         for step in steps:
             if isinstance(step, Transaction):
@@ -88,8 +90,8 @@ class MySqlRows:
             )
 
     def _rows(self, rows: Sequence[RowEvent]) -> None:
-        """Apply rows. Deletes come first and inserts last, so that no two rows have the same value of a unique key in
-        between."""
+        """Apply rows. Deletes come first and inserts last, so that two rows never have the same value of a unique key,
+        not even for a moment."""
         for row in rows:
             if row.new is None and row.old is not None:
                 where, values = _where(row, row.old)

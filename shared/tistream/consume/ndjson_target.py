@@ -18,8 +18,8 @@ _HEAD = b'{"type":"resolved"'
 
 
 def lines(step: Step) -> Iterator[dict[str, Any]]:
-    """Convert one step to its JSON lines. Numbers that some JSON readers would round, such as BIGINT and timestamps,
-    are text; byte strings are base64."""
+    """Convert one step (a transaction, a DDL or a resolved ts) to its JSON lines. Numbers that some JSON readers would
+    round, such as BIGINT and timestamps, are texts; byte strings are base64."""
     if isinstance(step, Transaction):
         for row in step.rows:
             yield {
@@ -60,7 +60,7 @@ def _value(value: Value, kind: ValueKind | None) -> Any:
 
 
 def to_json(progress: ReadProgress) -> dict[str, Any]:
-    """Progress as JSON, for a target that stores it."""
+    """Encode progress as JSON, for a target that stores it."""
     return {
         "ts": str(progress.ts),
         "offsets": [[topic, number, offset] for (topic, number), offset in progress.offsets.items()],
@@ -85,7 +85,7 @@ class NdjsonStream:
         return None
 
     def write(self, steps: Iterable[Step]) -> None:
-        """Write the lines of the steps."""
+        """Write the JSON lines of the steps to the stream."""
         for step in steps:
             for line in lines(step):
                 self._stream.write(_text(line))
@@ -96,7 +96,7 @@ class NdjsonFile:
     """A Target that appends to a file. One process at a time may open the file.
 
     Each `resolved` line holds the progress. When the file is opened again, the lines after the last `resolved` line are
-    removed. The first line is a `resolved` line of ts 0, which marks the file as one of this class.
+    removed. The first line is a `resolved` line of ts 0, which shows that this class has created the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,11 +108,11 @@ class NdjsonFile:
         self._file.truncate(end)
 
     def progress(self) -> ReadProgress | None:
-        """The progress in the last `resolved` line."""
+        """The progress in the last `resolved` line of the file."""
         return self._progress
 
     def write(self, steps: Iterable[Step]) -> None:
-        """Append the lines of the steps, and sync the file to disk."""
+        """Append the JSON lines of the steps, and sync the file to disk."""
         for step in steps:
             self._file.write("".join(map(_text, lines(step))).encode())
             if isinstance(step, Resolved):
@@ -130,8 +130,8 @@ def _text(line: dict[str, Any]) -> str:
 
 
 def _last_progress(file: IO[bytes], path: Path) -> tuple[ReadProgress, int]:
-    """The progress of the last whole `resolved` line, and the offset where that line ends. The file is searched from
-    its end, because it is long and the last progress is near the end."""
+    """The progress of the last whole `resolved` line, and the offset where that line ends. The search begins at the
+    file's end, because the file may be long."""
     tail = b""
     at = file.seek(0, os.SEEK_END)
     while at > 0:

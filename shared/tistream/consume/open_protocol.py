@@ -1,4 +1,4 @@
-"""Decodes messages of the open protocol: framing, keys and values as TiCDC writes them. Pure."""
+"""Decodes messages of TiCDC's open protocol, in which one Kafka message holds several events. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHORT = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, 
 
 
 def decode(key: bytes | None, value: bytes | None) -> list[Event]:
-    """The events of one message, in order. Raises Malformed."""
+    """Decode the events of one message, in order. Raises Malformed."""
     key = key or b""
     if len(key) < _WORD or int.from_bytes(key[:_WORD]) != VERSION:
         raise Malformed(f"the key does not begin with version {VERSION} of the open protocol")
@@ -43,7 +43,8 @@ def decode(key: bytes | None, value: bytes | None) -> list[Event]:
 
 
 def _framed(data: bytes, part: str) -> list[bytes]:
-    """Split a key or value into its pieces. The length of each piece precedes it."""
+    """Split a message's key or value into those of its events. The length precedes each. `part` names the key or value
+    in errors."""
     pieces = []
     at = 0
     while at < len(data):
@@ -124,8 +125,8 @@ def _bytes_of_base64(value: str) -> bytes:
 
 
 def unquoted(text: str) -> bytes:
-    """The bytes that Go's strconv.Quote wrote as `text`, without its outer quotes. Raises KeyError for an escape that
-    Go does not write."""
+    """Decode text that Go's strconv.Quote wrote, without its outer quotes, to the original bytes. Raises KeyError for
+    an escape that Go does not write."""
     out = bytearray()
     at = 0
     for found in _ESCAPE.finditer(text):

@@ -1,7 +1,7 @@
 """Puts the events of a topic's partitions in order. Pure.
 
-Rows are buffered until every partition is resolved at or above their commit_ts. Then `Reorder.ready` returns them in
-the order of commit_ts: all rows of one commit_ts together, and a DDL after the rows of its own commit_ts.
+Rows are buffered until every partition has a resolved ts at or above their commit_ts. Then `Reorder.ready` returns them
+in the order of commit_ts: all rows of one commit_ts together, and a DDL after the rows of its own commit_ts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Partition = tuple[str, int]
 
 
 class OutOfOrder(Exception):
-    """A message breaks an earlier promise of its partition. The text states the promise."""
+    """A message contradicts an earlier resolved ts of its partition. The text states that ts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ class ReadProgress:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """All rows of one commit_ts, in the order of their partitions. `progress` is the reader's progress once they are
-    applied."""
+    """All rows of one commit_ts, partition by partition. `progress` is the reader's progress once they are applied."""
 
     commit_ts: int
     rows: tuple[RowEvent, ...]
@@ -51,7 +50,7 @@ class Ddl:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A promise: no event at or below `progress.ts` follows, except a DDL of exactly this ts."""
+    """States that no event at or below `progress.ts` follows, except a DDL of exactly this ts."""
 
     progress: ReadProgress
 
@@ -61,7 +60,7 @@ Step = Transaction | Ddl | Resolved
 
 @dataclass(slots=True)
 class _Held:
-    """One buffered event, with the offset and the bytes of its message."""
+    """One buffered event, with the offset and the size in bytes of its message."""
 
     event: RowEvent | DdlEvent
     offset: int
@@ -91,7 +90,7 @@ class _PartitionState:
 
 
 class Reorder:
-    """The buffers of all partitions of a feed.
+    """Buffers the events of all partitions of a feed, and returns them in order once they are complete.
 
     With `repeats`, the producer may send messages again. Rows below the newest commit_ts of their table in the
     partition are then skipped, and so are equal rows at that commit_ts if the table has a key. Without `repeats`, a row
@@ -99,7 +98,8 @@ class Reorder:
     """
 
     def __init__(self, partitions: Iterable[Partition], start: ReadProgress, *, repeats: bool = False) -> None:
-        """`start` is the last progress that was stored. An empty one means the beginning of the topics."""
+        """`start` is the last progress that the target stored. Empty progress means that reading begins at the oldest
+        messages."""
         self._start_ts = self._ts = start.ts
         self._done = set(start.ddls)
         self._repeats = repeats
@@ -107,12 +107,12 @@ class Reorder:
 
     @property
     def ts(self) -> int:
-        """The ts up to which all events have been returned by `ready`."""
+        """`ready` has returned all events with a commit_ts at or below this ts."""
         return self._ts
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the buffered messages."""
+        """The total size of the buffered messages, in bytes."""
         return sum(state.held_bytes for state in self._states.values())
 
     def partitions(self) -> tuple[Partition, ...]:
@@ -120,13 +120,13 @@ class Reorder:
         return tuple(self._states)
 
     def ahead(self) -> frozenset[Partition]:
-        """The partitions whose resolved ts is above the lowest one. Pausing them delays no event, because the others
-        hold events back."""
+        """The partitions whose resolved ts is above the lowest one. They may be paused without delaying any event,
+        because events wait for the partitions with the lowest one."""
         low = min(state.resolved_ts for state in self._states.values())
         return frozenset(one for one, state in self._states.items() if state.resolved_ts > low)
 
     def join(self, partition: Partition) -> None:
-        """Add a partition that the topic has grown by. It has no event at or below `ts`."""
+        """Add a partition that was added to the topic. It has no event at or below `ts`."""
         self._states.setdefault(partition, _PartitionState(self._ts, 0))
 
     def add(self, partition: Partition, offset: int, size: int, events: Iterable[Event]) -> None:
@@ -161,8 +161,8 @@ class Reorder:
         return True
 
     def ready(self) -> list[Step]:
-        """The steps that every partition is resolved at or above, in order. The last step is Resolved, unless the list
-        is empty."""
+        """Remove and return the steps that are complete: those at or below the resolved ts of every partition, in
+        order. The last step is Resolved, unless the list is empty."""
         resolved = min(state.resolved_ts for state in self._states.values())
         ddls = self._ddls(resolved)
         if resolved <= self._ts and not ddls:
@@ -200,8 +200,8 @@ class Reorder:
         return rows
 
     def _ddls(self, resolved: int) -> dict[int, dict[str, DdlEvent]]:
-        """The DDLs to return, by commit_ts and digest, in the order of arrival. Every partition has a copy of each DDL;
-        one of them is returned."""
+        """The buffered DDLs at or below `resolved` that have not been returned yet, by commit_ts and digest. Every
+        partition has a copy of each DDL; one of them is returned."""
         ddls: dict[int, dict[str, DdlEvent]] = {}
         for state in self._states.values():
             for one in state.held:
@@ -218,7 +218,8 @@ class Reorder:
 
 
 def _first_time(state: _PartitionState, event: RowEvent) -> bool:
-    """Whether this row is new in its partition, as far as the commit_ts order of its table shows."""
+    """Record the row in `state`. Returns False if it is a repeat: it is below the newest commit_ts of its table in the
+    partition, or the table has a key and an equal row was recorded at that commit_ts."""
     seen = state.seen.setdefault(event.name, _Seen())
     if event.commit_ts < seen.commit_ts:
         return False

@@ -1,4 +1,4 @@
-"""The URL of a feed's topics: the sink URI of the changefeed that writes them. Pure."""
+"""The URL of the topics that a changefeed has written: its sink URI. Pure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SourceUrl:
 
 
 def parse_source_url(text: str, password: str | None = None) -> SourceUrl:
-    """Parse the URL; `password` is that of SASL. Parameters that only a writer needs are ignored. Raises
-    InvalidRequest."""
+    """Parse a sink URI to the topics that it names. `password` is that of SASL. Parameters that only a writer needs are
+    ignored. Raises InvalidRequest."""
     parts = urlsplit(text)
     if parts.scheme != "kafka":
         raise InvalidRequest(f"the URL begins with {parts.scheme or 'nothing'}://; it must begin with kafka://")

@@ -1,5 +1,5 @@
-"""Encodes the key of a row, as events show it, into the handle at the end of its raw record key. This is the inverse of
-cells/handle.py. It works for clustered keys of integers, and of strings that are compared by their bytes."""
+"""Encodes a key of an event, such as `{"id":"1"}`, as the handle: the last bytes of the row's raw record key. The
+inverse of cells/handle.py. It works for clustered keys of integers, and of strings that are compared by their bytes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PADDED = 9  # a shorter handle is filled with zero bytes
 
 
 class NotAKey(ValueError):
-    """The given values are not a key of the table."""
+    """The given values are not a key of the table. The text says why."""
 
 
 def handle_columns(table: Table) -> tuple[Column, ...] | None:
-    """The columns of the raw key, whose values can be encoded; empty for `_tidb_rowid`. None if the table's raw keys
-    cannot be made from the keys in events."""
+    """The columns of the raw key, whose values can be encoded; empty for `_tidb_rowid`. None if a raw key of the table
+    cannot be computed from the key in an event."""
     if not table.key_columns and not table.is_common_handle and not table.pk_is_handle:
         return ()
     columns = table.handle_columns
@@ -49,7 +49,8 @@ def handle_columns(table: Table) -> tuple[Column, ...] | None:
 
 
 def check_names(table: Table, key: Mapping[str, Any], *, prefix: bool = False) -> None:
-    """Check that `key` names the columns of the table's keys; with `prefix`, the first of them. Raises NotAKey."""
+    """Check that `key` names the columns of the table's keys; with `prefix`, the first ones of them are enough. Raises
+    NotAKey."""
     names = [column.name for column in table.key_columns] or [ROWID]
     most = len(key) if prefix else len(names)
     if len(key) > len(names) or set(key) != set(names[:most]):
@@ -57,9 +58,8 @@ def check_names(table: Table, key: Mapping[str, Any], *, prefix: bool = False) -
 
 
 def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
-    """The handles that a row with this visible key may have. There are two if a text ends with spaces, because an
-    upstream without the new collations stores these spaces. The table's `handle_columns` must not be None. Raises
-    NotAKey."""
+    """The handles that a row with this key may have. There are two if a text ends with spaces, because an upstream
+    without the new collations stores these spaces. The table's `handle_columns` must not be None. Raises NotAKey."""
     check_names(table, key)
     columns = handle_columns(table)
     assert columns is not None
@@ -70,7 +70,7 @@ def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
 
 
 def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
-    """The lowest handle of the rows whose visible key is at or above `key`. `key` has all columns of the key, or the
+    """A lower bound of the handles of all rows whose key is at or above `key`. `key` has all columns of the key, or the
     first ones. Raises NotAKey."""
     check_names(table, key, prefix=True)
     columns = handle_columns(table)
@@ -81,16 +81,16 @@ def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
 
 
 def key_texts(columns: Sequence[Column], keys: Sequence[Any]) -> Any:
-    """The keys of rows in the form of `key_text`, as a large_string array. `keys` has one array of `rows.decode_rows`
-    for each column of the key, at least one."""
+    """Encode the keys of many rows as `key_text` does. Returns a large_string array. `keys` has one array of
+    `rows.decode_rows` for each column of the key, at least one."""
     plain = [pc.add(one, pa.scalar(0, one.type)) if pa.types.is_floating(one.type) else one for one in keys]  # -0 to 0
     fields = [pa.field(str(number), one.type) for number, one in enumerate(plain)]
     return render_objects(columns, pa.RecordBatch.from_arrays(plain, schema=pa.schema(fields)))
 
 
 def key_text(table: Table, key: Mapping[str, Any]) -> str:
-    """Encode a key as JSON text, in the form of the `key` of events, but with 0 for -0. TiDB stores both as the same
-    bytes of a key, and a parser of JSON may read -0 as the integer 0. Raises NotAKey."""
+    """Encode a key as JSON text, as the member `key` of an event has it, but with 0 for -0. TiDB stores both as the
+    same bytes of a key, and a parser of JSON may read -0 as the integer 0. Raises NotAKey."""
     check_names(table, key)
     if not table.key_columns:
         return orjson.dumps({ROWID: str(_integer(ROWID, key[ROWID]))}).decode()
@@ -109,8 +109,7 @@ def key_text(table: Table, key: Mapping[str, Any]) -> str:
 
 
 def _float_member(column: Column, value: Any) -> str:
-    """A float in the notation of events, which is TiDB's. Other writers of JSON use another one (1e300 is 1e+300
-    there)."""
+    """A float in the notation of events, which is TiDB's. Python's json would write 1e+300 where TiDB writes 1e300."""
     number: np.float32 | np.float64
     try:
         with np.errstate(over="ignore"):  # a value out of range becomes infinite, which is refused below

@@ -22,10 +22,11 @@ _NO_CHARACTERS.flags.writeable = False
 
 @dataclass(frozen=True, slots=True)
 class LineColumn:
-    """One column of a Group: the constant text before each value, the JSON form of the values, and the values.
+    """One column of a Group. `head` is the constant text before each value, `form` the JSON form of the values, and
+    `array` has the values.
 
-    In a sparse group each value is followed by a constant text too. `shown` then has the lines that have the column;
-    None: all lines.
+    In a sparse group, the constant text `tail` follows each value. `shown` then says which lines have the column; None:
+    all lines.
     """
 
     head: str
@@ -57,14 +58,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rendered lines, stored end to end: line i is `data[offsets[i]:offsets[i + 1]]`."""
+    """A piece of the rendered lines, stored end to end: line i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: U8
     offsets: I64
 
 
 class LineWriter:
-    """Renders `count` lines. Each line consists of the groups, in order, and the text `tail`."""
+    """Renders `count` lines. Each line consists of the groups, in order, and the constant text `tail`."""
 
     def __init__(self, count: int, groups: Sequence[Group], tail: str) -> None:
         parts = [part for group in groups for part in group.parts]
@@ -105,7 +106,7 @@ class LineWriter:
         self._estimate += sum(int(part.array.nbytes) for part in parts)
 
     def lines(self, *, text: bool = False) -> Any:
-        """All lines as a large_binary array, or as large_string (`text`)."""
+        """Render all lines. Returns a large_binary array, or with `text` a large_string array."""
         data, offsets = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)]
         for written in self.write(min(max(self._estimate, _PIECE_BYTES_MIN), _PIECE_BYTES_MAX)):
             if len(written.offsets) == self.count + 1:
@@ -115,8 +116,8 @@ class LineWriter:
         return binary_array(np.concatenate(data), np.concatenate(offsets), None, text=text)
 
     def write(self, out_bytes: int) -> Iterator[Written]:
-        """Yield all lines in order, in pieces of about `out_bytes` and at least one line. A piece is valid only until
-        the next one is requested, because they share a buffer."""
+        """Render all lines in order. Yields pieces of about `out_bytes` bytes, each with at least one line. A piece is
+        valid only until the next one is requested, because they share a buffer."""
         out = np.empty(out_bytes, np.uint8)
         offsets = np.empty(self.count + 1, np.int64)
         line = 0

@@ -31,8 +31,8 @@ _FORMS = {
 
 
 def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
-    """The members of a JSON object, one for each column, for a json_lines.Group. `arrays` has the decoded values, one
-    array of `rows.decode_rows` for each column."""
+    """The columns of a json_lines.Group that renders a row as the members of a JSON object. `arrays` has the decoded
+    values, one array of `rows.decode_rows` for each column."""
     return [
         LineColumn(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))
@@ -47,7 +47,7 @@ def render_objects(columns: Sequence[Column], batch: Any) -> Any:
 
 
 def quoted(text: str) -> str:
-    """`text` as a JSON string."""
+    """Encode a text as a JSON string, with its quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 

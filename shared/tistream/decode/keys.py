@@ -24,7 +24,7 @@ _INDEX = int.from_bytes(b"_i", "little")
 
 
 def table_ids(keys: Any) -> I64:
-    """The physical table id of every `t` key, 0 for `m` keys, -1 for any other key. int64[n]."""
+    """Parse the physical table id of every key: that of a `t` key, 0 for `m` keys, -1 for any other key. int64[n]."""
     flat = flat_bytes(keys)
     lengths = flat.lengths
     first = _first_bytes(flat)
@@ -48,7 +48,8 @@ def is_index_key(keys: Any) -> Bools:
 
 
 def int_handles(keys: Any) -> tuple[I64, Bools]:
-    """The integer handles of record keys, and which keys have one (19 bytes, `t{id}_r`)."""
+    """Parse the integer handles of record keys. Returns the handles, and which keys have one (keys `t{id}_r` of 19
+    bytes)."""
     flat = flat_bytes(keys)
     handles = (_words_at(flat, HANDLE_AT) ^ _SIGN).view(np.int64)
     return handles, _has_tag(flat, _RECORD) & (flat.lengths == INT_HANDLE_KEY_BYTES)
@@ -66,13 +67,14 @@ def _first_bytes(flat: FlatBytes) -> npt.NDArray[np.uint8]:
 
 
 def _words_at(flat: FlatBytes, at: int) -> npt.NDArray[np.uint64]:
-    """The 8 bytes at `at` of each key as a big-endian number; arbitrary for a key that is too short."""
+    """The 8 bytes at offset `at` of each key as a big-endian number; an arbitrary number for a key that is too
+    short."""
     return _gather(flat, at, np.dtype("<u8")).byteswap()
 
 
 def _gather(flat: FlatBytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """One unaligned element at `at` of each key, clipped at the end of the buffer. It is read through a view whose
-    elements overlap."""
+    """Read one number of type `dtype` at offset `at` of each key. The numbers need not be aligned. Near the end of the
+    buffer the offset is reduced, so that nothing outside of it is read."""
     places = len(flat.data) - dtype.itemsize + 1
     if places <= 0:
         padded = np.zeros(dtype.itemsize, np.uint8)

@@ -1,4 +1,4 @@
-"""Compares decoded rows without rendering them."""
+"""Compares rows that were decoded to Arrow columns, without rendering them as text."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ _PAGE_WORDS, _LINE_WORDS = 512, 8
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Decoded rows.
+    """The result of `decode_rows`.
 
-    `batch` has one field per requested column, in order, named by its position: int64, uint64, float32, float64,
-    large_binary, or large_string (text, and JSON text of JSON and VECTOR). `errors` maps the index of each undecodable
-    row to the reason. Such a row is null in every column.
+    `batch` has one field for each requested column, in order; its name is its position. The types are int64, uint64,
+    float32, float64, large_binary, or large_string (text, and JSON text of JSON and VECTOR). `errors` maps the index of
+    each undecodable row to the reason. Such a row is null in every column.
     """
 
     batch: Any  # pa.RecordBatch
@@ -70,7 +70,7 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any,
 
 @dataclass(slots=True)
 class _Located:
-    """The positions of all requested cells, and the errors of rows whose cells could not be located."""
+    """Where the cells of all requested columns are, and the errors of rows whose cells could not be found."""
 
     cells: dict[int, Cells]  # by column id
     row_errors: U8
@@ -99,8 +99,8 @@ class _Located:
 
 
 def _padded(rows: int) -> int:
-    """The length of one column's slots in the arrays `start` and `length`, for this many rows: a multiple of a page,
-    plus 64 bytes.
+    """The number of elements that one column gets in the arrays `start` and `length`, for this many rows: a multiple of
+    a page, plus 64 bytes.
 
     The kernel writes all columns of one table row in turn. If the columns were a multiple of 4 KiB apart, as 65,536
     rows are, all of them would map to the same few cache lines.
@@ -109,7 +109,8 @@ def _padded(rows: int) -> int:
 
 
 def _move_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: str | None) -> None:
-    """Move the error codes of whole rows or of the column just decoded to `blame`, which keeps a row's first error."""
+    """Move error codes from `errors` to `blame`, which keeps the first error of each row with the name of its column.
+    `column` is the column that was just decoded, or None if the errors concern whole rows."""
     if errors.any():
         for row in np.flatnonzero(errors):
             blame.setdefault(int(row), (int(errors[row]), column))
@@ -117,7 +118,7 @@ def _move_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: s
 
 
 def _bytes_of_v1(values: FlatBytes) -> int:
-    """The total bytes of rows in format v1, whose cells need scratch space."""
+    """The total bytes of the rows in format v1. Scratch space is needed for their cells."""
     starts = values.offsets[:-1]
     lengths = values.lengths
     if len(values.data) == 0:
@@ -167,7 +168,8 @@ def _decode_column(table: Table, column: Column, located: _Located, keys: Any, *
 
 
 def _int_handle_column(kind: Kind, cells: Cells, keys: Any) -> Any:
-    """The integer primary key: from the row value if it has the cell, otherwise from the record key."""
+    """The column of an integer primary key. Its value is in the row value if that has the cell, otherwise in the record
+    key."""
     handles, has_handle = int_handles(keys)
     absent = cells.length == ABSENT
     valid = absent & has_handle

@@ -21,7 +21,7 @@ _TEXT_ROW = bytes([0x80, 0, 1, 0, 0, 0, 9, 2, 0, 0xC3, 0xA9])
 
 
 def warm_kernels() -> None:
-    """Compile every kernel of decoding and of `render_plain`, or load it from the cache."""
+    """Compile every kernel that decodes rows, and `render_plain`, or load them from the cache on disk."""
     columns = [
         {
             "id": number,
@@ -44,6 +44,6 @@ def warm_kernels() -> None:
 
 
 def warm_message_kernel() -> None:
-    """Compile `render_rich`, or load it from the cache."""
+    """Compile the kernel `render_rich`, which writes messages of changefeeds, or load it from the cache on disk."""
     number = LineColumn("", Form.GO_DOUBLE, pa.array([0.5], pa.float64()))
     LineWriter(1, [Group("", [number])], "").lines()

@@ -1,1 +1,1 @@
-"""Locates the cells of a row value and decodes them by column type."""
+"""Finds the bytes of each column (its cell) in a row value, and decodes them by the column's type."""

@@ -26,10 +26,11 @@ _SET_MAX = 64  # elements of a SET, which is stored as the bits of an integer
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`. A negative length means that the row
-    has no cell.
+    """The cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`. A negative length means that the
+    row has no cell.
 
-    `errors` is shared by all columns of a batch. A kernel writes the reason code of each invalid cell there.
+    `errors` has one element for each row, and all columns of a batch share it. A kernel writes the reason code of an
+    invalid cell there.
     """
 
     data: U8
@@ -46,12 +47,14 @@ class Cells:
 
 
 def decode_cells(column: Column, kind: Kind, cells: Cells) -> Any:
-    """The column as an Arrow array of `kinds.arrow_type`; null for a row whose cell is missing or invalid."""
+    """Decode a column to an Arrow array of the type `kinds.arrow_type(kind)`. A row whose cell is missing or invalid is
+    null."""
     return _DECODERS[kind](column, cells)
 
 
 def integer_bits(cells: Cells, *, unsigned: bool) -> tuple[I64, Bools]:
-    """(values as int64, with unsigned ones reinterpreted; which rows have a value)."""
+    """Decode cells of integers. Returns (values as int64, with unsigned ones reinterpreted; which rows have a
+    value)."""
     out = np.empty(len(cells), np.int64)
     valid = np.empty(len(cells), np.bool_)
     decode_integers(cells.data, cells.start, cells.length, unsigned, out, valid, cells.errors)
@@ -86,7 +89,8 @@ def _double_bits(cells: Cells) -> tuple[I64, Bools]:
 
 
 def _text(capacity: int, rows: int, fill: Callable[[U8, I64, Bools], None]) -> Any:
-    """A text array. `fill` is a kernel that writes the texts end to end, with their offsets and validity."""
+    """Build an Arrow array of texts. `fill` is a kernel that writes the texts end to end, their offsets, and which rows
+    have one. `capacity`: the bytes that the texts may need."""
     out = np.empty(capacity, np.uint8)
     offsets = np.empty(rows + 1, np.int64)
     valid = np.empty(rows, np.bool_)
@@ -192,7 +196,7 @@ def _nothing(_: Column, cells: Cells) -> Any:
 
 
 def utf8_array(data: U8, offsets: I64, valid: Bools | None) -> Any:
-    """A large_string array. Bytes that are not valid UTF-8 are replaced by U+FFFD."""
+    """Build a large_string array from byte strings. Bytes that are not valid UTF-8 are replaced by U+FFFD."""
     bad = np.empty(len(offsets) - 1, np.bool_)
     if is_ascii(data) or count_not_utf8(data, offsets, bad) == 0:
         return binary_array(data, offsets, valid, text=True)

@@ -1,4 +1,5 @@
-"""Decodes cells of decimals to text, with the column's fraction digits (upstream-formats 4.4)."""
+"""Decodes cells of decimals to text with the column's number of fraction digits (upstream-formats 4.4). json_text.py
+puts quotes around it."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ _HEADER_BYTES = 2
 def decode_decimals(
     data: U8, start: I64, length: I64, scale: int, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
-    """Write each decimal with `scale` fraction digits, rounded half away from zero. `scale` -1 keeps the stored digits.
+    """Write each decimal as text with `scale` fraction digits, rounded half away from zero. `scale` -1 keeps the stored
+    digits.
 
-    `out` has room for TEXT_MAX bytes per row. Invalid cells get BAD_DECIMAL.
+    `out` has room for TEXT_MAX bytes per row. Invalid cells get the error code BAD_DECIMAL.
     """
     digits = np.zeros(PRECISION_MAX + 1, np.uint8)  # digits[0] takes the carry
     at = 0
@@ -68,8 +70,8 @@ def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, 
 
 @inline
 def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, out: U8, at: int) -> int:
-    """Write a decimal whose whole part and fraction each fit 64 bits and that needs no rounding, as nearly all do.
-    Returns the position after it, or -1 if the decimal is invalid."""
+    """Write a decimal whose whole part and fraction each fit 64 bits and that needs no rounding. Nearly all decimals
+    are like that. Returns the position after it, or -1 if the decimal is invalid."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     parts = (i64(0), i64(0))
@@ -100,14 +102,15 @@ def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, 
 
 @inline
 def _group_digits(left: int, leading: bool) -> int:
-    """The number of digits in the next word, given the digits that are left. The short word is the first of a whole
-    part and the last of a fraction."""
+    """The number of digits in the next four-byte word (nine, or fewer in the short word), if `left` digits are left.
+    The short word is the first one of a whole part and the last one of a fraction (`leading`: of a whole part)."""
     return i64(_FIRST_GROUP[left]) if leading else min(left, _WORD_DIGITS)
 
 
 @inline
 def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
-    """Read a binary decimal's digits into digits[1:]. Return False if the value of a word has too many digits."""
+    """Read a binary decimal's digits into digits[1:]. Returns False if a word's value has more digits than the word
+    stands for."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     digits[0] = 0

@@ -27,8 +27,8 @@ _MAGNITUDES = {Kind.INT: 19, Kind.UINT: 20, Kind.DECIMAL: PRECISION_MAX}  # digi
 
 
 def origin_default(column: Column, *, numbered: bool = False) -> Default:
-    """The default as a value of the column's Arrow type; None for NULL. With `numbered`, an ENUM or SET is a number.
-    Raises ValueError if the default does not fit the type."""
+    """Parse a column's origin default to a value of the column's Arrow type; None for NULL. With `numbered`, an ENUM or
+    SET is a number. Raises ValueError if the default does not fit the type."""
     kind = kind_of(column, numbered=numbered)
     if column.tp == t.BIT and column.origin_default_bit is not None:
         return _bits(column.origin_default_bit)
@@ -46,7 +46,8 @@ def _as_text(value: Any) -> str:
 
 
 def _zero(column: Column, kind: Kind) -> Default:
-    """The value of a NOT NULL column without a default."""
+    """The value that TiDB uses for a NOT NULL column without a default: zero, empty, or the first element of an
+    ENUM."""
     if kind in (Kind.INT, Kind.UINT):
         return 0  # also for YEAR and BIT
     if kind is Kind.ENUM:
@@ -139,12 +140,13 @@ def _fraction(micros: str | None, fsp: int) -> str:
 
 
 def _element(text: str, column: Column) -> str:
-    """The element as the column's definition spells it, because most collations ignore case."""
+    """Find the element of an ENUM that equals `text`, as the column's definition spells it. Case is ignored, because
+    most collations ignore it."""
     return text if text in column.elems else _spellings(column).get(text.casefold(), text)
 
 
 def _elements(text: str, column: Column) -> str:
-    """The elements of a SET value, comma-separated, in the order of the column's definition."""
+    """Parse a SET value to its elements, comma-separated, in the order of the column's definition."""
     known = frozenset(column.elems)
     own = _spellings(column)
     names = {name if name in known else own.get(name.casefold(), name) for name in text.split(",") if name}
@@ -158,7 +160,7 @@ def _element_number(text: str, column: Column) -> int:
 
 
 def _element_bits(text: str, column: Column) -> int:
-    """The elements of a SET value as bits."""
+    """Parse a SET value to a number that has one bit for each element."""
     names = frozenset(_elements(text, column).split(",")) if text else frozenset()
     return sum(1 << bit for bit, name in enumerate(column.elems) if name in names)
 
@@ -187,12 +189,13 @@ def _same(text: str, _: Column) -> str:
 
 
 def _text(text: str, column: Column) -> str:
-    """The text of a default. Without trailing spaces for CHAR, because the stored default may have them."""
+    """The default of a string column. For CHAR, trailing spaces are removed, which the stored default may have."""
     return text.rstrip(" ") if column.tp == t.STRING else text
 
 
 def _padded(text: str, column: Column) -> bytes:
-    """The bytes of a default. For BINARY(n) they are padded with zero bytes, which the stored default may lack."""
+    """The default of a binary column. For BINARY(n), zero bytes are appended up to n bytes, because the stored default
+    may lack them."""
     value = text.encode()
     return value.ljust(column.flen, b"\0") if column.tp == t.STRING and 0 < column.flen <= 255 else value
 

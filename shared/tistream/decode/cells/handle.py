@@ -29,11 +29,12 @@ def locate_handle(
     length: I64,
     errors: U8,
 ) -> int:
-    """Fill the absent cells of the handle's columns from the datums in the key. Return the scratch bytes used.
+    """Take the columns of a clustered primary key from the record key, where the row value lacks them. Writes the cells
+    into `scratch` and their positions into `start` and `length`. Returns the number of scratch bytes in use.
 
     `flags[d]` is the flag that datum d must have. `columns[d]` is its row in `start` and `length`, -1 if its column was
-    not requested. `base` is the offset of scratch in the buffer from which the cells are read later. At most the length
-    of the keys is used. Rows with an error get BAD_KEY or BAD_HANDLE.
+    not requested. `base` is the offset of scratch in the buffer from which the cells are read later. The call writes at
+    most as many scratch bytes as the keys have. Rows with an invalid key get the error code BAD_KEY or BAD_HANDLE.
     """
     for row in range(len(key_offsets) - 1):
         if errors[row] != OK:
@@ -92,8 +93,8 @@ def _is_padding(keys: U8, at: int, end: int) -> bool:
 
 @inline
 def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Write one datum in the form of a row cell. Return (the position after it, the bytes written), or (-1, 0) if the
-    datum is invalid."""
+    """Convert one datum of a key to the form of a cell in a row value, and write it to `scratch`. Returns (the position
+    after the datum, the bytes written), or (-1, 0) if the datum is invalid."""
     flag = keys[at]
     body = at + 1
     if flag == FLAG_BYTES:
@@ -118,8 +119,8 @@ def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[in
 
 @inline
 def _copy_groups(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Decode memcomparable bytes: groups of 8 bytes and a marker, up to the first group that is not full. Return the
-    same pair as `_copy_datum`."""
+    """Decode memcomparable bytes (upstream-formats 2.1) into `scratch`. Returns (the position after them, the bytes
+    written), or (-1, 0) if they are invalid."""
     size = 0
     while end - at > _GROUP:
         pad = _MARKER - keys[at + _GROUP]

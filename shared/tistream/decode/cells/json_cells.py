@@ -47,8 +47,8 @@ _OPAQUE_HEAD = np.frombuffer(b'"base64:type', np.uint8)
 
 @kernel
 def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Write each document as text. `out` has room for EXPANSION times a cell's length plus SLACK per row. Invalid cells
-    get BAD_JSON."""
+    """Write each JSON document as text. `out` has room for EXPANSION times a cell's length plus SLACK bytes per row.
+    Invalid cells get the error code BAD_JSON."""
     frames = np.empty(DEPTH_MAX * _FRAME, np.int64)
     at = 0
     out_offsets[0] = 0
@@ -68,7 +68,8 @@ def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, va
 
 @inline
 def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, frames: I64) -> int:  # noqa: PLR0911  # each return is a way to be bad
-    """Write one document, which begins with its type byte. Return the position after it, or -1 if it is invalid."""
+    """Write one document as text to `out` from offset `at`. The document is the bytes [first, end) of `data`, and
+    begins with its type byte. Returns the offset after the text, or -1 if the document is invalid."""
     if end - first < 2:
         return -1
     kind = i64(data[first])
@@ -108,7 +109,8 @@ def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, 
 
 @inline
 def _open(data: U8, place: int, end: int, is_object: bool, frames: I64, top: int) -> bool:
-    """Fill the frame of an object or array whose count field is at `place`. Return False if it is invalid."""
+    """Begin an object or array: read its count at `place`, and fill entry `top` of the stack `frames`. Returns False if
+    it is invalid."""
     if end - place < _HEADER:
         return False
     count = load_u32(data, place)
@@ -125,8 +127,8 @@ def _open(data: U8, place: int, end: int, is_object: bool, frames: I64, top: int
 
 @inline
 def _put_key(data: U8, out: U8, at: int, limit: int, frames: I64, top: int) -> int:
-    """Write the comma before the next entry and, in an object, its key and colon. Return the position after them, or
-    -1."""
+    """Write what comes before the next value: a comma unless it is the first, and in an object the key and a colon.
+    Returns the offset after them, or -1 if the key is invalid."""
     if limit - at < _ROOM:
         return -1
     if frames[top + _NEXT] > 0:
@@ -146,7 +148,8 @@ def _put_key(data: U8, out: U8, at: int, limit: int, frames: I64, top: int) -> i
 
 @inline
 def _next_value(data: U8, end: int, frames: I64, top: int) -> tuple[int, int]:
-    """(kind, position) of the next value; the position is -1 if it is outside of the document."""
+    """Read the next entry of the object or array on top of the stack. Returns (the value's type byte, its offset); the
+    offset is -1 if it is outside of the document."""
     values = frames[top + _PLACE] + _HEADER + (frames[top + _COUNT] * _KEY_ENTRY if frames[top + _IS_OBJECT] else 0)
     entry = values + frames[top + _NEXT] * _VALUE_ENTRY
     frames[top + _NEXT] += 1
@@ -212,7 +215,8 @@ def _put_word(first: int, size: int, out: U8, at: int) -> int:
 
 @inline
 def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:
-    """Write a string, or an opaque value as `base64:type{N}:{base64}`. Return the position after it, or -1."""
+    """Write a string, or an opaque value as `base64:type{N}:{base64}`. Returns the offset after the text, or -1 if the
+    value is invalid."""
     first = varint_end(data, place + (1 if kind == _OPAQUE else 0), end)
     if first < 0:
         return -1

@@ -77,8 +77,8 @@ _NUMBERED = {Kind.ENUM: Kind.ENUM_NUMBER, Kind.SET: Kind.SET_NUMBER}
 
 
 def kind_of(column: Column, *, numbered: bool = False) -> Kind:
-    """The column's kind. Values of unknown types are returned as bytes, those of ENUM and SET as names or, `numbered`,
-    as numbers."""
+    """The column's kind. Columns of unknown types are decoded to bytes. ENUM and SET are decoded to names, or with
+    `numbered` to numbers."""
     kind = _kind_of(column)
     return _NUMBERED.get(kind, kind) if numbered else kind
 
@@ -101,7 +101,8 @@ def arrow_type(kind: Kind) -> Any:
 
 
 def handle_flag(kind: Kind) -> int:
-    """The flag of this kind's datums in a clustered key; -1 if the kind cannot be part of a key."""
+    """The flag byte with which a datum of this kind begins in a clustered key; -1 if the kind cannot be part of a
+    key."""
     return _HANDLE_FLAGS.get(kind, -1)
 
 
@@ -111,5 +112,5 @@ def date_only(column: Column) -> bool:
 
 
 def fsp_of(column: Column) -> int:
-    """Fraction digits of a time or duration column, 0 to 6."""
+    """The number of fraction digits of a time or duration column, 0 to 6."""
     return min(max(column.decimal, 0), 6)

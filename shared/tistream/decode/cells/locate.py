@@ -1,9 +1,9 @@
-"""Locates the cells of the requested columns in row values: format v2, small and large, and v1.
+"""Finds the cells of the requested columns in row values, which may have format v2 (small or large) or v1.
 
 The cell of column c and row i is at offset `start[c, i]`, with `length[c, i]` bytes. A negative length is one of the
 states NULL and ABSENT. Cells of format v1 are converted to the form of v2 in a scratch buffer after the row values, so
-that the kernels for types need to know one form only. No kernel reads outside of a row's own bytes, even if the row is
-damaged.
+that the kernels that decode types need to know only one form. No kernel reads outside of a row's own bytes, even if the
+row is damaged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _DIGIT_BYTES = np.array([d // 9 * 4 + (d % 9 + 1) // 2 for d in range(256)], np.
 
 @kernel
 def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length: I64, errors: U8) -> int:
-    """Fill `start` and `length`, both of shape [wanted, rows]. Return the scratch bytes used.
+    """Find the cells of the columns `wanted` in every row. Fills `start` and `length`, both of shape [wanted, rows].
+    Returns the number of scratch bytes in use.
 
     `wanted` are ascending column ids. `errors[i]` receives the reason code of a row that cannot be parsed, whose cells
     are NULL. `scratch` needs twice the bytes of the v1 rows.
@@ -77,7 +78,8 @@ def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length:
 
 @inline
 def _same_header(data: U8, like: int, at: int, end: int) -> bool:
-    """Whether the row has the same flags, counts and ids as the valid row at `like`."""
+    """Whether the row at `at` has the same flags, counts and column ids as the valid row at `like`. Then its header
+    needs no parsing."""
     if end - at < _HEADER_BYTES or load_u16(data, at) != load_u16(data, like):
         return False
     if load_u32(data, at + 2) != load_u32(data, like + 2):
@@ -125,8 +127,8 @@ def _parse_header(data: U8, at: int, end: int, wanted: I64, slots: I64, states: 
 
 @inline
 def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I64, row: int) -> int:
-    """Locate the cells of a row whose header was parsed to `slots`: after the ids come the cells' ends, then the
-    values. Returns a reason code."""
+    """Find the cells of a row of format v2: after the column ids come the ends of the cells, then their bytes. `slots`
+    has the result of parsing the header. Returns a reason code; 0 if the row is valid."""
     flags = data[at + 1]
     large = (flags & _LARGE) != 0
     filled = load_u16(data, at + 2)
@@ -151,8 +153,8 @@ def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I6
 def _locate_v1(
     data: U8, at: int, end: int, wanted: I64, scratch: U8, used: int, start: I64, length: I64, row: int
 ) -> tuple[int, int]:
-    """Locate the cells of a v1 row: pairs of a column id (flag 8 and a varint) and a datum in value encoding. Returns
-    (reason code, scratch bytes used)."""
+    """Find the cells of a v1 row, which is a sequence of pairs: a column id (flag 8 and a varint), and a datum in value
+    encoding. Returns (reason code, scratch bytes used)."""
     while at < end:
         after_id = varint_end(data, at + 1, end)
         if data[at] != _FLAG_VARINT or after_id < 0 or after_id >= end:
@@ -211,7 +213,8 @@ def _datum_end(data: U8, at: int, end: int) -> int:
 
 @inline
 def decimal_bytes(precision: int, fraction: int) -> int:
-    """The length of a binary decimal without its header; -1 if precision and fraction are invalid."""
+    """The length in bytes of a binary decimal without its two header bytes; -1 if precision and fraction are
+    invalid."""
     if not 0 <= fraction <= precision < len(_DIGIT_BYTES):
         return -1
     return i64(_DIGIT_BYTES[precision - fraction]) + i64(_DIGIT_BYTES[fraction])
@@ -219,7 +222,7 @@ def decimal_bytes(precision: int, fraction: int) -> int:
 
 @inline
 def _json_bytes(data: U8, at: int, end: int) -> int:
-    """The length of a JSON cell, type byte included; -1 if it is truncated."""
+    """The length in bytes of a JSON cell, type byte included; -1 if it is truncated."""
     kind = data[at]
     if kind in (_JSON_OBJECT, _JSON_ARRAY):
         return 1 + load_u32(data, at + 5) if end - at >= 9 else -1

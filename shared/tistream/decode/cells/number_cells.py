@@ -16,7 +16,7 @@ _SIGN_BIT = -(1 << 63)
 @kernel
 def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64, valid: Bools, errors: U8) -> None:
     """Decode cells of 1, 2, 4 or 8 little-endian bytes to int64, with sign extension unless `unsigned`. Unsigned values
-    of 64 bits are reinterpreted. Other lengths get BAD_INTEGER."""
+    of 64 bits are reinterpreted. Cells of other lengths get the error code BAD_INTEGER."""
     for row in range(len(start)):
         size = length[row]
         at = start[row]
@@ -43,7 +43,8 @@ def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64,
 
 @kernel
 def decode_doubles(data: U8, start: I64, length: I64, out: npt.NDArray[np.int64], valid: Bools, errors: U8) -> None:
-    """Decode cells of 8 memcomparable bytes to the bits of a double. Other lengths get BAD_FLOAT."""
+    """Decode cells of 8 memcomparable bytes to the bits of a double. Cells of other lengths get the error code
+    BAD_FLOAT."""
     for row in range(len(start)):
         size = length[row]
         out[row] = 0

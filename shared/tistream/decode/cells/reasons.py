@@ -1,4 +1,4 @@
-"""Reasons why a row cannot be decoded: the codes that kernels write, and their texts."""
+"""The reasons why a row cannot be decoded: codes that kernels write, and the text of each."""
 
 from __future__ import annotations
 

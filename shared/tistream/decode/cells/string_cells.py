@@ -16,7 +16,7 @@ _TOPS = u64(0x8080808080808080).astype(np.int64)
 
 @kernel
 def gather_bytes(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools) -> None:
-    """Copy the cells to `out`, end to end."""
+    """Copy the bytes of all cells to `out`, one after the other. Fills their offsets, and which rows have a cell."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):
@@ -30,7 +30,7 @@ def gather_bytes(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, v
 
 @kernel
 def is_ascii(data: U8) -> bool:
-    """Whether no byte is above 0x7F."""
+    """Whether every byte is ASCII (at most 0x7F)."""
     words = len(data) // 8 * 8
     seen = i64(0)
     for at in range(0, words, 8):
@@ -86,7 +86,8 @@ def _is_utf8(data: U8, at: int, end: int) -> bool:  # noqa: PLR0912  # Unicode's
 
 @kernel
 def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, valid: Bools, errors: U8) -> int:
-    """An upper bound of the bytes that `put_elements` will write. Sets with bits that have no element get BAD_SET."""
+    """Compute an upper bound of the bytes that `put_elements` will write, and which rows are valid. A SET value with a
+    bit that stands for no element gets the error code BAD_SET."""
     total = 0
     count = len(offsets) - 1
     for row in range(len(indexes)):
@@ -110,8 +111,8 @@ def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, va
 
 @kernel
 def put_elements(indexes: I64, valid: Bools, is_set: bool, names: U8, offsets: I64, out: U8, out_offsets: I64) -> None:
-    """Write the text of each value. ENUM: the element by its number, counted from 1, or empty for an unknown number.
-    SET: the elements of the bits that are set, separated by commas."""
+    """Write the text of each value. ENUM: the name of the element with that number, counted from 1; empty for an
+    unknown number. SET: the names of the elements whose bits are set, separated by commas."""
     at = 0
     out_offsets[0] = 0
     count = len(offsets) - 1

@@ -24,7 +24,7 @@ def put_times(
 ) -> None:
     """Write packed times (year * 13 + month, day, hour, minute, second, microsecond) as text.
 
-    `out` has room for DATETIME_CHARS bytes per row. Invalid cells get BAD_TIME.
+    `out` has room for DATETIME_CHARS bytes per row. Invalid cells get the error code BAD_TIME.
     """
     at = 0
     out_offsets[0] = 0
@@ -78,7 +78,7 @@ def put_time(
     fsp: int,
     date_only: bool,
 ) -> int:
-    """Write `YYYY-MM-DD[ HH:MM:SS[.f]]`. Return the position after it, or -1 if a part is out of range."""
+    """Write `YYYY-MM-DD[ HH:MM:SS[.f]]`. Returns the position after the text, or -1 if a number is out of range."""
     if year > 9999 or month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59 or micro > 999_999:
         return -1
     put_padded(out, at, year, 4)
@@ -95,8 +95,8 @@ def put_time(
 
 @inline
 def put_duration(out: U8, at: int, nanos: int, fsp: int) -> int:
-    """Write `[-]HH:MM:SS[.f]`, with at least two digits of hours. Return the position after it, or -1 for the lowest
-    int64, whose absolute value does not fit an int64."""
+    """Write `[-]HH:MM:SS[.f]`, with at least two digits of hours. Returns the position after the text, or -1 for the
+    lowest int64, whose absolute value does not fit an int64."""
     if nanos < 0:
         nanos = -nanos
         if nanos < 0:

@@ -1,1 +1,2 @@
-"""Compiled helpers: memory access, cursors, text output, Arrow buffers. They know nothing of TiDB."""
+"""Compiled helpers that are independent of TiDB's formats: memory access, reading of numbers, writing of text, Arrow
+buffers."""

@@ -19,7 +19,8 @@ _NARROW = frozenset({pa.binary(), pa.string()})
 
 @dataclass(frozen=True, slots=True)
 class FlatBytes:
-    """Byte strings end to end: string i is `data[offsets[i]:offsets[i + 1]]`. offsets[0] is 0. Nulls are empty."""
+    """Byte strings, stored end to end: string i is `data[offsets[i]:offsets[i + 1]]`. offsets[0] is 0. Nulls are empty
+    strings."""
 
     data: U8
     offsets: I64
@@ -33,14 +34,15 @@ class FlatBytes:
 
 
 def one_array(values: Any) -> Any:
-    """One pa.Array with the values of an Array or ChunkedArray."""
+    """Convert an Array or ChunkedArray to one pa.Array with the same values."""
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     return values
 
 
 def flat_bytes(values: Any) -> FlatBytes:
-    """The bytes of a binary or string array, large or not. View and dictionary types are cast."""
+    """Convert a binary or string array, large or not, to FlatBytes. Arrays of view and dictionary types are converted
+    first."""
     array = one_array(values)
     if array.type not in _WIDE and array.type not in _NARROW:
         array = array.cast(pa.large_binary())
@@ -59,8 +61,8 @@ def flat_bytes(values: Any) -> FlatBytes:
 
 
 def binary_array(data: U8, offsets: I64, valid: Bools | None, *, text: bool) -> Any:
-    """A large_string array (`text`) or a large_binary array that shares these buffers. The caller must have validated
-    text as UTF-8."""
+    """Build a large_string array (`text`) or a large_binary array that shares these buffers. Text must be valid UTF-8;
+    this is not checked."""
     kind = pa.large_string() if text else pa.large_binary()
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [nulls, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
@@ -68,7 +70,7 @@ def binary_array(data: U8, offsets: I64, valid: Bools | None, *, text: bool) -> 
 
 
 def number_array(values: npt.NDArray[Any], valid: Bools | None) -> Any:
-    """An int64, uint64, float32 or float64 array that shares this buffer."""
+    """Build an int64, uint64, float32 or float64 array that shares this buffer."""
     kind = pa.from_numpy_dtype(values.dtype)
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [nulls, pa.py_buffer(np.ascontiguousarray(values))])
@@ -91,6 +93,7 @@ def numbers_of(array: Any) -> npt.NDArray[Any]:
 
 
 def _read_only(array: U8) -> U8:
-    """A read-only view of an array, so that kernels are compiled for one type of input only."""
+    """A read-only view of an array. Kernels get only such arrays as input, so they are compiled for one type of input
+    only."""
     array.flags.writeable = False
     return array

@@ -1,6 +1,6 @@
-"""Reads and writes fixed-width numbers and varints at a position. Callers check the bounds.
+"""Reads and writes fixed-width numbers and varints at an offset of a buffer. Callers check the bounds.
 
-Positions and results are int64. Unsigned 64-bit values are reinterpreted as int64, because numba converts to float when
+Offsets and results are int64. Unsigned 64-bit values are reinterpreted as int64, because numba converts to float when
 int64 and uint64 are mixed.
 """
 
@@ -15,25 +15,25 @@ _VARINT_BYTES_MAX = 10
 
 @inline
 def load_u16(data: U8, at: int) -> int:
-    """Read 2 bytes, little-endian, unsigned."""
+    """Read the unsigned little-endian number of 2 bytes at `at`."""
     return i64(peek16(data, at))
 
 
 @inline
 def load_u32(data: U8, at: int) -> int:
-    """Read 4 bytes, little-endian, unsigned."""
+    """Read the unsigned little-endian number of 4 bytes at `at`."""
     return i64(peek32(data, at))
 
 
 @inline
 def load_i64(data: U8, at: int) -> int:
-    """Read 8 bytes, little-endian."""
+    """Read the little-endian number of 8 bytes at `at`."""
     return i64(peek64(data, at))
 
 
 @inline
 def load_i64_big(data: U8, at: int) -> int:
-    """Read 8 bytes, big-endian."""
+    """Read the big-endian number of 8 bytes at `at`."""
     little = u64(peek64(data, at))
     value = u64(0)
     for index in range(8):
@@ -43,7 +43,7 @@ def load_i64_big(data: U8, at: int) -> int:
 
 @inline
 def store_i64(data: U8, at: int, value: int) -> None:
-    """Write 8 bytes, little-endian."""
+    """Write `value` as 8 little-endian bytes at `at`."""
     poke64(data, at, i64(value))
 
 
@@ -62,7 +62,7 @@ def varint_end(data: U8, at: int, end: int) -> int:
 
 @inline
 def varint_value(data: U8, at: int, after: int, signed: bool) -> int:
-    """The value of the varint in [at, after), as int64. Signed ones are in zig-zag encoding."""
+    """The value of the varint in the bytes [at, after), as int64. With `signed`, it is in zig-zag encoding."""
     raw = u64(0)
     for index in range(after - at):
         raw |= u64(data[at + index] & 0x7F) << u64(7 * index)

@@ -1,4 +1,4 @@
-"""Writes floats in the notations that Go programs use. Each function returns the position after the text.
+"""Writes floats as Go programs do, for messages that equal TiCDC's. Each function returns the position after the text.
 
 Callers ensure that the buffer has enough room.
 """
@@ -17,8 +17,8 @@ _PLAIN_POWER_MIN, _PLAIN_POWER_MAX = -6, 20  # JSON writers of Go print 1e21 and
 
 @inline
 def put_go_double(out: U8, at: int, bits: int, plain: bool) -> int:
-    """Write a finite double, given its bits, with the shortest digits: `plain` without an exponent, else as Go's JSON
-    writers do (`1e-7`, `1e+21`)."""
+    """Write a finite double, given its bits, with the shortest digits. With `plain` there is no exponent; otherwise the
+    notation is that of Go's JSON writers (`1e-7`, `1e+21`)."""
     if bits < 0:
         out[at] = _MINUS
         at += 1
@@ -29,7 +29,8 @@ def put_go_double(out: U8, at: int, bits: int, plain: bool) -> int:
 
 @inline
 def put_go_single(out: U8, at: int, bits: int, plain: bool) -> int:
-    """Write a finite float32, given its bits, with the shortest digits and as Go's JSON writers do."""
+    """Write a finite float32, given its bits, with the shortest digits. With `plain` there is no exponent; otherwise
+    the notation is that of Go's JSON writers."""
     if bits & 0x80000000:
         out[at] = _MINUS
         at += 1

@@ -1,4 +1,5 @@
-"""Writes strings as the JSON writers of Go programs do. Each function returns the position after the text.
+"""Writes strings as the JSON writers of Go programs do, for messages that equal TiCDC's. Each function returns the
+position after the text.
 
 Go's writers escape control characters as `\\u0008`, also those that have a short escape in JSON, except `\\n`, `\\r`
 and `\\t`. With `html`, they also escape `<`, `>`, `&`, U+2028 and U+2029. Callers ensure that the buffer has enough
@@ -28,7 +29,8 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def _escapes(html: bytes) -> U8:
-    """For each byte: 0 = no escape, 1 = \\u00XX, 2 = may begin U+2028 or U+2029, else the letter after a backslash."""
+    """A table with the escape of each byte: 0 = no escape, 1 = \\u00XX, 2 = may begin U+2028 or U+2029, else the letter
+    after a backslash. `html`: further bytes that are escaped as \\u00XX."""
     out = np.zeros(256, np.uint8)
     out[:0x20] = 1
     for byte in html:
@@ -48,7 +50,8 @@ for _raw, _letter in zip(b'\a\b\f\n\r\t\v"\\', b'abfnrtv"\\', strict=True):
 @functools.cache
 def printable() -> U8:
     """A bitmap of the code points that Go's `strconv.Quote` does not escape: letters, marks, numbers, punctuation,
-    symbols and the blank. It has the Unicode version of Python, which may know more characters than TiCDC's Go."""
+    symbols and the blank. It follows Python's version of Unicode, which may have more characters than that of TiCDC's
+    Go."""
     flags = np.zeros(0x110000, np.bool_)
     assigned = [*range(0x40000), *range(0xE0000, 0xF0000)]  # the other planes are unassigned or private
     flags[assigned] = [chr(code).isprintable() for code in assigned]
@@ -59,7 +62,7 @@ def printable() -> U8:
 
 @inline
 def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as a JSON string: 2 bytes for the quotes, and at most 6 for each byte."""
+    """Write UTF-8 bytes as a JSON string. The text has 2 bytes for the quotes, and at most 6 bytes for each byte."""
     out[at] = _QUOTE
     at = put_inner(out, at + 1, data, first, last, html)
     out[at] = _QUOTE
@@ -86,8 +89,8 @@ def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> 
 
 @inline
 def _html_clean_until(data: U8, first: int, last: int) -> int:
-    """The position of the first byte that may need an escape, or `last`. Like `clean_until`, it tests eight bytes at a
-    time if all of them are ASCII. `<` and `>` differ in one bit, so one test with that bit set finds both."""
+    """The position of the first byte that may need an escape, or `last`. Like text_io.clean_until, it tests eight bytes
+    at a time if all of them are ASCII. `<` and `>` differ in one bit, so one test with that bit set finds both."""
     while True:
         while last - first >= WORD:
             word = u64(peek64(data, first))
@@ -111,7 +114,7 @@ def _html_clean_until(data: U8, first: int, last: int) -> int:
 
 @inline
 def _separator(data: U8, first: int, last: int) -> bool:
-    """Whether the byte 0xE2 at `first` begins U+2028 or U+2029."""
+    """Whether the three bytes at `first`, of which the first is 0xE2, are U+2028 or U+2029."""
     return bool(last - first >= 3 and data[first + 1] == 0x80 and (data[first + 2] & 0xFE) == 0xA8)
 
 
@@ -126,7 +129,7 @@ def _put_byte(out: U8, at: int, byte: np.uint8, escape: np.uint8) -> int:
 
 @inline
 def _put_hex(out: U8, at: int, code: int, digits: int) -> int:
-    """Write `\\u` (4 digits), `\\x` (2) or `\\U` (8), and the digits."""
+    """Write a code point as an escape: `\\u` and 4 digits, `\\x` and 2, or `\\U` and 8."""
     out[at] = _BACKSLASH
     out[at + 1] = _X if digits == 2 else _U if digits == 4 else 0x55
     for index in range(digits):
@@ -136,7 +139,7 @@ def _put_hex(out: U8, at: int, code: int, digits: int) -> int:
 
 @inline
 def put_latin1(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write bytes as a JSON string of the characters U+0000 to U+00FF, with HTML escapes."""
+    """Write bytes as a JSON string in which byte b is the character U+00b, with HTML escapes."""
     out[at] = _QUOTE
     at += 1
     for index in range(first, last):
@@ -203,7 +206,8 @@ def _put_quoted_byte(out: U8, at: int, byte: np.uint8) -> int:
 
 @inline
 def _character(data: U8, first: int, last: int) -> tuple[int, int]:
-    """(code point, bytes) of the UTF-8 character at `first`; (_BAD, 1) if the byte begins none."""
+    """Decode the UTF-8 character at `first`. Returns (code point, number of bytes), or (_BAD, 1) if no valid character
+    begins there."""
     lead = i64(data[first])
     size = 2 if 0xC2 <= lead <= 0xDF else 3 if 0xE0 <= lead <= 0xEF else 4 if 0xF0 <= lead <= 0xF4 else 1
     if size == 1 or last - first < size:
@@ -258,8 +262,8 @@ def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: b
 
 @inline
 def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
-    """Write an escape sequence of a string in the document: a backslash and its letter. The digits of \\uXXXX
-    follow."""
+    """Write an escape sequence that stands inside a string of a JSON document: a backslash and its letter, both escaped
+    again. The digits of \\uXXXX follow."""
     out[at] = _BACKSLASH
     out[at + 1] = _BACKSLASH
     at += 2
@@ -279,7 +283,7 @@ def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
 
 @inline
 def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write the text of a vector as a JSON string. Numbers with an exponent are written without it (`1e20` as
+    """Write the text of a vector as a JSON string. Numbers with an exponent are written out (`1e20` as
     100000000000000000000)."""
     out[at] = _QUOTE
     at += 1
@@ -312,7 +316,7 @@ def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def _put_written_out(out: U8, at: int, data: U8, first: int, letter: int, last: int) -> int:
-    """Write a number with an exponent, whose `e` is at `letter`, without the exponent."""
+    """Write a number such as `1e20` without an exponent. `letter` is the position of its `e`."""
     power = i64(0)
     negative = data[letter + 1] == _MINUS
     for place in range(letter + 2 if negative else letter + 1, last):

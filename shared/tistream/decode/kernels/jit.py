@@ -36,7 +36,7 @@ def kernel(function: Function) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """Decorate a helper that only kernels call, and that is compiled into them."""
+    """Decorate a helper function that only kernels call. It is compiled into them."""
     return cast(Function, numba.njit(function, nogil=True, error_model="numpy", forceinline=True))
 
 
@@ -48,7 +48,8 @@ def _package_digest() -> str:
 
 
 def _writable_dir(candidates: list[Path]) -> str:
-    """The first candidate that can be created and written to. Empty if no candidate can: then nothing is cached.
+    """The first candidate that can be created and written to. Returns an empty text if no candidate can; then compiled
+    code is not cached.
 
     A candidate must not be a directory that other users can write to, because the cache is executable code.
     """
@@ -63,8 +64,9 @@ def _writable_dir(candidates: list[Path]) -> str:
 
 
 def _candidates(chosen: str) -> list[Path]:
-    """Possible cache directories. If `chosen` (NUMBA_CACHE_DIR) is set, it is a directory below that. Otherwise they
-    are one below the package and one in the user's cache. Each version of the package has its own directory."""
+    """The possible cache directories, best first. If `chosen` (NUMBA_CACHE_DIR) is set, there is only one, below it.
+    Otherwise there is one below the package and one in the user's cache. Each version of the package has its own
+    directory."""
     name = f"tistream-kernels-{_package_digest()}"
     if chosen:
         return [Path(chosen) / name]

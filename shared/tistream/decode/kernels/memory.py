@@ -113,7 +113,7 @@ def peek64(data: U8, at: int) -> Any:
 
 @inline
 def poke16(out: U8, at: int, value: Any) -> None:
-    """Write a uint16 at `at`."""
+    """Write `value` as a uint16 at `at`."""
     if _CHECKED:
         _check(out, at, 2)
     _poke16(out.ctypes.data + at, value)
@@ -121,7 +121,7 @@ def poke16(out: U8, at: int, value: Any) -> None:
 
 @inline
 def poke64(out: U8, at: int, value: Any) -> None:
-    """Write an int64 at `at`."""
+    """Write `value` as an int64 at `at`."""
     if _CHECKED:
         _check(out, at, 8)
     _poke64(out.ctypes.data + at, value)

@@ -100,12 +100,13 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 
 def is_plain(form: Form) -> bool:
-    """Whether `render_plain` writes this form."""
+    """Whether the kernel `render_plain`, which pulls use, can write this form."""
     return form <= Form.BASE64
 
 
 def room_of(form: Form) -> int:
-    """An upper bound of the bytes of a value in this form, without those that grow with its size."""
+    """An upper bound of a value's length as text, in bytes, for values of fixed size. For byte strings it covers only
+    what does not grow with their length."""
     return (PLAIN_CHARS if form in _LONG_NUMBERS else max(INT_CHARS, FLOAT_CHARS)) + 4
 
 
@@ -139,13 +140,13 @@ def _compiled(rich: bool) -> _Render:  # noqa: PLR0915
         """Write the lines [first, last) to `out` until it is full. Return (the first line not written, the bytes that
         it needs), or (last, 0).
 
-        A line consists of its groups in order, and the last text. Group g consists of its first text, its columns, and
-        its last text. Each column is a text and a value of row `places[g, line]` (ITSELF: of row `line`). If the place
-        is negative, `null` stands between the first and the last text of the group (SILENT: nothing does; OPTIONAL: the
-        texts are left out too). In a SPARSE group each value is followed by one more text. A column is then written
-        only in the lines whose flag is set at the address `shown` (0: in all lines), and the text before the first
-        column loses its first byte, a comma. `line_bytes` is an upper bound of a line's length without its byte
-        strings.
+        A line consists of its groups in order, and a constant text at the end. Group g consists of a constant text, its
+        columns, and another constant text. Each column consists of a constant text and the value in row `places[g,
+        line]` (ITSELF: in row `line`). If the place is negative, `null` stands between the first and the last text of
+        the group (SILENT: nothing does; OPTIONAL: the texts are left out too). In a SPARSE group each value is followed
+        by one more text. A column is then written only in the lines whose flag is set at the address `shown` (0: in all
+        lines), and the text before the first column loses its first byte, a comma. `line_bytes` is an upper bound of a
+        line's length without its byte strings.
         """
         at = 0
         out_offsets[0] = 0
@@ -211,7 +212,7 @@ render_plain, render_rich = _compiled(False), _compiled(True)
 
 @inline
 def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, rows: I64) -> int:
-    """An upper bound of the bytes that a line's byte strings take as text."""
+    """An upper bound of the bytes that the byte strings of one line need as text."""
     total = i64(0)
     for group in range(len(groups)):
         row = line if groups[group, ITSELF] else places[group, line]

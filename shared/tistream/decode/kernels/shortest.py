@@ -42,13 +42,15 @@ _POWERS = _powers_of_ten()
 
 @inline
 def double_digits(bits: int) -> tuple[int, int]:
-    """(digits, exponent) of the finite, positive double with these bits: the shortest digits * 10^exponent."""
+    """The shortest decimal digits of the finite, positive double with these bits. Returns (digits, exponent); the
+    number is digits * 10^exponent."""
     return _digits(bits & 0xFFFFFFFFFFFFF, bits >> _DOUBLE_BITS, _DOUBLE_BITS, _DOUBLE_BIAS)
 
 
 @inline
 def single_digits(bits: int) -> tuple[int, int]:
-    """(digits, exponent) of the finite, positive float32 with these bits: the shortest digits * 10^exponent."""
+    """The shortest decimal digits of the finite, positive float32 with these bits. Returns (digits, exponent); the
+    number is digits * 10^exponent."""
     return _digits(bits & 0x7FFFFF, bits >> _SINGLE_BITS, _SINGLE_BITS, _SINGLE_BIAS)
 
 
@@ -91,8 +93,8 @@ def _digits(fraction: int, biased: int, fraction_bits: int, bias: int) -> tuple[
 
 @inline
 def _round_to_odd(high: Any, low: Any, factor: Any) -> int:
-    """The top 64 bits of the 192-bit product, with the last bit set if any lower bit is. It is below 2^63, so it fits
-    an int64."""
+    """The top 64 bits of a 192-bit product: (high, low) times `factor`. The last bit is set if any lower bit is. The
+    result is below 2^63, so it fits an int64."""
     carry = _product_high(low, factor)
     bottom = high * factor + carry
     top = _product_high(high, factor) + u64(1 if bottom < carry else 0)
@@ -101,7 +103,7 @@ def _round_to_odd(high: Any, low: Any, factor: Any) -> int:
 
 @inline
 def _product_high(a: Any, b: Any) -> Any:
-    """The upper half of a 64 x 64 bit product."""
+    """The upper 64 bits of the product of two 64-bit numbers."""
     half = u64(32)
     a_low, a_high = a & _MASK32, a >> half
     b_low, b_high = b & _MASK32, b >> half

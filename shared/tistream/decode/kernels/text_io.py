@@ -1,4 +1,5 @@
-"""Writes numbers, strings and base64 as text at a position. Each function returns the position after the text.
+"""Writes numbers, strings and base64 as text into a buffer at an offset. Each function returns the offset after the
+text.
 
 Callers ensure that the buffer has enough room.
 """
@@ -32,7 +33,8 @@ _TOPS = u64(0x8080808080808080)
 
 
 def _escapes() -> U8:
-    """For each byte: 0 = no escape, 1 = \\u00XX, else the letter that follows a backslash."""
+    """A table with the JSON escape of each byte: 0 = no escape, 1 = \\u00XX, else the letter that follows a
+    backslash."""
     out = np.zeros(256, np.uint8)
     out[:0x20] = 1
     for raw, letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
@@ -196,7 +198,7 @@ def put_plain(out: U8, at: int, digits: int, count: int, exponent: int, point: b
 
 @inline
 def put_mantissa(out: U8, at: int, digits: int, count: int) -> int:
-    """Write the digits; if there are several, with a point after the first one."""
+    """Write digits, with a decimal point after the first one if there are several."""
     scale = i64(1)
     for _ in range(count - 1):
         scale *= 10
@@ -217,7 +219,8 @@ def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write UTF-8 bytes as a JSON string: 2 bytes, and at most ESCAPED_BYTES_MAX for each byte."""
+    """Write UTF-8 bytes as a JSON string. The text has 2 bytes for the quotes, and at most ESCAPED_BYTES_MAX bytes for
+    each byte."""
     out[at] = _QUOTE
     at += 1
     while first < last:
@@ -236,8 +239,9 @@ def clean_until(data: U8, first: int, last: int) -> int:
     """The position of the first byte that needs an escape, or `last`. Tests eight bytes at a time for bytes below 0x20,
     `"` and a backslash.
 
-    The subtraction sets the top bit of a byte that is smaller than the subtrahend. A byte above 0x7F has that bit
-    anyway, so it is masked. The borrow of such a byte can only affect the bytes after it, so the lowest mark is right.
+    How it tests: a subtraction sets the top bit of each byte that is smaller than the number subtracted. A byte above
+    0x7F has its top bit set before, so it is masked out. A borrow changes only the bytes after the one that causes it,
+    so the lowest byte that is marked is marked rightly.
     """
     while last - first >= WORD:
         word = u64(peek64(data, first))

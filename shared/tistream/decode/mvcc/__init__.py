@@ -1,1 +1,2 @@
-"""Decodes the entries of TiKV's column families: versioned keys and write records (upstream-formats 8)."""
+"""Parses the entries of TiKV's column families `write` and `default`: versioned keys, and write records. SST files of
+backups have them too."""

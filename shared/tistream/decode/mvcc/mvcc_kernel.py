@@ -1,7 +1,8 @@
 """Compiled loops over versioned keys and write records (upstream-formats 2.1, 8.1, 8.2).
 
-They return a status instead of raising: 0, or 1 + the row that is malformed. Callers give arrays that are large enough;
-every offset that comes from the data is checked here. A row is the bytes `data[at[row]:at[row] + length[row]]`.
+They return a status instead of raising: 0, or 1 + the index of the first malformed row. Callers give arrays that are
+large enough; every offset that comes from the data is checked here. A row is the bytes `data[at[row]:at[row] +
+length[row]]`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _VARINT_BYTES = 10
 
 @kernel
 def key_versions(data: U8, at: I64, length: I64, raw_length: I64, ts: I64) -> int:
-    """The lengths of raw keys and the timestamps of versioned keys. Fails for a key that is not memcomparable."""
+    """Compute the length of each raw key, in bytes, and the timestamp of each versioned key. Fails for a key that is
+    not memcomparable."""
     for row in range(len(at)):
         body = length[row] - 8
         if body < 9 or body % 9 != 0:
@@ -75,8 +77,8 @@ def copy_bytes(data: U8, at: I64, offsets: Any, out: U8) -> None:
 
 @inline
 def _varint(data: U8, at: int, end: int) -> Any:
-    """Read the unsigned varint at `at`. Return its value and the position after it; the position is -1 if the varint is
-    malformed."""
+    """Read the unsigned varint at `at`. Returns its value and the position after it; the position is -1 if the varint
+    is malformed."""
     found = u64(0)
     for byte in range(min(_VARINT_BYTES, end - at)):
         part = u64(data[at + byte])
@@ -94,8 +96,8 @@ def parse_write_records(  # noqa: PLR0911, PLR0912 - one function, because numba
 ) -> int:
     """Parse write records. short_at is -1 without a short value, source -1 without a txn_source.
 
-    Reading a record stops at the first unknown tag: TiKV adds options at the end. An option that is cut off is an
-    error.
+    Fields after the first unknown tag are ignored, because newer versions of TiKV add fields at the end. A known field
+    that is cut off is an error.
     """
     for row in range(len(at)):
         here = at[row]

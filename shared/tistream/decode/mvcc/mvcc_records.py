@@ -1,4 +1,5 @@
-"""Parses the entries of TiKV's column families `write` and `default` to columns (upstream-formats 8.1, 8.2). Pure."""
+"""Parses the entries of TiKV's column families `write` and `default` to columns: raw keys, timestamps and write records
+(mvcc_kernel has the format)."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ class VersionedKeys:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """Write records, shapes [n]. `kind`: PUT, DELETE, LOCK or ROLLBACK of mvcc_kernel. `txn_source`: TiDB's bits, 0 if
-    absent."""
+    """Parsed write records, as arrays of shape [n]. `kind`: PUT, DELETE, LOCK or ROLLBACK of mvcc_kernel. `txn_source`:
+    TiDB's bits, 0 if absent."""
 
     kind: U8
     start_ts: I64
@@ -35,7 +36,7 @@ class WriteRecords:
 
     @property
     def has_value(self) -> Bools:
-        """For each record, whether it holds its value itself. The value of any other PUT is in the `default` column
+        """For each record, whether it holds a value itself. If a PUT does not, its value is in the `default` column
         family."""
         return self._value_at >= 0
 
@@ -49,7 +50,7 @@ class WriteRecords:
 
 def versioned_keys(encoded: Any, prefix: int = 0) -> VersionedKeys:
     """Split encoded keys, a binary column, into raw keys and timestamps. `prefix` bytes precede each key (1 in SST
-    files: `z`). Raises ValueError with the first malformed key."""
+    files: `z`). Raises ValueError, whose text has the first malformed key."""
     flat = flat_bytes(encoded)
     at, length = flat.offsets[:-1] + prefix, flat.lengths - prefix
     raw_length, ts = np.empty((2, len(flat)), np.int64)
@@ -62,7 +63,7 @@ def versioned_keys(encoded: Any, prefix: int = 0) -> VersionedKeys:
 
 
 def write_records(records: Any) -> WriteRecords:
-    """Parse write records, a binary column. Raises ValueError with the first malformed record."""
+    """Parse write records, a binary column. Raises ValueError, whose text has the first malformed record."""
     flat = flat_bytes(records)
     kind = np.empty(len(flat), np.uint8)
     start_ts, value_at, value_bytes, txn_source = np.empty((4, len(flat)), np.int64)

@@ -1,5 +1,5 @@
 """Parses the entries of TiKV's column families `write` and `default` to columns: raw keys, timestamps and write records
-(mvcc_kernel has the format)."""
+(upstream-formats 8.1, 8.2)."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def point_world(name: str, tasks: int = 1, ticks: int = 20, *, indexed: bool = F
     world = golden_world(name, tasks=tasks, ticks=ticks)
     bounds = [b"", *task_cuts(committed(name)[0], tasks), b""]
     shards = [
-        IndexShard(KeySpan(low, high), tuple(index.segments))
+        IndexShard(KeySpan(low, high), tuple(index.segments), logged_ts=0)
         for (low, high), index in zip(pairwise(bounds), world.indexes, strict=True)
     ]
     if indexed:
@@ -207,7 +207,7 @@ def over(world: World, shards: list[IndexShard]) -> PointWorld:
 
 def indexed_shard(world: World, shard: IndexShard, rng: random.Random) -> IndexShard:
     """The shard with an index of runs: a base run at the beginning of the set's second tenth, three windows, and the
-    segments above; what the runs hold is taken out of the segments' reach by indexed_ts."""
+    segments above the second window; what the runs hold is taken out of the segments' reach by indexed_ts."""
     rows = pa.concat_tables([read_rows(world.objects, one, Window(0, MAX_TS)) for one in shard.segments])
     stamps = np.unique(rows.column("commit_ts").to_numpy())
     cuts = [int(stamps[len(stamps) * tenth // 10]) for tenth in (1, 3, 6, 8)]
@@ -219,8 +219,8 @@ def indexed_shard(world: World, shard: IndexShard, rng: random.Random) -> IndexS
     for low, high in pairwise(cuts):
         some = frame.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
         runs += written(world, some, low, high, rng)
-    live = tuple(one for one in shard.segments if one.commit_ts_max > cuts[-1])
-    return IndexShard(shard.span, live, tuple(runs), cuts[-1], cuts[0])
+    live = tuple(one for one in shard.segments if one.commit_ts_max > cuts[2])
+    return IndexShard(shard.span, live, tuple(runs), cuts[-1], cuts[0], logged_ts=cuts[2])
 
 
 def written(world: World, rows: pl.DataFrame, low: int | None, high: int, rng: random.Random) -> list[RunRef]:

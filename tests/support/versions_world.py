@@ -14,6 +14,7 @@ import pyarrow as pa
 from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import OP_DELETE, OP_PUT, SegmentRef
 from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
+from tistream.model.base_cover import Base
 from tistream.model.span import KeySpan
 from tistream.pool import run_writer
 from tistream.pool.versions import plan
@@ -48,6 +49,7 @@ class VersionsWorld:
     rows: list[Row] = field(default_factory=list)
     shards: list[IndexShard] = field(default_factory=list)
     base_ts: int = 0  # at and below it, older versions and deletes may be gone
+    unread_ts: int = 0  # changes at and below it have no old values
     _names: int = 0
 
     def name(self, what: str) -> str:
@@ -62,10 +64,17 @@ class VersionsWorld:
                 found[row["key"]] = row
         return found
 
+    def old_value(self, row: Row) -> bytes | None:
+        """The value of the row's key just below its commit_ts."""
+        before = [one for one in self.rows if one["key"] == row["key"] and one["commit_ts"] < row["commit_ts"]]
+        return max(before, key=lambda one: one["commit_ts"])["value"] if before else None
+
     def segment(self, rows: Sequence[Row]) -> SegmentRef:
-        """A segment of these rows."""
+        """A segment of these rows, with the values before them above `unread_ts`."""
         ordered = sorted(rows, key=lambda row: (row["table_id"], row["commit_ts"], row["start_ts"], row["key"]))
-        table = pa.Table.from_pylist([{"old_value": None, **row} for row in ordered], SEGMENT_SCHEMA)
+        valued = [{"old_value": self.old_value(row) if row["commit_ts"] > self.unread_ts else None, **row}
+                  for row in ordered]  # fmt: skip
+        table = pa.Table.from_pylist(valued, SEGMENT_SCHEMA)
         key = self.name("segment")
         body, ref = write_segment(table, key)
         self.objects.put(key, body)
@@ -94,13 +103,16 @@ class VersionsWorld:
                     runs += self._run(some, low, high, rng)
                     low = high
         indexed_ts = cuts[-1] if indexed and cuts else 0
+        logged_ts = rng.choice([None, 0, *stamps])
+        dropped_ts = indexed_ts if logged_ts is None else min(indexed_ts, logged_ts)
         segments = []
         bounds = [0, *sorted(rng.sample(stamps, min(len(stamps), rng.randint(0, 6)))), 1 << 62]
         for low, high in pairwise(bounds):
             some = [row for row in mine if low < row["commit_ts"] <= high]
-            if some and high > indexed_ts:
+            if some and high > dropped_ts:
                 segments.append(self.segment(some))
-        return IndexShard(span, tuple(segments), tuple(runs), indexed_ts)
+        cover = (Base(span, self.unread_ts),) if self.unread_ts else ()
+        return IndexShard(span, tuple(segments), tuple(runs), indexed_ts, cover=cover, logged_ts=logged_ts)
 
     def _run(self, rows: Sequence[Row], low: int | None, high: int, rng: random.Random) -> list[RunRef]:
         """One run, cut into objects between random keys."""

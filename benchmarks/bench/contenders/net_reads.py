@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bench.inputs.version_pool import SCOPE, VersionPool, met
 from tistream.decode import warm
 from tistream.format.run import RunRef
+from tistream.format.segment import SegmentRef
 from tistream.storage.open import open_objects
 from tistream_api.encode.encoding import FORMATS
 from tistream_api.points.named_table import table_at
@@ -16,11 +17,19 @@ from tistream_api.points.point_cursor import Kind, PointPosition
 
 
 class Diff:
-    """A call compares base_ts with the end, and returns the events sent."""
+    """A call compares base_ts with the end, and returns the events sent. `segments`: as VersionPool has them."""
 
-    def __init__(self, root: str, runs: Sequence[RunRef], base_ts: int, end_ts: int, limit: int) -> None:
+    def __init__(
+        self,
+        root: str,
+        runs: Sequence[RunRef],
+        base_ts: int,
+        end_ts: int,
+        limit: int,
+        segments: Sequence[SegmentRef] = (),
+    ) -> None:
         warm()
-        self._pool = VersionPool(open_objects(root), runs, base_ts, end_ts)
+        self._pool = VersionPool(open_objects(root), runs, base_ts, end_ts, segments)
         self._base_ts, self._limit = base_ts, limit
 
     def __call__(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,8 +14,12 @@ from bench.inputs.mixed_rows import STEP, TABLE_ID, keys, values
 from bench.inputs.pulled_pool import SNAPSHOT_TS
 from tistream.arrays import Int64s
 from tistream.format.run import SCHEMA, RunRef
-from tistream.format.segment import OP_DELETE, OP_PUT
+from tistream.format.segment import OP_DELETE, OP_PUT, SegmentRef
+from tistream.format.segment import ORDER as SEGMENT_ORDER
+from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
+from tistream.pool.run_rows import read_run
 from tistream.pool.run_writer import write_run
+from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 
@@ -65,3 +70,23 @@ def runs_above(objects: ObjectStore, runs: int, rows: int, handles: int, base_ts
         table = versions(rng.integers(1, handles + 1, rows), commit_ts, number, deleted)
         made.append(put_run(objects, table, f"above-{number}", 0, low_ts, low_ts + STEP * rows))
     return made
+
+
+def segments_above(objects: ObjectStore, base: Sequence[RunRef], above: Sequence[RunRef]) -> list[SegmentRef]:
+    """Write the segments that the versions of the runs `above` came from: one for each run, with old values."""
+    frame = pl.concat([_frame(read_run(objects, run)) for run in (*base, *above)]).sort("key", "commit_ts")
+    frame = frame.with_columns(old_value=pl.col("value").shift(1).over("key"))
+    made = []
+    for number, run in enumerate(above):
+        some = frame.filter((pl.col("commit_ts") > run.low_ts) & (pl.col("commit_ts") <= run.high_ts))
+        rows = some.sort(SEGMENT_ORDER).select(SEGMENT_SCHEMA.names).to_arrow().cast(SEGMENT_SCHEMA)
+        body, ref = write_segment(rows, layout.segment(TENANT, TASK, EPOCH, f"{number:04x}", 0))
+        objects.put(ref.key, body)
+        made.append(ref)
+    return made
+
+
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

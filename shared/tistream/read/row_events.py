@@ -80,7 +80,7 @@ def render(
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
     ids, commit_ts = (rows.column(name).to_numpy() for name in ("table_id", "commit_ts"))
-    if not ascend([ids, commit_ts]):
+    if not ascend([ids, commit_ts]) and not _whole(shapes, ids, commit_ts):
         order = np.lexsort((commit_ts, ids))
         rows = rows.take(pa.array(order)).combine_chunks()
         ids, commit_ts = ids[order], commit_ts[order]
@@ -90,15 +90,30 @@ def render(
         if physical_id in shapes.unknown:
             barriers.append(_nameless(rows.slice(start, 1), physical_id))
         for interval in shapes.intervals.get(physical_id, ()):
-            low, high = (
-                int(start + np.searchsorted(commit_ts[start:end], ts, side="right"))
-                for ts in (interval.low, interval.high)
-            )
+            low, high = _within(interval, commit_ts, start, end)
             if interval.version is not None and low < high:
                 part = _Part(rows.slice(low, high - low), interval.version, op, numbered=numbered, moving=moving)
                 sets.append(part.events(shapes))
                 barriers.extend(part.barriers)
     return Rendered(sets, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
+
+
+def _whole(shapes: Shapes, ids: Int64s, commit_ts: Int64s) -> bool:
+    """Whether the rows are grouped by id, and no interval cuts through the rows of an id: then their order is kept."""
+    if len(ids) == 0 or (np.diff(ids) < 0).any():
+        return False
+    low, high = int(commit_ts.min()), int(commit_ts.max())
+    found = [shapes.intervals.get(int(one), ()) for one in np.unique(ids)]
+    return all(len(each) <= 1 and all(one.low < low and high <= one.high for one in each) for each in found)
+
+
+def _within(interval: Interval, commit_ts: Int64s, start: int, end: int) -> tuple[int, int]:
+    """The rows from `start` to `end` (exclusive) that are in the interval. They ascend by commit_ts unless all are."""
+    some = commit_ts[start:end]
+    if interval.low < int(some.min()) and int(some.max()) <= interval.high:
+        return start, end
+    low, high = (int(start + np.searchsorted(some, ts, side="right")) for ts in (interval.low, interval.high))
+    return low, high
 
 
 def _nameless(row: pa.Table, physical_id: int) -> Barrier:

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from support.versions_world import VersionsWorld, random_rows, written_run
-from tistream.errors import CorruptObject
+from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.run import SCHEMA
 from tistream.format.segment import OP_PUT
+from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions import lookup, plan, scan, tail
 from tistream.pool.versions.lookup import newest_at, versions_of
+from tistream.pool.versions.net import read_net
 from tistream.pool.versions.plan import IndexShard, TableRange, records_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import read_range
@@ -38,6 +40,7 @@ def world_of(seed: int) -> tuple[VersionsWorld, random.Random]:
     cuts = sorted(rng.sample(keys[1:], min(len(keys) - 1, rng.randint(0, 3))))
     bounds = [b"", *cuts, b""]
     indexed = rng.random() < 0.8
+    world.unread_ts = rng.choice([0, 0, int(rng.choice(world.rows)["commit_ts"])])
     world.shards = [world.shard(KeySpan(low, high), rng, indexed=indexed) for low, high in pairwise(bounds)]
     return world, rng
 
@@ -91,6 +94,39 @@ def test_a_window_gives_the_changed_keys_with_their_deletes(seed: int) -> None:
         inside = [row for row in world.rows if low < row["commit_ts"] <= high]
         inside.sort(key=lambda row: (row["key"], -row["commit_ts"]))
         assert read(world, Window(low, high), ranges, every=True) == inside
+
+
+@settings(max_examples=examples(300, few=60), deadline=None)
+@given(SEEDS)
+def test_net_changes_have_the_value_before_the_window(seed: int) -> None:
+    world, rng = world_of(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, rng)
+        patch.setattr(plan, "LOGGED_ROWS", rng.choice([0, 5, 1 << 18]))
+        low, high = sorted((ts_of(world, rng), ts_of(world, rng)))
+        low, high = max(1, low, world.base_ts), max(1, high, world.base_ts)
+        before, changed = world.at(low, IDS), world.at(high, IDS, low)
+        want = [{**changed[key], "old_value": before.get(key, {"value": None})["value"]} for key in sorted(changed)]
+        found = list(
+            read_net(world.shards, StoreReader(world.objects), Window(low, high), [records_of(one) for one in IDS])
+        )
+        assert all(len(table) and table.schema == SEGMENT_SCHEMA for table in found)
+        assert [row for table in found for row in table.to_pylist()] == want
+
+
+def test_a_small_window_is_read_from_its_segments_alone() -> None:
+    world = VersionsWorld()
+    world.rows = random_rows(random.Random(7), 1, 20, 60, common=False)
+    stamps = sorted({row["commit_ts"] for row in world.rows})
+    low, high = stamps[30], stamps[-1]
+    log = world.segment([row for row in world.rows if row["commit_ts"] > low])
+    gone = written_run(world.objects, world.name("run"), world.rows, 0, high)
+    world.objects.delete(gone.key)
+    shard = IndexShard(WHOLE, (log,), (gone,), high, logged_ts=low)
+    found = list(read_net([shard], StoreReader(world.objects), Window(low, high), [records_of(100)]))
+    assert sum(map(len, found)) == len(world.at(high, IDS, low))
+    with pytest.raises(NotFoundYet):
+        list(read_net([shard], StoreReader(world.objects), Window(low - 1, high), [records_of(100)]))
 
 
 @settings(max_examples=examples(300, few=60), deadline=None)

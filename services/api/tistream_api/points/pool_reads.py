@@ -15,6 +15,7 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.lookup import newest_at, versions_of
+from tistream.pool.versions.net import read_net
 from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import OpenedGroups, Reader, RunGroups, StoreReader
 from tistream.pool.versions.scan import read_range
@@ -71,10 +72,22 @@ class PoolReads:
     ) -> Iterator[pa.Table]:
         """Call versions.scan.read_range, and plan again if an object has disappeared. Raises Gone, Unavailable,
         CorruptObject."""
+        yield from self._resumed(
+            ranges, lambda rest: read_range(self.shards(), self.reader, window, rest, deletes=deletes, every=every)
+        )
+
+    def net(self, window: Window, ranges: Sequence[TableRange]) -> Iterator[pa.Table]:
+        """Call versions.net.read_net, and plan again if an object has disappeared. Raises as `scan`."""
+        yield from self._resumed(ranges, lambda rest: read_net(self.shards(), self.reader, window, rest))
+
+    def _resumed(
+        self, ranges: Sequence[TableRange], read: Callable[[Sequence[TableRange]], Iterator[pa.Table]]
+    ) -> Iterator[pa.Table]:
+        """The tables of `read`, which is called again for what follows the last key if an object has disappeared."""
         rest, replans = list(ranges), 0
         while rest:
             try:
-                for table in read_range(self.shards(), self.reader, window, rest, deletes=deletes, every=every):
+                for table in read(rest):
                     last = table.column("key")[-1].as_py()
                     yield table
                     rest, replans = _after(rest, last), 0

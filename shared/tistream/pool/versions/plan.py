@@ -16,6 +16,8 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.lineage import Cover
 
+LOGGED_ROWS, LOGGED_BYTES = 1 << 18, 16 << 20  # most rows, and stored bytes, of segments that are sorted by key
+
 
 @dataclass(frozen=True, slots=True)
 class IndexShard:
@@ -24,7 +26,8 @@ class IndexShard:
     `runs` hold the state at base_ts and every version in (base_ts, indexed_ts]; `segments` hold every version above
     indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled. `basis` has the base runs of
     backfills, whose rows are the oldest versions of their keys, and `cover` has the spans of which all rows are known.
-    Shards of split tasks may list the same objects: only the rows with keys in `span` belong to the shard.
+    Shards of split tasks may list the same objects: only the rows with keys in `span` belong to the shard. `logged_ts`:
+    `segments` have every change above it, also those that runs have; None if that is unknown.
     """
 
     span: KeySpan
@@ -35,6 +38,7 @@ class IndexShard:
     begins_ts: int = 0
     basis: tuple[RunRef, ...] = ()
     cover: base_cover.Cover = ()
+    logged_ts: int | None = None
 
 
 def shards_of(covers: Iterable[Cover]) -> list[IndexShard]:
@@ -42,15 +46,15 @@ def shards_of(covers: Iterable[Cover]) -> list[IndexShard]:
     found: list[IndexShard] = []
     for cover in covers:
         view = cover.log.view
+        retained_ts = None if view.state is None else view.state.retained_ts
         if not view.index:
-            begins_ts = 0 if view.state is None else view.state.retained_ts
-            found.append(IndexShard(cover.span, view.segments, begins_ts=begins_ts))
+            found.append(IndexShard(cover.span, view.segments, begins_ts=retained_ts or 0, logged_ts=retained_ts))
             continue
         for part in (one.clipped(cover.span) for one in view.index):
             if part is not None:
                 times = part.indexed_ts, part.base_ts, part.begins_ts
                 bases = base_cover.clipped(view.cover, part.span)
-                found.append(IndexShard(part.span, view.segments, part.runs, *times, part.basis, bases))
+                found.append(IndexShard(part.span, view.segments, part.runs, *times, part.basis, bases, retained_ts))
     return sorted(found, key=lambda shard: shard.span.start)
 
 
@@ -104,16 +108,34 @@ def groups_in_window(shard: IndexShard, window: Window, table_ids: Sequence[int]
     low = max(window.low, shard.indexed_ts)
     if low >= window.high or not table_ids:
         return []
-    rest = Window(low, window.high)
+    return _groups(shard, Window(low, window.high), table_ids)
+
+
+def groups_logged(shard: IndexShard, window: Window, table_id: int) -> list[GroupInWindow] | None:
+    """The row groups of the shard's segments that have every change of a table in the window, newest first. None if
+    segments with some of these changes may have been dropped, or if these row groups are too large: then the changes
+    are in runs and segments together."""
+    if shard.logged_ts is None or window.low < shard.logged_ts:
+        return None
+    found = _groups(shard, window, [table_id])
+    return found if sum(part.rows for part in found) <= LOGGED_ROWS and _bytes(found) <= LOGGED_BYTES else None
+
+
+def _groups(shard: IndexShard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
     found = [
-        GroupInWindow(segment, index, rest)
+        GroupInWindow(segment, index, window)
         for segment in shard.segments
         for index, group in enumerate(segment.row_groups)
-        if rest.overlaps(group.commit_ts_min, group.commit_ts_max)
+        if window.overlaps(group.commit_ts_min, group.commit_ts_max)
         and group.table_id_min <= table_ids[-1]
         and any(group.table_id_min <= one <= group.table_id_max for one in table_ids)
     ]
     return sorted(found, key=lambda part: part.commit_ts_max, reverse=True)
+
+
+def _bytes(parts: Iterable[GroupInWindow]) -> float:
+    """Bytes of the row groups as they are stored, estimated by the average row of their segments."""
+    return sum(part.rows * part.segment.size / max(part.segment.rows, 1) for part in parts)
 
 
 def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.format.run import SCHEMA
+from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import KeySpan
 from tistream.pool.versions import merge
 from tistream.pool.versions.merge import Ints
@@ -51,23 +52,27 @@ class Stamps:
 
     def whole(self, reader: Reader) -> pa.Table:
         """Read the values, and return the complete rows (run.SCHEMA)."""
+        values = self.columns(reader, ("table_id", *_LOCAL))
+        columns = {name: table.column(name) for table in (values, self.table) for name in table.column_names}
+        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def columns(self, reader: Reader, names: Sequence[str]) -> pa.Table:
+        """Read other columns of these rows, which are columns of segment.SCHEMA."""
         found, at = [], []
         for number in np.unique(self.part).tolist():
             mine = np.flatnonzero(self.part == number)
             part = self.parts[number]
             opened = reader.open_segment(part.segment, part.index)
-            found.append(opened.read(("table_id", *_LOCAL)).take(pa.array(self.row[mine])))
+            found.append(opened.read(names).take(pa.array(self.row[mine])))
             at.append(mine)
         if not found:
-            return SCHEMA.empty_table()
+            return SEGMENT_SCHEMA.empty_table().select(list(names))
         values = pa.concat_tables(found)
         if len(found) > 1:
             back = np.empty(len(self), np.int64)
             back[np.concatenate(at)] = np.arange(len(self))
             values = values.take(pa.array(back))
-        columns = {**dict(zip(values.column_names, values.columns, strict=True)),
-                   **dict(zip(self.table.column_names, self.table.columns, strict=True))}  # fmt: skip
-        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+        return values
 
 
 def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> Iterator[Stamps]:

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from tistream.format.segment import OP_DELETE, SCHEMA
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
-from tistream.pool.versions.lookup import PLACES
-from tistream.pool.versions.plan import TableRange, records_of
+from tistream.pool.versions.plan import records_of
 from tistream.read.events import Rows
 from tistream.read.row_events import Barrier, Interval, Shapes, render
 from tistream.schema.tidb.table import Table
@@ -102,13 +101,7 @@ def changed(reads: PoolReads, part: TableComparison, start: bytes) -> Iterator[p
         elif one in part.new:
             yield from map(_appeared, reads.scan(Window(0, part.high_ts), [asked]))
         elif part.low_ts < part.high_ts:
-            yield from _between(reads, part, asked)
-
-
-def _between(reads: PoolReads, part: TableComparison, asked: TableRange) -> Iterator[pa.Table]:
-    for rows in reads.scan(Window(part.low_ts, part.high_ts), [asked], deletes=True):
-        before = reads.newest(rows.select(PLACES.names), part.low_ts)
-        yield _sides(rows, before.column("value"))
+            yield from reads.net(Window(part.low_ts, part.high_ts), [asked])
 
 
 def _sides(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Puts the files of a chain into object storage: conditional, in order, with retries (docs/agent.md, "Logs")."""
+"""Puts the files of a chain into object storage: conditional, in order, with retries (docs/agent.md)."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from tistream_dispatcher.delivery.sorter_link import PAUSE_MAX_MS as SEND_PAUSE_MAX_MS
 from tistream_dispatcher.delivery.sorter_link import SorterLink
-from tistream_dispatcher.stores.damage import PAUSE_MAX_MS, Suspects
 from tistream_dispatcher.stores.pacing import REST_MAX_MS, Pace, PollSettings
+from tistream_dispatcher.stores.suspect_files import PAUSE_MAX_MS, Suspects
 
 SETTINGS = PollSettings(250, 2000, 500, idle_ms=60_000, announced_idle_ms=600_000)
 HOUR_MS = 3_600_000

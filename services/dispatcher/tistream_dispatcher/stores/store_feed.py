@@ -1,6 +1,6 @@
 """Feeds one store's files: finds them, reads the parts that routing needs, and returns them in chain order.
 
-`chain.StoreChains` and `damage.Suspects` make the decisions; this module does the I/O.
+`chain.StoreChains` and `suspect_files.Suspects` make the decisions; this module does the I/O.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tistream.wire.sorter import Chain, Hold
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.chain import ChainHold, Ready, StoreChains
 from tistream_dispatcher.stores.change_source import ReadFile, read_file
-from tistream_dispatcher.stores.damage import Suspects
 from tistream_dispatcher.stores.read_ahead import ByteBudget, ReadAhead
+from tistream_dispatcher.stores.suspect_files import Suspects
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
-"""Executes the decisions of the pure modules, and the requests of operators, about where tasks run.
+"""Executes what decide/task_policy.py (which node gets a task) and decide/split_merge.py have decided, and the requests
+of operators.
 
 Urgent steps are executed as soon as something about a task changes: its sorter's report, the state of a node, or its
 row. Balancing, splits and merges look at all tasks together, from time to time. The pause grows with the number of

@@ -17,6 +17,7 @@ from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector
 from tistream_changefeed.filters.feed_filter import FeedFilter
+from tistream_changefeed.filters.needed_columns import NeededColumns
 from tistream_changefeed.pipeline import FeedPipeline, Framing
 from tistream_changefeed.protocols.avro.encoder import AvroEncoder, SchemaIds
 from tistream_changefeed.protocols.avro.options import AvroOptions
@@ -82,18 +83,25 @@ class RunnableFeed:
         schemas = None
         if isinstance(encoder, SimpleEncoder):
             schemas = SchemaMessages.by(_bootstrap_rule(config.protocol), encoder.bootstrap)
+        splitting = parts.splitting(config, self._routes)
+        needed = None
+        if self._selectors:
+            deciding = (config.column_selectors, config.filter, config.dispatchers, config.split_unique_updates)
+            text = repr((*deciding, config.raw_changes))
+            needed = NeededColumns(text, self._selectors, self._filter, self._routes, splitting)
         return FeedPipeline(
             encoder,
             self._filter,
             self._selectors,
             self._routes,
-            parts.splitting(config, self._routes),
+            splitting,
             limit,
             framing,
             schemas,
             Skips(self._skips, f"{config.kafka.topic}-dead-letter", min(LETTER_BYTES, limit.bytes_max - _LETTER_HEAD)),
             self._errors,
             ownership,
+            needed,
         )
 
 

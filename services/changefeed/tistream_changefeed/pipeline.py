@@ -10,7 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.arrays import Int64s
+from tistream.read.cursor import Position, Scope
 from tistream.read.events import Events
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
@@ -21,6 +24,7 @@ from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
+from tistream_changefeed.filters.needed_columns import NeededColumns
 from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.limits import Limit, MessageTooLarge, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Messages
@@ -72,16 +76,25 @@ class FeedPipeline:
     skips: Skips = NO_SKIPS
     errors: ErrorRules = BY_HAND
     ownership: Ownership = WHOLE
-
-    @property
-    def numbered(self) -> bool:
-        """Whether values of ENUM and SET are read as numbers."""
-        return self.encoder.numbered
+    needed: NeededColumns | None = None  # None: the values of all columns
 
     @property
     def tables(self) -> FeedTables:
         """The tables whose rows are read."""
         return self.filter.read
+
+    def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
+        """Implement Pipeline.scan: a scan that decodes what the feed needs."""
+        return Scan(
+            source,
+            scope,
+            start,
+            high,
+            budget,
+            numbered=self.encoder.numbered,
+            moving=self.splitting,
+            needed=self.needed,
+        )
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
         """Implement Pipeline.opened: reset the state. Yields the schemas of all tables, if the protocol sends them at

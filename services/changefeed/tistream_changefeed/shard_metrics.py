@@ -32,6 +32,7 @@ class ShardTally:
     flush_seconds: float = 0.0
     window_bytes: int = 0  # of the rows' messages in the newest transaction that had rows
     buffer_bytes: int = 0  # of encoded messages that are not acknowledged yet
+    undecoded: int = 0  # values of columns that the feed does not need
     barrier_seconds: float = 0.0  # of waiting for other shards at DDLs
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # failed steps, by stage and cause
 
@@ -111,6 +112,12 @@ class ShardCollector(Collector):
             "Time spent on waiting for other shards at DDLs.",
             reports,
             lambda _, tally: tally.barrier_seconds,
+        )
+        yield _counter(
+            "undecoded_values",
+            "Values that were not decoded, because column selectors leave them out.",
+            reports,
+            lambda _, tally: tally.undecoded,
         )
         failures = CounterMetricFamily(
             "tistream_changefeed_failures",

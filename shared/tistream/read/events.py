@@ -29,7 +29,7 @@ class Image:
     """One side (the new or the old rows) of some committed rows, decoded. A row without this side is null in every
     column."""
 
-    columns: Sequence[pa.Array]  # the visible columns
+    columns: Sequence[pa.Array]  # the visible columns; one whose values were not decoded has the type null
     keys: Sequence[pa.Array]  # the key's columns; for a table without a key, the integer handle `_tidb_rowid`
 
 
@@ -59,6 +59,12 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.op)
+
+    @property
+    def undecoded(self) -> int:
+        """The number of values that were not decoded, because the reader does not need their columns."""
+        columns = [one for image in (self.new, self.old) if image for one in image.columns]
+        return sum(len(one) for one in columns if pa.types.is_null(one.type))
 
     @property
     def arrays(self) -> list[pa.Array]:

@@ -21,7 +21,7 @@ from tistream.read.events import NOTHING, Events
 from tistream.read.plan import CrowdedRun, GroupRef, PlanPiece
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
-from tistream.read.row_events import Barrier, Moving, Rendered, Shapes, render
+from tistream.read.row_events import Barrier, Moving, Needed, Rendered, Shapes, render
 from tistream.read.source_contract import Batch, ScanSource
 
 
@@ -56,6 +56,7 @@ class OversizedCommit:
         *,
         numbered: bool = False,
         moving: Moving | None = None,
+        needed: Needed | None = None,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -67,6 +68,7 @@ class OversizedCommit:
         self._budget = budget
         self._numbered = numbered
         self._moving = moving
+        self._needed = needed
         # The keys at which pieces are cut, by transaction and lowest key.
         self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}
 
@@ -133,7 +135,14 @@ class OversizedCommit:
     def _rendered(self, piece: PlanPiece, op: int | None) -> Rendered:
         if isinstance(self._scope, RawScope):
             return render_raw(self._read(piece), self._scope, op)
-        return render(self._read(piece), self._shapes(piece), op, numbered=self._numbered, moving=self._moving)
+        return render(
+            self._read(piece),
+            self._shapes(piece),
+            op,
+            numbered=self._numbered,
+            moving=self._moving,
+            needed=self._needed,
+        )
 
     def _read(self, piece: PlanPiece) -> pa.Table:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))

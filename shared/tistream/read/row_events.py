@@ -24,6 +24,8 @@ from tistream.schema.visible import TableVersion
 
 Moving = Callable[[TableVersion], Sequence[Column]]
 """The columns of a table, besides those of its key, whose change turns an update into a delete and a put."""
+Needed = Callable[[TableVersion], Sequence[Column]]
+"""The visible columns of a table whose values are decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,18 @@ class Rendered:
 
 
 def render(
-    rows: pa.Table, shapes: Shapes, op: int | None = None, *, numbered: bool = False, moving: Moving | None = None
+    rows: pa.Table,
+    shapes: Shapes,
+    op: int | None = None,
+    *,
+    numbered: bool = False,
+    moving: Moving | None = None,
+    needed: Needed | None = None,
 ) -> Rendered:
     """Convert committed rows (tistream.format.segment.SCHEMA, in any order) to events. `op` restricts them to deletes
     or to puts. `numbered`: ENUM and SET are numbers, not names. `moving`: the columns whose change turns an update into
-    a delete and a put."""
+    a delete and a put. `needed`: the columns that are decoded, which include those of `moving`; None: all. The others
+    are null, and decide nothing but whether an update has changed anything."""
     sets: list[Rows | RawRows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
@@ -92,7 +101,7 @@ def render(
         for interval in shapes.intervals.get(physical_id, ()):
             low, high = _within(interval, commit_ts, start, end)
             if interval.version is not None and low < high:
-                part = _Part(rows.slice(low, high - low), interval.version, op, numbered=numbered, moving=moving)
+                part = _Part(rows.slice(low, high - low), interval.version, op, numbered, moving, needed)
                 sets.append(part.events(shapes))
                 barriers.extend(part.barriers)
     return Rendered(sets, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
@@ -125,13 +134,21 @@ class _Part:
     """Rows of one physical table in one of its versions."""
 
     def __init__(
-        self, rows: pa.Table, version: TableVersion, op: int | None, *, numbered: bool, moving: Moving | None
+        self,
+        rows: pa.Table,
+        version: TableVersion,
+        op: int | None,
+        numbered: bool,
+        moving: Moving | None,
+        needed: Needed | None,
     ) -> None:
         self.barriers: list[Barrier] = []
         self._version = version
         self._op = op
         self._numbered = numbered
         self._moving = moving
+        visible = version.table.visible_columns
+        self._needed = visible if needed is None else needed(version)
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
         valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
@@ -155,7 +172,7 @@ class _Part:
                 here, there = ([image.columns[place] for place in places] for image in (new, old))
                 moved[both] |= ~same_rows(here, there, both)
             come = come.copy()
-            come[both] = ~same_rows(new.columns, old.columns, both)
+            come[both] = self._changed(new, old, both)
             gone |= moved
         nothing = np.empty(0, np.int64)
         deletes = nothing if self._op == OP_PUT else np.flatnonzero(gone)
@@ -178,13 +195,35 @@ class _Part:
             moved[rows],
         )
 
+    def _changed(self, new: Image, old: Image, both: Int64s) -> npt.NDArray[np.bool_]:
+        """For each of these rows, which have both images, whether a visible column differs. Values that are not needed
+        are decoded of the rows alone whose needed values are equal, but not their stored bytes."""
+        visible = self._version.table.visible_columns
+        places = [place for place, column in enumerate(visible) if column in self._needed]
+        out = ~same_rows([new.columns[at] for at in places], [old.columns[at] for at in places], both)
+        rest = [column for column in visible if column not in self._needed]
+        if rest and not out.all():
+            stored = [self._column[name].take(pa.array(both)) for name in ("value", "old_value")]
+            unsure = np.flatnonzero(~out & pc.not_equal(*stored).to_numpy(zero_copy_only=False))
+            if len(unsure):
+                now, before = (self._decoded(rest, name, both[unsure]) for name in ("value", "old_value"))
+                out[unsure] = ~same_rows(now, before, np.arange(len(unsure)))
+        return out
+
+    def _decoded(self, columns: Sequence[Column], name: str, rows: Int64s) -> list[pa.Array]:
+        """These columns of one side of some rows."""
+        chosen = pa.array(rows)
+        raw, values = (self._column[of].take(chosen) for of in ("key", name))
+        batch = decode_rows(self._version.table, columns, raw, values, numbered=self._numbered).batch
+        return [batch.column(at) for at in range(len(columns))]
+
     def _image(self, name: str, rows: npt.NDArray[np.bool_]) -> Image | None:
         """One side (new or old) of these rows, decoded. Rows that cannot be decoded become barriers."""
         if not rows.any():
             return None
         table = self._version.table
-        visible, keys = table.visible_columns, table.key_columns
-        columns = [*visible, *(column for column in keys if column not in visible)]
+        visible, keys, needed = table.visible_columns, table.key_columns, self._needed
+        columns = [*needed, *(column for column in keys if column not in needed)]
         values, raw = self._column[name], self._column["key"]
         if (validity(values) & ~rows).any():
             values = pc.if_else(pa.array(rows), values, None)
@@ -192,10 +231,13 @@ class _Part:
         for bad, reason in decoded.errors.items():
             self._undecodable(bad, reason)
         arrays = [decoded.batch.column(at) for at in range(len(columns))]
+        shown = arrays[: len(visible)]
+        if len(needed) < len(visible):
+            shown = [arrays[needed.index(one)] if one in needed else pa.nulls(len(raw)) for one in visible]
         if keys:
-            return Image(arrays[: len(visible)], [arrays[columns.index(column)] for column in keys])
+            return Image(shown, [arrays[columns.index(column)] for column in keys])
         handles, present = int_handles(raw)
-        return Image(arrays[: len(visible)], [number_array(handles, present)])
+        return Image(shown, [number_array(handles, present)])
 
     def _undecodable(self, row: int, reason: str) -> None:
         commit_ts, physical_id, key = (self._column[name][row].as_py() for name in ("commit_ts", "table_id", "key"))

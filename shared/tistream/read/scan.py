@@ -23,7 +23,7 @@ from tistream.read.oversized_commit import GroupRows, OversizedCommit
 from tistream.read.plan import GroupRef, PlanCut
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
-from tistream.read.row_events import Moving, render
+from tistream.read.row_events import Moving, Needed, render
 from tistream.read.source_contract import Batch, GroupIndex, ScanSource, Worked
 
 PAGE_ROWS_MIN = 4_096
@@ -124,7 +124,7 @@ class _Weights:
 
 class Scan:
     """Reads the events of one scope that follow the position `start` and have a commit_ts <= `high`. `numbered`: values
-    of ENUM and SET are numbers, not names. `moving`: see row_events."""
+    of ENUM and SET are numbers, not names. `moving`, `needed`: see row_events."""
 
     def __init__(
         self,
@@ -136,6 +136,7 @@ class Scan:
         *,
         numbered: bool = False,
         moving: Moving | None = None,
+        needed: Needed | None = None,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -144,6 +145,7 @@ class Scan:
         self._budget = budget
         self._numbered = numbered
         self._moving = moving
+        self._needed = needed
         self._low = start.low_ts  # every event at or below it has been returned
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
@@ -173,7 +175,8 @@ class Scan:
         raw = isinstance(self._scope, RawScope)
         groups = plan.groups_in(self._source.segments(window), window, ids, raw=raw)
         while self._low < end:
-            key = (self._scope, self._low, end, self._rows, self._budget, self._numbered, self._moving)
+            shape = self._numbered, self._moving, self._needed
+            key = (self._scope, self._low, end, self._rows, self._budget, *shape)
             step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
             if step.crowd is not None:
                 yield from self._crowd(step.crowd)
@@ -264,6 +267,7 @@ class Scan:
             self._start,
             numbered=self._numbered,
             moving=self._moving,
+            needed=self._needed,
         ).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
@@ -271,7 +275,7 @@ class Scan:
             return Batch(Events.ordered(render_raw(rows, self._scope).sets), window.high)
         ids = pc.unique(rows.column("table_id")).to_pylist()
         shapes = self._source.shapes(self._scope, ids, window)
-        rendered = render(rows, shapes, numbered=self._numbered, moving=self._moving)
+        rendered = render(rows, shapes, numbered=self._numbered, moving=self._moving, needed=self._needed)
         ddl = self._source.ddl_events(self._scope, window)
         found = Events.ordered([*rendered.sets, ddl])
         barrier = rendered.barrier

@@ -73,15 +73,12 @@ class Pool:
     world: World
 
     def scan(self, pipeline: FeedPipeline, scope: Scope) -> Scan:
-        return Scan(
-            self.source,
-            scope,
-            Position(self.low),
-            self.high,
-            Budget(),
-            numbered=pipeline.numbered,
-            moving=pipeline.splitting,
-        )
+        return pipeline.scan(self.source, scope, Position(self.low), self.high, Budget())
+
+    def whole_scan(self, pipeline: FeedPipeline, scope: Scope) -> Scan:
+        """A scan that decodes all columns."""
+        numbered, moving = pipeline.encoder.numbered, pipeline.splitting
+        return Scan(self.source, scope, Position(self.low), self.high, Budget(), numbered=numbered, moving=moving)
 
     def ids(self) -> set[int]:
         """The tables of the row groups that were fetched."""
@@ -110,10 +107,10 @@ def pool() -> Pool:
     return Pool(loaded.tenant, loaded.snapshot_ts, loaded.end_ts, groups, source, index, world)
 
 
-def sent(pool: Pool, pipeline: FeedPipeline, scope: Scope) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Partition, key and value of each message of rows that the feed sends of what the scope shows."""
+def sent(pipeline: FeedPipeline, scan: Scan) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Partition, key and value of each message of rows that the feed sends of what a scan shows."""
     found = []
-    for batch in pool.scan(pipeline, scope).batches():
+    for batch in scan.batches():
         messages = pipeline.rows(batch.events, lambda _: 2).messages
         found += [(one.partition, one.key, one.value) for one in messages.each()]
     return found
@@ -150,9 +147,51 @@ def test_only_row_groups_of_tables_that_the_rules_choose_are_fetched_and_decoded
 )
 def test_what_is_sent_is_the_same_as_of_a_read_of_everything(pool: Pool, rules: list[str]) -> None:
     pipeline = parsed(URI, {"filter": {"rules": rules}}).pipeline()
-    wanted = sent(pool, pipeline, Scope(pool.tenant))
+    wanted = sent(pipeline, pool.scan(pipeline, Scope(pool.tenant)))
     assert bool(wanted) == (rules != ["none.*"])
-    assert sent(pool, pipeline, chosen_of(pool, pipeline)) == wanted
+    assert sent(pipeline, pool.scan(pipeline, chosen_of(pool, pipeline))) == wanted
+
+
+SELECTORS = [
+    {"matcher": ["shop.big"], "columns": ["*", "!pad"]},
+    {"matcher": ["shop.busy"], "columns": ["*", "!s"]},
+    {"matcher": ["shop.orders", "types.everything", "shop.k_auto"], "columns": ["id"]},
+]
+DECIDING = {
+    "selectors alone": {},
+    "an expression": {
+        "filter": {"event-filters": [{"matcher": ["shop.orders"], "ignore-update-new-value-expr": "amount > 50"}]}
+    },
+    "a partition rule": {
+        "sink": {"dispatchers": [{"matcher": ["shop.orders"], "partition": "columns", "columns": ["note"]}]}
+    },
+    "changes of other columns": {
+        "filter": {"event-filters": [{"matcher": ["shop.b*"], "ignore-update-only-columns": ["pad", "s"]}]}
+    },
+}
+
+
+@pytest.mark.parametrize("deciding", DECIDING.values(), ids=DECIDING)
+def test_columns_that_a_feed_does_not_need_are_not_decoded_and_it_sends_the_same(
+    pool: Pool, deciding: dict[str, dict[str, object]]
+) -> None:
+    """An update of such columns alone is sent, and an update that has changed nothing is not."""
+    filter_ = {"rules": ["shop.big", "shop.busy", "shop.orders", "types.*", "shop.k_*"], **deciding.get("filter", {})}
+    sink = {"column-selectors": SELECTORS, **deciding.get("sink", {})}
+    pipeline = parsed(URI, {"filter": filter_, "sink": sink}).pipeline()
+    scope = chosen_of(pool, pipeline)
+    wanted = sent(pipeline, pool.whole_scan(pipeline, scope))
+    assert wanted
+    assert sent(pipeline, pool.scan(pipeline, scope)) == wanted
+    left: dict[str, int] = {}
+    for batch in pool.scan(pipeline, scope).batches():
+        for one in batch.events.sets:
+            if isinstance(one, Rows):
+                left[one.version.table.name] = left.get(one.version.table.name, 0) + one.undecoded
+    assert left["everything"] >= 51, "of 52 columns one is sent"
+    assert left["orders"] > 0
+    assert left["k_int"] == 0, "no selector includes it"
+    assert (left["big"] > 0) == ("shop.b*" not in str(deciding)), "that filter looks at every column"
 
 
 def test_feeds_with_equal_rules_share_what_they_have_read(pool: Pool) -> None:
@@ -196,6 +235,7 @@ def test_a_holder_fetches_nothing_of_other_tables(pool: Pool) -> None:
     )
     holder.step()
     assert holder.report().phase == "finished"
+    assert holder.tally.undecoded == 0
     assert holder.report().rows > 0
     orders = pool.source.table(pool.high, "shop", "orders")
     assert orders is not None

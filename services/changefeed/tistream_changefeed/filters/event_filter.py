@@ -77,6 +77,14 @@ class EventFilter:
             fresh &= _true_of(self.update_new, batch, fresh, old=True)
         return out, fresh
 
+    def columns(self, table: Table) -> list[Column]:
+        """The columns of a table whose values decide. Raises InvalidRequest if the table lacks a column of an
+        expression."""
+        if self.only_columns:
+            return list(table.visible_columns)
+        chosen = (self.insert, self.update_old, self.update_new, self.delete)
+        return [column for one in chosen if one is not None for column in one.columns(table)]
+
     def ignores(self, event: DdlEvent) -> bool:
         """Whether a ddl event of a table that the matcher includes is left out."""
         return ignores_ddl(self.ignored, event) or any(bool(one.matches([event.query])[0]) for one in self.sql)

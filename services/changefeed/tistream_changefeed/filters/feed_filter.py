@@ -9,6 +9,7 @@ import numpy as np
 
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb.table import Column
 from tistream.schema.visible import SYSTEM_SCHEMAS, Name, TableVersion, fold
 from tistream_changefeed.filters.event_filter import EventFilter, as_inserts
 from tistream_changefeed.rows.handle_key import eligible
@@ -77,6 +78,11 @@ class FeedFilter:
             fresh |= unknown
         batch = as_inserts(batch, fresh & ~out)
         return taken(batch, np.flatnonzero(~out)) if out.any() else batch
+
+    def columns(self, version: TableVersion) -> list[Column]:
+        """The columns whose values decide which changes of the table are sent. Raises InvalidRequest if the table lacks
+        a column of an expression."""
+        return [column for one in self._of(version.name) for column in one.columns(version.table)]
 
     def sends(self, event: DdlEvent) -> bool:
         """Whether a ddl event is sent: the rules include a name that its table had before or after it, and not every

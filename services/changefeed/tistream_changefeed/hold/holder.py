@@ -13,8 +13,9 @@ from tistream.concurrency import Event, new_event
 from tistream.errors import CorruptObject, Gone, RetryableError, UnknownName
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Scope
+from tistream.read.events import Rows
 from tistream.read.row_events import Barrier
-from tistream.read.scan import Budget, Scan
+from tistream.read.scan import Budget
 from tistream.read.source_contract import Batch
 from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, HeldBy
@@ -208,9 +209,7 @@ class Holder:
         self._resolved_ts = view.resolved_ts()
         high = shard.high(self._resolved_ts)
         if shard.at.low_ts < high:
-            numbered, moving = self.pipeline.numbered, self.pipeline.splitting
-            scan = Scan(view.source, self._scope, shard.at, high, self.budget, numbered=numbered, moving=moving)
-            for batch in scan.batches():
+            for batch in self.pipeline.scan(view.source, self._scope, shard.at, high, self.budget).batches():
                 self._send(sending, view, batch, high)
                 if batch.barrier is not None:
                     view.met(batch.barrier)
@@ -225,6 +224,7 @@ class Holder:
         return None
 
     def _send(self, sending: Sending, view: Pool, batch: Batch, high: int) -> None:
+        self.tally.undecoded += sum(one.undecoded for one in batch.events.sets if isinstance(one, Rows))
         found = list(segments(batch.events, self.shard.at, batch.through))
         for segment in found:
             last = segment is found[-1] and batch.through == high

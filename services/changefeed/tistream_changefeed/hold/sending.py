@@ -11,7 +11,7 @@ from tistream.clock import Clock
 from tistream.errors import FatalError, RetryableError
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Position
-from tistream.read.scan import Budget, Scan
+from tistream.read.scan import Budget
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream.secrets.references import masked
@@ -72,11 +72,9 @@ class Sending:
         """Retry the tables that have stopped: send their missing events, then let them continue with the others."""
         shard = self.shard
         lane, scope = Behind(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
-        numbered, moving = self.pipeline.numbered, self.pipeline.splitting
         while shard.catching:
             at = min(one.at for one in shard.catching)
-            scan = Scan(pool.source, scope, at, shard.at.commit_ts, budget, numbered=numbered, moving=moving)
-            for batch in scan.batches():
+            for batch in self.pipeline.scan(pool.source, scope, at, shard.at.commit_ts, budget).batches():
                 for one in segments(batch.events, at, batch.through):
                     at = one.rows_end if one.ddl_end is None else one.ddl_end
                     self.segment(lane, one, pool, last=False)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tistream.read.chosen_scope import TableChoice
-from tistream.read.cursor import Position
+from tistream.read.cursor import Position, Scope
 from tistream.read.events import Events
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Outgoing, Sent
@@ -16,7 +18,6 @@ from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
 from tistream_changefeed.protocols.messages import Claim
 from tistream_changefeed.protocols.table_change import TableAt
-from tistream_changefeed.rows.split import Splitting
 from tistream_changefeed.table_errors.rules import ErrorRules
 
 TablesAt = Callable[[int], Sequence[TableVersion]]
@@ -82,17 +83,12 @@ class Pipeline(Protocol):
     `opened`."""
 
     @property
-    def numbered(self) -> bool:
-        """Whether values of ENUM and SET are read as numbers."""
-
-    @property
     def tables(self) -> TableChoice:
         """The tables whose rows are read."""
 
-    @property
-    def splitting(self) -> Splitting:
-        """The columns whose change splits an update: a scan shows both halves, so that the deletes of a transaction of
-        any size precede its puts."""
+    def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
+        """A scan of a range of the pool. It decodes the columns that the feed needs, and shows an update that the feed
+        splits as both halves, so that the deletes of a transaction of any size precede its puts."""
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
         """Reset the state, because the sink was opened again, at `ts`: messages that were sent before may have been

@@ -17,7 +17,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Place, Position
-from tistream.read.scan import Budget, Scan
+from tistream.read.scan import Budget
 from tistream.schema.visible import fold
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
@@ -130,8 +130,7 @@ class _Comparing:
         pipeline = self._pipeline()
         scope = ChosenScope(self.tenant, choice=pipeline.tables)
         start, high, budget = Position(self.ask.from_ts), self.ask.to_ts, self.by.budget
-        numbered, moving = pipeline.numbered, pipeline.splitting
-        for batch in Scan(self.view.source, scope, start, high, budget, numbered=numbered, moving=moving).batches():
+        for batch in pipeline.scan(self.view.source, scope, start, high, budget).batches():
             if self.by.clock.monotonic_ms() > self.deadline_ms:
                 raise Unavailable("the pool was not read in time: compare a shorter range")
             if batch.barrier is not None:

@@ -16,6 +16,7 @@ from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -63,16 +64,18 @@ def holder_of(
     feed_id: str,
     registry: SchemaIds | None = None,
     claims: ClaimFiles | None = None,
+    part: Ownership = WHOLE,
 ) -> Holder:
-    """A holder of a feed's only shard, from the world's beginning to its end."""
+    """A holder of a feed's shard, from the world's beginning to its end."""
     feed = parsed(uri, document)
-    order = Order(world.tenant, feed_id, 0, Fence(1, 1), world.snapshot_ts, world.end_ts)
+    fence, start, end = Fence(1, 1), world.snapshot_ts, world.end_ts
+    order = Order(world.tenant, feed_id, part.shard, fence, start, end, shards=part.shards)
     view = cast(TenantView, StillView(world))
     return Holder(
         Shard(order, Random(1)),
         lambda: view,
         lambda: KafkaSink(feed.target, order, CLOCK, claims=claims),
-        feed.pipeline(registry, feed_id),
+        feed.pipeline(registry, feed_id, part),
         CLOCK,
         world.budget,
         WINDOW_BYTES,

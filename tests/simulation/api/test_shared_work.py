@@ -48,9 +48,9 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows that were rendered, batch by batch."""
     counts: list[int] = []
 
-    def counting(rows, shapes, op=None, *, numbered=False, moving=None):  # type: ignore[no-untyped-def]
+    def counting(rows, shapes, op=None, *, numbered=False, moving=None, needed=None):  # type: ignore[no-untyped-def]
         counts.append(len(rows))
-        return row_events.render(rows, shapes, op, numbered=numbered, moving=moving)
+        return row_events.render(rows, shapes, op, numbered=numbered, moving=moving, needed=needed)
 
     monkeypatch.setattr(scan, "render", counting)
     return counts

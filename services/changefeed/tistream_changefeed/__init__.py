@@ -1,1 +1,1 @@
-"""The changefeed service: reads the committed pool of tenants and writes their changes into other systems."""
+"""The changefeed service: reads the committed rows of tenants from object storage, and writes them into Kafka."""

@@ -1,4 +1,4 @@
-"""`python -m tistream_changefeed`: the composition root of the changefeed service."""
+"""The command `python -m tistream_changefeed`: builds the changefeed service from its settings, and serves."""
 
 from __future__ import annotations
 

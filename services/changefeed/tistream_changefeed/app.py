@@ -60,14 +60,17 @@ router = APIRouter()
 
 @router.post("/v1/changefeeds/checks", operation_id="CheckChangefeed")
 def check_changefeed(request: Request, body: CheckChangefeed) -> ChangefeedPlan:
-    """The plan of a feed, after a look at its sink. Refuses a feed that cannot run, and names the remedy."""
+    """Check a feed's configuration, and return the tables and topics that it would have. With `look` in the request,
+    its sink is contacted; nothing is created there. A feed that cannot run is refused, and the error names the
+    remedy."""
     checks: Checks = request.app.state.checks
     return checks.plan(body)
 
 
 @router.post("/v1/changefeeds/verifications", operation_id="VerifyFeed")
 def verify_feed(request: Request, body: VerifyFeed) -> FeedVerification:
-    """Compare a range of a feed's topics with the pool."""
+    """Compare the messages of a feed that have a commit_ts in (from_ts, to_ts] with the tenant's committed rows.
+    Returns the differences. With `repair_topic`, the missing messages are written into that topic."""
     verifications: Verifications = request.app.state.verifications
     return verifications.verify(body)
 
@@ -81,7 +84,7 @@ def build_app(
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the ASGI app. Its background loops run while it serves. `end` is called to end the process."""
+    """Build the ASGI app. Its background loops run while it serves. The app calls `end` to end the process."""
     peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
     keys, counted = keys_of(objects), measured(objects, registry)
@@ -175,6 +178,6 @@ def build_app(
 
 
 def _warm() -> None:
-    """Compile the numba kernels before the first events arrive."""
+    """Compile the numba code that encodes messages, before the first events arrive."""
     decode.warm()
     warm_kernels()

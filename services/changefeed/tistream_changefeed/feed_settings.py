@@ -1,4 +1,4 @@
-"""Converts a feed's sink URI and configuration to the parts that run it. Pure."""
+"""Builds a feed that can run from its sink URI and its configuration. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _LETTER_HEAD = 200  # bytes that a broker and a client add to a letter
 
 @dataclass(frozen=True, slots=True)
 class RunnableFeed:
-    """A feed that can be run: its configuration, its target, and warnings for its user."""
+    """A feed that can run: its configuration, the brokers and the topic that it writes to, and warnings for its
+    user."""
 
     config: FeedConfig
     target: KafkaTarget
@@ -67,9 +68,9 @@ class RunnableFeed:
     def pipeline(
         self, registry: SchemaIds | None = None, owner: str = "", ownership: Ownership = WHOLE
     ) -> FeedPipeline:
-        """A new pipeline of the shard that writes the partitions of `ownership`. `registry` is the client of
-        `sink.schema-registry`, which avro needs. `owner` names the feed and its tenant; the names of claim-check files
-        are derived from it."""
+        """Build the pipeline that encodes the messages of one shard, which writes the partitions of `ownership`.
+        `registry` is the client of `sink.schema-registry`, which avro needs. `owner` names the feed and its tenant; the
+        names of claim-check files are derived from it."""
         config, large, location = self.config, self.config.kafka.large, self.claim_check
         limit = Limit(
             config.kafka.max_message_bytes,
@@ -131,9 +132,9 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
 
 
 def without_secrets(feed_id: str, sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:
-    """Parse a feed, and replace its passwords and private keys in clear text by references in `sink_uri` and
-    `document`. `secrets` maps the names in the references to the values, which are to be stored as secrets of the
-    tenant. Raises InvalidRequest, which never names a secret."""
+    """Parse a feed, and replace passwords and private keys in clear text by references in `sink_uri` and `document`.
+    `secrets` of the result maps the names in the references to the values, which the caller stores as secrets of the
+    tenant. Raises InvalidRequest, which never contains a secret."""
     return parse_feed(sink_uri, document, f"{references.of_feed(feed_id)}.")
 
 

@@ -8,7 +8,8 @@ _BYTES = (1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 
 
 class ChangefeedMetrics:
-    """The metrics of a process. Create it once per process; shard_metrics.py has those of each shard."""
+    """The metrics of the whole process. Create it once for each process. shard_metrics.py has the metrics of each
+    shard."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.shards = Gauge("tistream_changefeed_shards", "Shards that this process holds.", registry=registry)

@@ -1,4 +1,4 @@
-"""Turns events into the messages of a feed: filtered, split, sent to partitions, encoded. Pure: the messages depend
+"""Encodes events as the messages of a feed: filters them, splits updates, assigns partitions. Pure: the messages depend
 only on the events, the configuration, and the position at which the holder has begun."""
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ from tistream_changefeed.table_errors.table_failed import TableFailed, naming
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """The framing of open-protocol, which puts several events into a message: at most `events_max` events and
-    `bytes_max` bytes in one message."""
+    """Puts several events of open-protocol into one message, at most `events_max` events and `bytes_max` bytes."""
 
     events_max: int
     bytes_max: int
 
     def frame(self, part: Outgoing) -> Outgoing:
-        """The messages of these events. The order within a partition is kept."""
+        """Convert messages of one event each to messages of several events. The order within a partition is kept."""
         if not len(part):
             return part
         order = np.lexsort((part.partition, part.topic))  # it is stable
@@ -62,8 +61,8 @@ class Framing:
 
 @dataclass(slots=True)
 class FeedPipeline:
-    """The pipeline of a feed. If `framing` is None, each event is a message of its own. `schemas` is set if the
-    protocol sends the schemas of tables."""
+    """The pipeline of a feed: implements hold.sink.Pipeline. If `framing` is None, each event is a message of its own.
+    `schemas` is set if the protocol sends the schemas of tables."""
 
     encoder: Encoder
     filter: FeedFilter
@@ -80,7 +79,7 @@ class FeedPipeline:
 
     @property
     def tables(self) -> FeedTables:
-        """The tables whose rows are read."""
+        """The tables whose rows must be read."""
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
@@ -110,7 +109,7 @@ class FeedPipeline:
                     yield schemas.first(version, ts, topic, partitions(topic))
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
-        """The messages of row events, in the order in which they are sent."""
+        """Encode row events in the order in which they are sent. Raises TableFailed."""
         window = split(self._filtered(raw_changes(events)), self.splitting)  # filters see updates, not their halves
         letters: list[Letter] = []
         parts: list[_Part] = []
@@ -129,7 +128,7 @@ class FeedPipeline:
         return Encoded(messages, sent, claims, tuple(letters))
 
     def _filtered(self, window: EventWindow) -> EventWindow:
-        """The events of a window that are sent."""
+        """The events of a window that are sent, after filters and after updates were split."""
         rows: list[RowBatch] = []
         for batch in window.rows:
             with naming(batch):
@@ -137,7 +136,7 @@ class FeedPipeline:
         return EventWindow(tuple(rows), ())
 
     def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[Letter]]:
-        """The messages of a batch, and the dead letters of its events that are left out. These are the events that a
+        """Encode a batch. Returns its messages, and the dead letters of the events that are left out: those that a
         person has named and, if the configuration says so, those that are too large."""
         letters: list[Letter] = []
         skips = self.skips
@@ -159,7 +158,7 @@ class FeedPipeline:
                 skips = self.skips.of(large)
 
     def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[Letter]]:
-        """The events of a batch that are sent, and the dead letters of the others."""
+        """Divide a batch. Returns the events that are sent, and the dead letters of the others."""
         left_out = skips.rows(batch)
         if not left_out:
             return batch, []
@@ -172,7 +171,7 @@ class FeedPipeline:
         return taken(batch, np.flatnonzero(without(batch, left_out))), letters
 
     def _own(self, batch: RowBatch, partitions: PartitionsOf) -> RowBatch:
-        """The events of a batch that go to partitions of this shard."""
+        """The events of a batch whose partitions this shard writes."""
         if self.ownership.shards == 1:
             return batch
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
@@ -180,7 +179,7 @@ class FeedPipeline:
         return taken(batch, np.flatnonzero(own))
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
-        """The messages of a batch."""
+        """Encode a batch of which all events are sent."""
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
         places = rule.partitions(batch, partitions(topic))
         selector = selector_of(self.selectors, batch.version)
@@ -198,8 +197,8 @@ class FeedPipeline:
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
-        """The messages of a DDL, one for each partition that gets it. It does not name tables that the rules leave
-        out."""
+        """Implement Pipeline.ddl: the messages of a DDL, one for each partition that gets it. They do not name tables
+        that the rules leave out."""
         if not self.filter.sends(event):
             return ()
         skip = self.skips.ddl(event)
@@ -222,7 +221,7 @@ class FeedPipeline:
         return () if message is None else self.own(everywhere(message, sent))
 
     def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
-        """The messages, of those given, that the shard writes."""
+        """Only the messages that this shard writes."""
         return self.ownership.own(marks)
 
     def skipped(self, marks: Sequence[Sent]) -> int:
@@ -232,7 +231,7 @@ class FeedPipeline:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The messages of a batch, with the place of each in the window."""
+    """The messages of one batch. The position of each in the window is the `at` of its event."""
 
     batch: RowBatch
     messages: Messages

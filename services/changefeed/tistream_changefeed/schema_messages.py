@@ -19,7 +19,7 @@ from tistream_changefeed.protocols.simple.bootstraps import BootstrapRule, Boots
 
 @dataclass(slots=True)
 class SchemaMessages:
-    """Inserts schema messages, which `encode` makes, when `rule` requires them."""
+    """Inserts messages with the schemas of tables when `rule` requires them. `encode` makes such a message."""
 
     rule: BootstrapRule
     encode: Callable[[TableVersion], Message]
@@ -27,7 +27,7 @@ class SchemaMessages:
 
     @classmethod
     def by(cls, rule: BootstrapRule, encode: Callable[[TableVersion], Message]) -> SchemaMessages:
-        """A new object, which has sent no schema yet."""
+        """A SchemaMessages that has sent no schema yet."""
         return cls(rule, encode, Bootstraps(rule))
 
     def begin(self) -> None:
@@ -40,7 +40,8 @@ class SchemaMessages:
         return to_partitions(self._message(version), count, topic)
 
     def inserted(self, part: Outgoing, versions: Sequence[TableVersion], partitions: PartitionsOf) -> Outgoing:
-        """The messages of rows with the schemas that are due before them. `part.shape` has indexes into `versions`."""
+        """Insert the schemas that are due into messages of rows, and return the result. The schemas count as sent.
+        `part.shape` has indexes into `versions`."""
         part = part.in_order()
         assert part.shape is not None
         before: list[int] = []

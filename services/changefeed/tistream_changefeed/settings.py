@@ -42,7 +42,7 @@ class ChangefeedSettings(ServiceSettings):
 
     @property
     def budget(self) -> Budget:
-        """Limits of the rows that a feed reads at once."""
+        """The limits for the rows that a feed reads at a time."""
         return Budget(rows=self.chunk_rows, chunk_bytes=self.chunk_bytes)
 
     @property

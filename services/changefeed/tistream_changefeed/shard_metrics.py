@@ -1,8 +1,6 @@
-"""Metrics of each shard that a worker holds.
-
-They are computed at each scrape from the reports of the holders, so that a shard that has moved away leaves no series
-behind. The labels name the tenant and its feed, so access to /metrics of a worker shows which feeds exist.
-"""
+"""Metrics of each shard that a worker holds. They are computed at each scrape from the reports of the holders, so that
+no series is left of a shard that has moved away. The labels name the tenant and its feed, so access to /metrics of a
+worker shows which feeds exist."""
 
 from __future__ import annotations
 
@@ -41,14 +39,14 @@ ReportAndTally = tuple[FeedReport, ShardTally]
 
 
 class ShardCollector(Collector):
-    """A collector of the metrics of the shards that `reports` returns, and of the `cache` of row groups that they
-    share."""
+    """A Prometheus collector of the metrics of the shards that `reports` returns, and of the `cache` of row groups that
+    they share."""
 
     def __init__(self, reports: Callable[[], Iterable[ReportAndTally]], clock: Clock, cache: GroupCache) -> None:
         self._reports, self._clock, self._cache = reports, clock, cache
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Compute all metrics, for a scrape."""
+        """Compute all metrics for a scrape."""
         reports, now_ms = list(self._reports()), self._clock.now_ms()
         yield _gauge("lag_seconds", "From what the pool has resolved to what is in the sink.", reports, _lag)
         yield _gauge(

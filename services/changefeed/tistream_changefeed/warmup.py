@@ -1,4 +1,4 @@
-"""Compiles the kernels of messages and partitions by encoding two events in each protocol that has kernels."""
+"""Compiles the numba code of message encoders and partition rules, by encoding two events in each protocol."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _VALUES = (
 
 
 class _OneId:
-    """A registry that gives all schemas one id."""
+    """A schema registry that gives all schemas the same id."""
 
     def id_of(self, subject: str, schema: str) -> int:  # noqa: ARG002
         return 1
 
 
 def warm_kernels() -> None:
-    """Compile every kernel of encoders and partition rules, or load it from the cache. Without a cache it takes some
+    """Compile all numba code of encoders and partition rules, or load it from the cache. Without a cache it takes some
     15 s."""
     decode.warm_messages()
     batch = _batch()
@@ -57,7 +57,7 @@ def warm_kernels() -> None:
 
 
 def _batch() -> RowBatch:
-    """An update and an insert of a table that has a column of each kind."""
+    """A batch with an insert and an update, of a table that has a column of each kind."""
     version = _version()
     rows = [array for _, array in _VALUES]
     count = 2

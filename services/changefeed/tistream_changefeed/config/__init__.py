@@ -1,2 +1,2 @@
-"""A feed's sink URI and configuration: TiCDC's keys, checked and typed; and the plan of a feed, which states its tables
-and topics. Pure."""
+"""A feed's sink URI and configuration, with TiCDC's keys, checked and typed; and the plan of a feed: the tables and
+topics that it would have. Pure."""

@@ -1,4 +1,4 @@
-"""The configuration of a feed, typed. Pure. Names and defaults are TiCDC's, unless a docstring says otherwise."""
+"""The typed configuration of a feed. Pure. Names and defaults are TiCDC's, unless a docstring says otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Part(BaseModel):
 
 
 class EventFilterConfig(_Part):
-    """One `[[filter.event-filters]]`."""
+    """One entry of `[[filter.event-filters]]`: which events of the matching tables are left out."""
 
     matcher: tuple[str, ...]
     ignore_event: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class DispatcherConfig(_Part):
 
 
 class SelectorConfig(_Part):
-    """One entry of `sink.column-selectors`."""
+    """One entry of `sink.column-selectors`: which columns of the matching tables are sent."""
 
     matcher: tuple[str, ...]
     columns: tuple[str, ...]
@@ -58,8 +58,8 @@ class SelectorConfig(_Part):
 
 class TableErrorConfig(_Part):
     """One entry of `tistream.tables`: how errors of the matching tables are handled. `on_row_error`: whether a row
-    event that cannot be sent stops its table, or is written to the dead letter topic. If `on_table_error` is None, the
-    setting of the whole feed applies."""
+    event that cannot be sent stops its table, or is written to the dead letter topic. `on_table_error` says whether
+    such an event stops only its table or the feed; if it is None, the setting of the whole feed applies."""
 
     matcher: tuple[str, ...]
     on_table_error: OnTableError | None = None
@@ -67,7 +67,7 @@ class TableErrorConfig(_Part):
 
 
 class LargeMessageConfig(_Part):
-    """The handling of messages above the size limit: the section `[sink.kafka-config.large-message-handle]`."""
+    """What happens to messages above the size limit: the section `[sink.kafka-config.large-message-handle]`."""
 
     option: Literal["none", "handle-key-only", "claim-check"] = "none"
     compression: Literal["none", "lz4", "snappy"] = "none"

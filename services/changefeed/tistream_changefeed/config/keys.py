@@ -1,4 +1,5 @@
-"""Every key of TiCDC's configuration file and sink URI, and the field of FeedConfig that it sets. Pure."""
+"""The keys of TiCDC's configuration file and sink URI that are supported, each with the field of FeedConfig that it
+sets. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ Kind = Literal["flag", "number", "text", "texts", "numbers"]
 @dataclass(frozen=True, slots=True)
 class Key:
     """A supported key: the path of the field of FeedConfig that it sets, and the kind of its value. Numbers lie between
-    `low` and `high`, both inclusive. The value of a `secret` is replaced by a reference."""
+    `low` and `high`, both inclusive. The value of a key of kind `secret` is replaced by a reference."""
 
     field: str
     kind: Kind
@@ -159,7 +160,7 @@ _CODEC_OPTIONS = (
 
 
 def option_key(name: str) -> str:
-    """The key of the configuration that an option of a sink URI sets."""
+    """The key of the configuration file that has the same meaning as this option of a sink URI."""
     if name == "delivery":
         return "tistream.delivery"
     if name in _SINK_OPTIONS:

@@ -1,4 +1,5 @@
-"""The lists of tables in a configuration: dispatchers, column selectors, event filters. Pure."""
+"""Parses the lists in a configuration: dispatchers, column selectors, event filters, and the handling of errors by
+table. Pure."""
 
 from __future__ import annotations
 
@@ -121,5 +122,5 @@ def _one_of(where: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def refused(reason: str) -> InvalidRequest:
-    """The error for an invalid configuration, with this reason."""
+    """An InvalidRequest for an invalid configuration, with this reason."""
     return InvalidRequest(f"config: {reason}", {"parameter": "config"})

@@ -70,7 +70,7 @@ def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> 
 
 @dataclass(frozen=True, slots=True)
 class _Secrets:
-    """The secrets that were found and replaced by placeholders, by name."""
+    """Collects the secrets that were replaced by placeholders, by name."""
 
     prefix: str
     values: dict[str, str] = field(default_factory=dict)
@@ -82,8 +82,8 @@ class _Secrets:
 
 
 def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The document with placeholders in the place of secrets, and its pairs of key and value. The secrets are added to
-    `secrets`."""
+    """Replace the secrets of a configuration by placeholders. Returns (the document with the placeholders, its pairs of
+    key and value). The secrets are added to `secrets`."""
     values: dict[str, Any] = {}
 
     def cleaned(part: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def _shown(key: str, value: Any, secrets: _Secrets) -> Any:
 
 
 def _address(key: str, value: str, name: str, secrets: _Secrets) -> str:
-    """An address with a placeholder in the place of its password. Raises InvalidRequest if the address has secrets as
-    options."""
+    """Replace the password in an address by a placeholder. Raises InvalidRequest if options of the address have
+    secrets."""
     if _SECRET_OPTION.search(urlsplit(value).query):
         raise refused(f"{key} has a secret as an option: write ${{secret:NAME}} there, and store the secret")
     parts = urlsplit(value)
@@ -129,7 +129,7 @@ def _address(key: str, value: str, name: str, secrets: _Secrets) -> str:
 
 
 class _Fields:
-    """The fields of a FeedConfig that keys have set so far."""
+    """Collects the fields of a FeedConfig, key by key."""
 
     def __init__(self, uri: SinkUri, warnings: list[str]) -> None:
         self._values: dict[str, Any] = {
@@ -141,7 +141,8 @@ class _Fields:
         self._warnings = warnings
 
     def take(self, key: str, value: Any) -> None:
-        """Set the field that a key of the configuration names. Raises InvalidRequest."""
+        """Set the field that belongs to a key of the configuration. Raises InvalidRequest if the key is unknown or its
+        value is invalid."""
         if key in LISTS:
             self._list(key, value)
         elif key in USED:
@@ -162,7 +163,7 @@ class _Fields:
             raise refused(f"{key[:120]!r} is unknown{_nearest(key)}")
 
     def config(self) -> FeedConfig:
-        """The configuration. Raises InvalidRequest if values contradict each other."""
+        """Build the configuration from the fields. Raises InvalidRequest if values contradict each other."""
         protocol = self._values["protocol"]
         name = str(protocol.get("protocol", "open-protocol")).lower()
         if name == "csv":

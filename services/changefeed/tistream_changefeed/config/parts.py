@@ -1,4 +1,5 @@
-"""Makes the parts of a feed from its configuration: filter, dispatchers, column selectors, splitting. Pure."""
+"""Builds the filter, the dispatchers (rules for topics and partitions), the column selectors and the rule for split
+updates of a feed from its configuration. Pure."""
 
 from __future__ import annotations
 
@@ -97,9 +98,9 @@ def error_rules(config: FeedConfig) -> ErrorRules:
 
 
 def splitting(config: FeedConfig, routes: Dispatchers) -> Splitting:
-    """The rule by which updates are split into a delete and an insert. With `output-raw-change-event` none are.
-    Otherwise the configuration says whether updates of any unique index are split, or only updates of the handle key
-    and of the index that the partition rule hashes."""
+    """The rule by which updates are split into a delete and an insert. With `output-raw-change-event` no update is
+    split. Otherwise the configuration says whether updates of any unique index are split, or only updates of the handle
+    key and of the index that the partition rule hashes."""
     if config.raw_changes:
         return never
     if config.split_unique_updates:

@@ -42,12 +42,10 @@ class FeedPlan:
 
 
 def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[str, int] | None = None) -> FeedPlan:
-    """The plan of a feed.
-
-    `existing`: the numbers of partitions of the topics that exist; None if they are not known. Raises InvalidRequest if
-    the feed cannot work with these tables: an expression, an index or a column that a table lacks, a selector without a
-    key, rules that include no table, a topic with too few partitions or one that may not be created.
-    """
+    """Plan a feed. `existing`: the numbers of partitions of the topics that exist; None if they are not known. Raises
+    InvalidRequest if the feed cannot work with these tables: they lack an expression's, an index's or a selector's
+    column, a selector leaves out the key, the rules include no table, or a topic has too few partitions or may not be
+    created."""
     chosen, routes, selectors = parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config)
     base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
     included = chosen.tables.chosen([one.name for one in base])
@@ -133,7 +131,8 @@ def _warnings(
 
 
 def _of_shards(config: FeedConfig, partitions: int) -> list[str]:
-    """Warnings about the number of shards, for topics that have at most this number of partitions."""
+    """Warnings about the number of shards: more shards than the topics can use, and settings that several shards do not
+    support. `partitions`: the largest number of partitions of a topic."""
     out: list[str] = []
     if config.shards > partitions:
         out.append(

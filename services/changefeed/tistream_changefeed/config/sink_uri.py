@@ -97,5 +97,5 @@ def _without_secrets(
 
 
 def refused(reason: str) -> InvalidRequest:
-    """The error for an invalid sink URI, with this reason."""
+    """An InvalidRequest for an invalid sink URI, with this reason."""
     return InvalidRequest(f"sink_uri: {reason}", {"parameter": "sink_uri"})

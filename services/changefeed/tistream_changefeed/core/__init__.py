@@ -1,2 +1,2 @@
-"""The decisions of a shard of a feed: which messages are sent, in which atomic steps, and where the shard continues
-after a crash. Pure."""
+"""The decisions of a shard, which is the part of a feed that one worker writes: which messages are sent, in which
+atomic transactions, and where the shard continues after a crash. Pure."""

@@ -20,7 +20,7 @@ def behind(
 ) -> tuple[int, ...]:
     """The expected shards, except `own`, whose committed progress has not reached `until`. `found` is the committed
     progress by shard. Progress of an earlier feed of the same name, or under another revision, does not count, because
-    that shard may go back."""
+    that shard may go back to an earlier position."""
     return tuple(
         shard
         for shard in expected

@@ -1,4 +1,4 @@
-"""Failures of a feed: the reason why it does not advance, and whether it retries by itself. Pure."""
+"""Failures of a feed: why it does not advance, and whether the worker retries. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Kind = Literal["retry", "failed", "fenced"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of one step. The text names the object and the remedy, and contains no secret. `refused`: the sink has
-    answered, and rejects the credentials or the certificate. A person must act, unless a rotation of the credentials is
-    under way. `cause` is the label by which failures are counted; for Kafka it is the name of the client's error."""
+    """A failure of one step of a shard. The text names the object and the remedy, and contains no secret. `refused`:
+    the sink has answered, and rejects the credentials or the certificate; a person must act, unless the credentials are
+    just being replaced. `cause` is the label by which failures are counted; for Kafka it is the name of the client's
+    error."""
 
     kind: Kind
     stage: HeldStage
@@ -31,7 +32,7 @@ class Failure:
 
 
 class FeedFailed(Exception):
-    """A step of a feed failed."""
+    """Raised if a step of a shard failed. `failure` says why, and whether it is retried."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.object}: {failure.reason}")
@@ -39,20 +40,21 @@ class FeedFailed(Exception):
 
 
 def retry(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A failure that may end by itself, so the step is retried."""
+    """A FeedFailed that may pass by itself, so the step is retried."""
     return FeedFailed(Failure("retry", stage, what, reason, cause=cause))
 
 
 def refused(what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A failure because the sink rejects the credentials. The step is retried, because an operator may replace them."""
+    """A FeedFailed because the sink rejects the credentials. The step is retried, because an operator may replace
+    them."""
     return FeedFailed(Failure("retry", "sink", what, reason, refused=True, cause=cause))
 
 
 def failed(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A failure that only a person can end, so the step is not retried."""
+    """A FeedFailed that only a person can end, so the step is not retried."""
     return FeedFailed(Failure("failed", stage, what, reason, cause=cause))
 
 
 def fenced(what: str, reason: str) -> FeedFailed:
-    """A failure because another worker owns the shard: this worker must end, and must not write any more."""
+    """A FeedFailed because another worker owns the shard. This worker must end, and must not write any more."""
     return FeedFailed(Failure("fenced", "sink", what, reason))

@@ -1,9 +1,9 @@
-"""The two lanes of a shard: Ahead sends the events of all tables that have not stopped, Behind those of stopped tables
-that catch up.
+"""Divides the events of a shard into two lanes. Ahead sends the events of all tables that have not stopped. Behind
+sends those of stopped tables that catch up. Pure.
 
-Pure. For each stopped table, Behind sends the events between the table's position and the shard's. Then the table
-continues in Ahead. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table that it
-concerns, so each of these tables stops before the DDL.
+For each stopped table, Behind sends the events between the table's position and the shard's. Then the table continues
+in Ahead. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table that it concerns,
+so each of these tables stops before the DDL.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tistream_changefeed.core.stopped import StoppedTable, behind, following
 
 
 class Lane(Protocol):
-    """The interface of Ahead and Behind. Positions are positions in the pool. `resolves`: whether resolved messages
-    follow the lane's rows."""
+    """One of the two lanes of a shard. Positions are positions in the committed rows of the tenant. `resolves`: whether
+    resolved messages follow the lane's rows."""
 
     @property
     def resolves(self) -> bool: ...
@@ -36,12 +36,14 @@ class Lane(Protocol):
         """Whether this lane sends a DDL that concerns the tables `names`. `end` is the position after the DDL."""
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
-        """The stopped table for which a DDL that concerns the tables `names` has to wait; None if it can be sent."""
+        """The stopped table for which a DDL that concerns the tables `names` must wait; None if the DDL can be sent.
+        `end` is the position after the DDL."""
 
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """Return the transaction of a window, as Shard.send does."""
+        """The transaction for one window of messages, as Shard.send returns it. It moves the lane's position to
+        `until`."""
 
     def passed(self, until: Position) -> None:
         """Move the lane's position to `until`, because it has sent everything up to there."""
@@ -60,7 +62,7 @@ class Ahead:
         return events.chosen(np.flatnonzero(~following(events, stopped))) if stopped else events
 
     def sends_ddl(self, names: Sequence[Name], end: Position) -> bool:
-        """Implement Lane.sends_ddl: every DDL that the feed sends and that lies after the shard's position."""
+        """Implement Lane.sends_ddl: True for every DDL that the feed sends and that lies after the shard's position."""
         return bool(names) and end > self.shard.at
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
@@ -71,11 +73,11 @@ class Ahead:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """Return the transaction of a window, as Shard.send does."""
+        """Implement Lane.send: the transaction moves the shard's position."""
         return self.shard.send(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:
-        """Move the shard's position to `until`, as Shard.skip does."""
+        """Implement Lane.passed: move the shard's position to `until`, as Shard.skip does."""
         self.shard.skip(until)
 
 
@@ -95,7 +97,8 @@ class Behind:
         return events.chosen(np.flatnonzero(mine))
 
     def sends_ddl(self, names: Sequence[Name], end: Position) -> bool:
-        """Implement Lane.sends_ddl: a DDL before the shard's position that has waited for a table that catches up."""
+        """Implement Lane.sends_ddl: True for a DDL before the shard's position that has waited for a table that catches
+        up."""
         return end <= self.shard.at and _touched(self.shard.catching, names, end) is not None
 
     def waits_for(self, names: Sequence[Name], end: Position) -> StoppedTable | None:
@@ -105,11 +108,11 @@ class Behind:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """Return the transaction of a window. The shard's position does not change."""
+        """Implement Lane.send: the transaction moves the positions of the tables that catch up, and not the shard's."""
         return self.shard.catch_up(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:
-        """Move the positions of the tables that catch up to `until`. The shard's position does not change."""
+        """Implement Lane.passed: move the positions of the tables that catch up, and not the shard's."""
         self.shard.passed(until)
 
 

@@ -1,4 +1,4 @@
-"""Encoded messages on their way to a sink. Pure."""
+"""Encoded messages, with their topics and partitions, before a sink writes them. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tistream.arrays import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Messages of rows, in the order in which they are sent. Arrays have one element for each message.
+    """Messages of row events, as columns in the order in which they are sent. Arrays have one element for each message.
 
-    `topic` is an index into `topics`. Keys and values are large_binary; `keys` None: every key is null. `at`: the index
-    of each message in `keys` and `values`, which may have others too; None: they are in order. A message that holds
-    several events has the highest of their commit_ts. `shape`: a number of the table version, of protocols that send
-    the schemas of tables; None: of others.
+    `topic` is an index into `topics`. `keys` and `values` are large_binary arrays; with `keys` None, every key is null.
+    `at`: for each message, its row in `keys` and `values`, which may also have rows of other messages; None: message i
+    has row i. A message that holds several events has the highest of their commit_ts. `shape`: a number that identifies
+    the table version, if the protocol sends the schemas of tables; otherwise None.
     """
 
     topics: tuple[str, ...]
@@ -43,11 +43,11 @@ class Outgoing:
 
     @property
     def places(self) -> Int64s:
-        """The index of each message in `keys` and `values`."""
+        """For each message, the row of `keys` and `values` that holds it: `at`, or 0, 1, 2, … if `at` is None."""
         return np.arange(len(self)) if self.at is None else self.at
 
     def between(self, start: int, end: int) -> Outgoing:
-        """Messages `start` (inclusive) to `end` (exclusive)."""
+        """The messages from `start` (inclusive) to `end` (exclusive)."""
         keys, values, at = self.keys, self.values, self.at
         if at is None:
             keys = None if keys is None else keys.slice(start, end - start)
@@ -66,7 +66,7 @@ class Outgoing:
         )
 
     def in_order(self) -> Outgoing:
-        """The same messages, with keys and values in their order."""
+        """The same messages, with keys and values copied into the order of sending, so that `at` is None."""
         if self.at is None:
             return self
         at = pa.array(self.at)
@@ -74,7 +74,7 @@ class Outgoing:
         return replace(self, keys=keys, values=self.values.take(at), at=None)
 
     def by_partition(self) -> Outgoing:
-        """The same messages, those of each partition together. They stay in their order."""
+        """The same messages, sorted by topic and partition. Messages of one partition keep their order."""
         order = np.lexsort((self.partition, self.topic))  # it is stable
         return replace(
             self,
@@ -92,7 +92,7 @@ class Outgoing:
                 yield Sent(run.topic, run.partition, key, value)
 
     def runs(self) -> Iterator[Run]:
-        """The messages, as many together as follow each other in one partition."""
+        """The messages, grouped into runs. A run has consecutive messages of one partition."""
         one = self.in_order()
         keys = None if one.keys is None else one.keys.to_pylist()
         values = one.values.to_pylist()
@@ -100,7 +100,7 @@ class Outgoing:
             yield Run(topic, partition, [None] * (end - start) if keys is None else keys[start:end], values[start:end])
 
     def contents(self) -> Iterator[Content]:
-        """The same without an object for each message."""
+        """The values of the messages by run, without an object for each message. Used to compute checksums."""
         one = self.in_order()
         data = memoryview(one.values.buffers()[2] or b"")
         offsets = _offsets(one.values)
@@ -108,7 +108,8 @@ class Outgoing:
             yield Content(topic, partition, end - start, data[offsets[start] : offsets[end]])
 
     def _runs(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, partition, first message and the one behind the last of each run. Of messages in order."""
+        """Yield each run as (topic, partition, first message, message after the last one). The messages must be
+        `in_order`."""
         moves = (self.topic[1:] != self.topic[:-1]) | (self.partition[1:] != self.partition[:-1])
         bounds = [0, *(np.flatnonzero(moves) + 1).tolist(), len(self)] if len(self) else []
         for start, end in pairwise(bounds):
@@ -116,7 +117,7 @@ class Outgoing:
 
 
 class Run(NamedTuple):
-    """Messages that follow each other in one partition."""
+    """Consecutive messages of one partition."""
 
     topic: str
     partition: int
@@ -125,7 +126,8 @@ class Run(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The values of such messages, one after the other. None: of one message, a tombstone."""
+    """The values of consecutive messages of one partition, concatenated. None: the null value (tombstone) of a single
+    message."""
 
     topic: str
     partition: int

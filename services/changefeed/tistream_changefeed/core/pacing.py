@@ -10,8 +10,8 @@ IDLE_MS = 10_000
 
 @dataclass(slots=True)
 class Pacing:
-    """The time of the last resolved message, on the monotonic clock. `idle_ms` is the setting `resolved-interval` of
-    the feed."""
+    """Remembers when the last resolved message was sent, in monotonic ms. `idle_ms` is the setting `resolved-interval`
+    of the feed."""
 
     idle_ms: int = IDLE_MS
     _told_ms: int | None = None
@@ -22,12 +22,12 @@ class Pacing:
         self._rows = True
 
     def resolved_sent(self, now_ms: int) -> None:
-        """Record that the sink has acknowledged a resolved message."""
+        """Record that the sink has acknowledged a resolved message. `now_ms`: monotonic."""
         self._told_ms, self._rows = now_ms, False
 
     def due_in_ms(self, now_ms: int) -> int:
-        """Milliseconds until the next resolved message is due. While rows are sent, it is due a second after the last
-        one, otherwise after the idle interval."""
+        """Milliseconds until the next resolved message is due: one second after the last one while rows are sent,
+        otherwise the idle interval after it. `now_ms`: monotonic."""
         if self._told_ms is None:
             return 0
         every_ms = min(BUSY_MS, self.idle_ms) if self._rows else self.idle_ms

@@ -46,20 +46,21 @@ class Fence(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Messages that a shard has sent to one partition, and the CRC-32 of their values, chained."""
+    """How many messages a shard has sent to one partition, and the CRC-32 of all their values, one after the other."""
 
     messages: int = 0
     crc: int = 0
 
     def plus(self, value: bytes | memoryview | None, messages: int = 1) -> Tally:
-        """With one more message, or with several and their values one after the other."""
+        """The tally after one more message with this value. With `messages`, after several messages whose concatenated
+        values are `value`."""
         return Tally(self.messages + messages, zlib.crc32(value or b"", self.crc))
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The revision of a feed that a worker runs, and the newest move of the feed's checkpoint, which was part of this
-    or an earlier revision."""
+    """The revision of a feed's configuration that a worker runs, and the newest move of the feed's checkpoint, which
+    came with this or an earlier revision."""
 
     revision: int = 0
     moved: Move | None = None
@@ -67,12 +68,15 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a shard. Everything at or before `at` is in the sink. `resolved_ts`: the highest resolved message
-    in the sink; 0 before the first. `topics`: the Tally of each partition, by topic. `applied`: the newest revision of
-    the feed that has been applied; None for the first revision. `skipped`: the number of events that were left out,
-    because a person named them or the configuration of their table says so. `stopped`: tables of which events at or
-    before `at` are missing in the sink. `ddl`: the position after the newest DDL; None before the first DDL, and in a
-    feed with one shard. `ids`: of the topics that were written, by name, as far as they are known."""
+    """The progress of a shard. Everything at or before `at` is in the sink.
+
+    `resolved_ts`: the highest resolved message in the sink; 0 before the first. `topics`: the Tally of each partition,
+    by topic. `applied`: the newest revision of the feed that has been applied; None for the first revision. `skipped`:
+    the number of events that were left out, because a person named them or the configuration of their table says so.
+    `stopped`: tables of which events at or before `at` are missing in the sink. `ddl`: the position after the newest
+    DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
+    written, by name, as far as they are known.
+    """
 
     at: Position
     resolved_ts: int
@@ -93,15 +97,15 @@ class Progress:
 
     @property
     def holding(self) -> tuple[StoppedTable, ...]:
-        """The stopped tables that hold the checkpoint back."""
+        """The stopped tables for which the checkpoint waits: all but those that the user has chosen to leave behind."""
         return tuple(one for one in self.stopped if not one.left)
 
     def caught_up(self, until: Position) -> Progress:
-        """This progress after all events up to `until` of the tables that catch up were sent."""
+        """The progress after the stopped tables that catch up were sent up to `until`."""
         return replace(self, stopped=tuple(one.caught_up(min(until, self.at)) for one in self.stopped))
 
     def held_under(self, fence: Fence) -> Progress:
-        """This progress under another fence."""
+        """The same progress under another fence."""
         return replace(self, fence=fence)
 
     def moved(
@@ -113,8 +117,9 @@ class Progress:
         resolved_ts: int | None,
         skipped: int = 0,
     ) -> Progress:
-        """The progress after the messages of `rows`, which hold `events` row events, and then `marks`, in the order in
-        which they are sent; `skipped` of these are letters of events that are left out."""
+        """The progress after more messages: those of `rows`, which contain `events` row events, and then `marks` (DDLs,
+        resolved messages and dead letters). `skipped` is the number of dead letters among `marks`. `resolved_ts` None:
+        no resolved message was sent."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
         contents = chain(rows.contents(), (Content(one.topic, one.partition, 1, one.value) for one in marks))
         for topic, partition, messages, values in contents:
@@ -133,8 +138,9 @@ class Progress:
         )
 
     def knowing(self, topics: Mapping[str, int], ids: Mapping[str, str]) -> Progress:
-        """This progress with these topics of the feed, their numbers of partitions and their ids, whether messages were
-        sent to them or not: a later holder sends resolved messages to them, and notices another number or topic."""
+        """The progress after these topics were recorded, with their numbers of partitions and their ids, whether
+        messages were sent to them or not. So a later worker sends resolved messages to them, and notices if a topic has
+        another number of partitions or another id."""
         known = dict(self.topics)
         for topic, count in topics.items():
             tallies = known.get(topic, ())
@@ -152,7 +158,7 @@ def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
 
 
 def encode(tenant: TenantKey, progress: Progress) -> bytes:
-    """The value of the record."""
+    """The record's value for Kafka."""
     members = {
         "version": WITH_WAITS if progress.stopped or progress.ddl is not None else PLAIN,
         "cursor": cursors.encode(Scope(tenant), progress.at),
@@ -180,7 +186,8 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
 
 
 def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
-    """Parse a record. Raises FeedFailed if this program did not write it."""
+    """Parse the value of a record. `where` names the sink in errors. Raises FeedFailed if this program did not write
+    it."""
     try:
         members: dict[str, Any] = json.loads(value)
         if members["version"] not in (PLAIN, WITH_WAITS):
@@ -221,7 +228,8 @@ def _applied(members: Mapping[str, Any]) -> Applied | None:
 
 def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) -> Progress:
     """The progress from which a new worker of the shard continues. `found` is the progress in the sink, read after the
-    old worker was fenced there. Raises FeedFailed(fenced) if a newer worker has written meanwhile."""
+    old worker was fenced there; None if the sink has no progress. Raises FeedFailed(fenced) if a newer worker has
+    written in the meantime."""
     if found is None or found.fence.generation < fence.generation:  # that feed was removed, and this one begins again
         return Progress(Position(start_ts), 0, fence)
     if found.fence > fence:
@@ -265,16 +273,16 @@ def _short(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int,
 def kept_ends(
     progress: Progress, ids: Mapping[str, str], ends: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Mapping[int, int]]:
-    """The end offsets of the messages that were sent: a topic that was deleted and created again has none of them,
-    whatever is in it now. `ids`, `ends`: of the topics that are there."""
+    """The end offsets of the topics to which the messages were sent. A topic that was deleted and created again has
+    none of these messages, so its partitions count as empty. `ids`, `ends`: of the topics that exist now."""
     other = {topic for topic, known in progress.ids.items() if ids.get(topic, known) != known}
     return {topic: {} if topic in other else found for topic, found in ends.items()}
 
 
 def check_there(found: Progress | None, fence: Fence, known_ts: int | None, where: str) -> None:
-    """Check that the sink still has the progress that it once had. `known_ts` is a checkpoint that it has acknowledged;
-    None if it may be empty. Raises FeedFailed, because to begin again would repeat everything although no user
-    requested it."""
+    """Check that the sink still has the progress that it once acknowledged. `known_ts` is a checkpoint that it has
+    acknowledged; None if the sink may be empty. Raises FeedFailed, because to begin again would repeat everything
+    although no user requested it."""
     if known_ts is None or (found is not None and found.fence.generation >= fence.generation):
         return
     reason = (
@@ -301,8 +309,9 @@ def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> N
 
 
 def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
-    """Check that each partition has at least as many offsets as messages were sent to it. `ends` is the end offset of
-    each partition, by topic. Raises FeedFailed if the topic was deleted, or the broker has lost messages."""
+    """Check that no partition has lost messages: each has at least as many offsets as messages were sent to it. `ends`
+    is the end offset of each partition, by topic. Raises FeedFailed if a topic was deleted, or the broker has lost
+    messages."""
     for topic, tallies in progress.topics.items():
         for number, tally in enumerate(tallies):
             end = ends.get(topic, {}).get(number, 0)
@@ -316,5 +325,6 @@ def check_kept(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> Non
 
 
 def within(start: Position, end_ts: int | None) -> bool:
-    """Whether a shard at position `start` has anything left to send up to `end_ts`."""
+    """Whether a shard at position `start` has anything left to send. `end_ts` is the feed's end, inclusive; None if it
+    has no end."""
     return end_ts is None or start < Position(end_ts, Place.DONE)

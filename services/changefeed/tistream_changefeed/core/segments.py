@@ -1,4 +1,5 @@
-"""Cuts events at DDLs, and messages into windows: the atomic steps of a sink. Pure."""
+"""Cuts events at DDLs into segments, and the messages of a segment into windows, each of which one transaction sends.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tistream.schema.ddl_event import DdlEvent
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Row events, and the DDL that follows them, if any. `rows_end` is the position after the rows, and `ddl_end` the
-    position after the DDL."""
+    """Row events, and the DDL that follows them, if there is one. `rows_end` is the position after the rows, and
+    `ddl_end` the position after the DDL."""
 
     rows: Events
     rows_end: Position
@@ -59,10 +60,12 @@ class MessageWindow:
 
 
 def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[MessageWindow]:
-    """Cut messages into windows of about `limit` bytes. `commit_ts` ascends. A window ends only between two commit_ts,
-    because a position inside a commit_ts counts events, not messages. So a window may be larger than `limit` if one
-    commit_ts is. Memory is bounded all the same: a scan reads a very large commit_ts in pieces, and each piece is a
-    segment of its own."""
+    """Cut messages into windows of about `limit` bytes. `commit_ts` ascends.
+
+    A window ends only between two commit_ts, because a position inside a commit_ts counts events, not messages. So a
+    window is larger than `limit` if the messages of one commit_ts are. Memory is bounded all the same: a scan reads a
+    very large commit_ts in pieces, and each piece is a segment of its own.
+    """
     count = len(commit_ts)
     ends = np.append(np.flatnonzero(commit_ts[1:] != commit_ts[:-1]) + 1, count) if count else np.empty(0, np.int64)
     filled = np.cumsum(sizes)

@@ -1,10 +1,10 @@
-"""The state machine of one shard: decides what its worker (the holder) reads, sends and reports.
+"""The state machine of one shard: decides what its worker (the holder) reads, sends and reports. Pure.
 
-Pure. A holder opens the sink, which fences the previous holder. It calls `opened`, and writes the transaction that it
-gets back, so that the sink knows the new fence before anything else happens. Then it reads events after `at`, encodes
-them, and writes one Transaction after the other. The reported checkpoint is that of `acked`, the progress that the sink
-has acknowledged (invariant 39). After any failure the holder opens the sink again and continues from the progress in
-the sink.
+A holder opens the sink, which fences the previous holder. Then it calls `opened`, which returns a transaction. The
+holder writes it first, so that the sink knows the new fence before anything else happens. Then the holder reads events
+after `at`, encodes them, and writes one Transaction after the other. The reported checkpoint is that of `acked`, the
+progress that the sink has acknowledged (invariant 39). After any failure the holder opens the sink again and continues
+from the progress in the sink.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ REFUSED_MS = 600_000  # the feed fails after credentials were refused for so lon
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A shard that the meta server has assigned to a worker. `start_ts` is the ts after which a sink without progress
-    begins. The feed finishes at `end_ts`, inclusive."""
+    """The assignment of a shard to a worker by the meta server. A sink that has no progress begins after `start_ts`.
+    The feed finishes at `end_ts`, inclusive."""
 
     tenant: TenantKey
     feed_id: str
@@ -51,7 +51,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One atomic step of the sink: messages of rows, then `marks` (a DDL, resolved messages), then the progress."""
+    """What the sink writes in one atomic step: messages of rows, then `marks` (DDLs, resolved messages, dead letters),
+    then the progress."""
 
     rows: Outgoing
     marks: tuple[Sent, ...]
@@ -75,7 +76,7 @@ def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[Sent, ...]:
 
 
 class Shard:
-    """The state of one worker of a shard. Times are monotonic milliseconds."""
+    """The state of one shard at the worker that holds it. Times are monotonic ms."""
 
     def __init__(self, order: Order, rng: Random, resolved_every_ms: int = IDLE_MS) -> None:
         self.order = order
@@ -99,13 +100,13 @@ class Shard:
 
     @property
     def at(self) -> Position:
-        """The position after which to read on. It is available after `opened`."""
+        """The position after which the holder reads on. Call this after `opened`."""
         assert self._planned is not None
         return self._planned.at
 
     @property
     def uncommitted(self) -> bool:
-        """Whether the shard's position is ahead of the progress that the sink has acknowledged."""
+        """Whether the sink has not acknowledged yet that the shard has reached its position."""
         return self._planned is not None and self._acked is not None and self._acked.at < self._planned.at
 
     @property
@@ -123,8 +124,9 @@ class Shard:
     # ---- opening
 
     def opened(self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str) -> Transaction:
-        """Continue from `found`, the progress in the sink. `ends` has the end offsets of the topics in `found`. Returns
-        the transaction that raises the fence in the sink. Raises FeedFailed."""
+        """Continue from `found`, the progress in the sink; None if the sink has no progress. `ends` has the end offsets
+        of the topics in `found`. `where` names the sink in errors. Returns the transaction that raises the fence in the
+        sink, which must be written first. Raises FeedFailed."""
         acked = None if self._acked is None else self._acked.checkpoint_ts
         known = [ts for ts in (self.order.known_ts, acked) if ts is not None]
         progress.check_there(found, self.order.fence, max(known, default=None), where)
@@ -141,7 +143,7 @@ class Shard:
     # ---- sending
 
     def high(self, resolved_ts: int) -> int:
-        """The ts up to which events may be sent now. `resolved_ts` is that of the pool."""
+        """The ts up to which events may be sent now. `resolved_ts`: up to which the tenant's rows are complete."""
         return resolved_ts if self.order.end_ts is None else min(resolved_ts, self.order.end_ts)
 
     def skip(self, until: Position) -> None:
@@ -153,12 +155,13 @@ class Shard:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window: its messages, which contain `events` row events, then `marks`. `skipped` is the
-        number of dead letters among `marks`."""
+        """The transaction for one window of messages, which contain `events` row events, and then `marks`. It moves the
+        position to `until`. `skipped` is the number of dead letters among `marks`."""
         return self._planning(rows, events, marks, until, None, skipped)
 
     def send_ddl(self, marks: tuple[Sent, ...], until: Position, skipped: int) -> Transaction:
-        """The transaction with this shard's copies of a DDL, in a feed with several shards. There may be no copies."""
+        """The transaction with this shard's copies of a DDL, in a feed with several shards. The shard may have no
+        copies. `until` is the position after the DDL."""
         assert self._planned is not None
         self._planned = replace(self._planned, ddl=until)
         return self._planning(NOTHING, 0, marks, until, None, skipped)
@@ -177,7 +180,8 @@ class Shard:
     def resolve(
         self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window that ends with resolved messages for `ts`."""
+        """The transaction for one window of messages that ends with the resolved messages `message` for `ts`. It moves
+        the position to `until`."""
         return self._planning(rows, events, message, until, ts, skipped)
 
     def due_in_ms(self, now_ms: int) -> int:
@@ -204,13 +208,14 @@ class Shard:
 
     @property
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """The tables that have stopped. It is available after `opened`."""
+        """The tables that have stopped. Call this after `opened`."""
         assert self._planned is not None
         return self._planned.stopped
 
     @property
     def catching(self) -> tuple[StoppedTable, ...]:
-        """The stopped tables that catch up now, because the sink was opened after they had stopped."""
+        """The stopped tables whose missing events are being sent: those that had stopped before the sink was opened,
+        and those that have stopped again while they caught up, until they reach that position."""
         return tuple(one for one in self.stopped if one.lacks)
 
     @property
@@ -220,7 +225,8 @@ class Shard:
 
     def stop(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
         """Stop a table: nothing of it after `at`, or after the position up to which it was sent, is sent until a sink
-        is opened again. The next transaction stores the stop in the sink."""
+        is opened again. `left`: the user has chosen to leave it behind. The next transaction stores the stop in the
+        sink."""
         assert self._planned is not None
         sent = [one.at for one in self.catching if one.touches(name)]
         limit = max(at, min(sent, default=self.at))
@@ -230,7 +236,8 @@ class Shard:
     def catch_up(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction of a window of the tables that catch up. The shard's position does not change."""
+        """The transaction for one window of messages of the tables that catch up. It moves their position to `until`,
+        and not the shard's."""
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, rows, marks, events, None, skipped)
@@ -244,16 +251,16 @@ class Shard:
 
     @property
     def rejoined_ts(self) -> int | None:
-        """The ts of the resolved message that is due when the tables that catch up have reached the shard's position;
-        None if none is due."""
+        """The ts of the resolved message that is sent when the tables that catch up have reached the shard's position;
+        None if no such message is due."""
         planned = self._planned
         assert planned is not None
         resolved = planned.at.place is Place.DONE and planned.at.commit_ts > planned.resolved_ts
         return planned.at.commit_ts if resolved and all(map(_rejoins, planned.holding)) else None
 
     def rejoin(self, marks: tuple[Sent, ...], ts: int | None) -> Transaction:
-        """The transaction after which the tables that catch up continue with the others. `marks` are resolved messages
-        for `ts`, if it is not None."""
+        """The transaction after which the tables that have caught up continue with the others. `marks` are resolved
+        messages for `ts`, if it is not None."""
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, NOTHING, marks, 0, ts)
@@ -261,7 +268,7 @@ class Shard:
         return Transaction(NOTHING, marks, self._planned)
 
     def acknowledged(self, transaction: Transaction, now_ms: int) -> None:
-        """Record that the sink has made a transaction durable."""
+        """Record that the sink has made a transaction durable. `now_ms`: monotonic."""
         before = self._acked
         self._acked = transaction.progress
         if before is not None:  # to open the sink proves nothing: the next message may fail again
@@ -277,8 +284,8 @@ class Shard:
     # ---- failures
 
     def failed(self, failure: Failure, now_ms: int) -> None:
-        """Record that a step failed. Everything that was not acknowledged is discarded, and the sink is opened
-        again."""
+        """Record that a step failed. All that the sink has not acknowledged is forgotten, and the holder must open the
+        sink again. `now_ms`: monotonic."""
         self._planned = None
         if self.since_ms is None:
             self.since_ms = now_ms
@@ -306,5 +313,5 @@ class Shard:
 
 
 def _rejoins(one: StoppedTable) -> bool:
-    """Whether a table has caught up and can continue with the others."""
+    """Whether a table has caught up, so that it can continue with the others."""
     return one.limit is None and not one.left

@@ -18,10 +18,12 @@ STOPPED_MAX = 100  # of a feed; with more, the feed fails
 
 @dataclass(frozen=True, slots=True)
 class StoppedTable:
-    """A table that has stopped; the table "" stands for all tables of its database, because a DDL of the database
-    waits. All its events at or before `at` are in the sink. `left`: the user has chosen to leave it behind, so DDLs and
-    the checkpoint do not wait for it. `limit` is the position at which it has stopped again since the sink was opened;
-    None if it is retried."""
+    """A table that has stopped. With an empty table name it stands for all tables of its database, because a DDL of the
+    database waits. All events of the table at or before `at` are in the sink.
+
+    `left`: the user has chosen to leave it behind, so DDLs and the checkpoint do not wait for it. `limit` is the
+    position at which it has stopped again since the sink was opened; None if it is retried.
+    """
 
     name: Name
     at: Position
@@ -30,8 +32,7 @@ class StoppedTable:
     limit: Position | None = None
 
     def touches(self, name: Name) -> bool:
-        """Whether a name is that of this table, or one of the two names is that of a database and the other lies in
-        it."""
+        """Whether a name is this table's, or one of the two names is a database that contains the other."""
         (database, table), (other_database, other_table) = self.name, name
         if fold(database) != fold(other_database):
             return False
@@ -39,16 +40,16 @@ class StoppedTable:
 
     @property
     def end(self) -> Position:
-        """The position after which nothing of the table is sent."""
+        """The position after which no event of the table is sent."""
         return self.at if self.limit is None else self.limit
 
     @property
     def lacks(self) -> bool:
-        """Whether the table has events to send now, so that it catches up."""
+        """Whether events of the table are missing in the sink and can be sent now, so that it catches up."""
         return (not self.left) if self.limit is None else self.at < self.limit
 
     def caught_up(self, until: Position) -> StoppedTable:
-        """This table after all its events up to `until` were sent, as far as they may be."""
+        """The table after its events up to `until` were sent, but no event after its `end`."""
         if not self.lacks:
             return self
         return replace(self, at=max(self.at, until if self.limit is None else min(until, self.limit)))
@@ -68,7 +69,8 @@ class StoppedTable:
 
 
 def following(events: Events, tables: Iterable[tuple[StoppedTable, Position]]) -> Bools:
-    """For each event, whether it is a row of one of these tables after the position that is paired with the table."""
+    """For each event, whether it belongs to one of these tables and lies after the position that is paired with the
+    table."""
     found = np.zeros(len(events), bool)
     for table, at in tables:
         for number, one in enumerate(events.sets):
@@ -78,7 +80,7 @@ def following(events: Events, tables: Iterable[tuple[StoppedTable, Position]]) -
 
 
 def behind(events: Events, at: Position) -> Bools:
-    """For each event, whether it follows a position."""
+    """For each event, whether it lies after the position `at`."""
     found: Bools = events.commit_ts > at.commit_ts
     if at.place is not Place.DONE:
         for index in np.flatnonzero(events.commit_ts == at.commit_ts).tolist():
@@ -87,6 +89,6 @@ def behind(events: Events, at: Position) -> Bools:
 
 
 def replaced(tables: Iterable[StoppedTable], one: StoppedTable) -> tuple[StoppedTable, ...]:
-    """The tables after `one` was added, in place of the table of the same name if there is one."""
+    """The tables with `one` added. It replaces a table of the same name."""
     name = tuple(map(fold, one.name))
     return (*(table for table in tables if tuple(map(fold, table.name)) != name), one)

@@ -1,10 +1,10 @@
-"""The message of an event that was left out, as JSON. Pure.
+"""Builds the dead letter of an event that was left out, as a JSON message. Pure.
 
     {"version":1,"commit_ts":"…","table":"shop.orders","reason":"…","key":"<hex>","op":"insert",
      "new":{"id":"1","note":"…"},"old":null,"truncated":false}
 
-or of a DDL `"ddl_job"` and `"query"` in place of what follows `reason`. Values are texts, of binary columns in hex; the
-longest are cut, or all left out, until the message is small enough.
+In the letter of a DDL, `"ddl_job"` and `"query"` replace the members after `reason`. Values are texts; those of binary
+columns are hexadecimal. The longest values are cut, or all are left out, until the message is small enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTHS = (1 << 20, 4_096, 256, 32)  # characters of a value
 
 
 def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> Sent:
-    """The letter of event `at` of a batch."""
+    """The letter of the event with index `at` in a batch."""
     raw: bytes = batch.raw[at].as_py()
     head = _head(skip) | {"key": raw.hex(), "op": _OPS[int(kinds(batch)[at])]}
     for length in _LENGTHS:
@@ -52,7 +52,7 @@ def _head(skip: Skip) -> dict[str, Any]:
 
 
 def _small(members: dict[str, Any], longest: str, bytes_max: int) -> bytes:
-    """The message with its longest texts cut until it is small enough."""
+    """Cut the longest texts of the message, until it has at most `bytes_max` bytes."""
     while len(value := _encoded(members)) > bytes_max:
         name = max((longest, "reason", "table"), key=lambda one: len(members[one]))
         members = members | {name: members[name][: len(members[name]) // 2]}
@@ -62,7 +62,7 @@ def _small(members: dict[str, Any], longest: str, bytes_max: int) -> bytes:
 
 
 def _image(batch: RowBatch, columns: Any, row: int, length: int) -> tuple[dict[str, str | None] | None, bool]:
-    """The values of a row as texts, and whether one was cut."""
+    """Returns (the values of a row as texts, whether one of them was cut to `length`)."""
     if row < 0:
         return None, False
     out: dict[str, str | None] = {}

@@ -17,7 +17,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class Skips:
-    """The events that a person has named to be left out. `topic` is the dead letter topic, and `bytes_max` the maximum
+    """The events that a person has chosen to leave out. `topic` is the dead letter topic, and `bytes_max` the maximum
     size of a letter."""
 
     named: Sequence[Skip]
@@ -25,7 +25,8 @@ class Skips:
     bytes_max: int
 
     def rows(self, batch: RowBatch) -> list[tuple[int, Skip]]:
-        """The events of a batch that are left out: the index of each, ascending, with the skip that names it."""
+        """Find the events of a batch that are left out. Returns (the event's index in the batch, the skip that names
+        it), by index."""
         found: dict[int, Skip] = {}
         for skip in self.named:
             if skip.key is None or not _names(skip, *batch.version.name):
@@ -36,14 +37,14 @@ class Skips:
         return sorted(found.items(), key=lambda one: one[0])
 
     def ddl(self, event: DdlEvent) -> Skip | None:
-        """The skip that names a DDL, or None."""
+        """The skip that names this DDL, or None."""
         for skip in self.named:
             if (skip.ddl_job, skip.commit_ts) == (event.job_id, event.commit_ts):
                 return skip
         return None
 
     def of(self, error: MessageTooLarge) -> Skips:
-        """Skips for the events that are too large for a message, so that they go to the same dead letter topic."""
+        """Skips for the events that are too large for a message. They are written to the same dead letter topic."""
         why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
         named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
         return replace(self, named=named)
@@ -53,7 +54,7 @@ NO_SKIPS = Skips((), "", 0)
 
 
 def without(batch: RowBatch, left_out: Sequence[tuple[int, Skip]]) -> Bools:
-    """For each event of the batch, whether it is not left out."""
+    """A mask that is True for each event of the batch that is not in `left_out`."""
     stay = np.ones(len(batch), bool)
     stay[[at for at, _ in left_out]] = False
     return stay

@@ -1,1 +1,1 @@
-"""The topic and the partition of each message, by TiCDC's rules. Pure."""
+"""Chooses the topic and the partition of each message, by TiCDC's rules. Pure."""

@@ -1,4 +1,4 @@
-"""CRC-32 (IEEE) of column names and values, as TiCDC hashes rows to partitions."""
+"""Computes CRC-32 (IEEE) of column names and values, as TiCDC does to hash rows to partitions. Compiled with numba."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SINGLE_EXPONENT, _DOUBLE_EXPONENT = 0x7F800000, 0x7FF0000000000000
 
 
 class Form(IntEnum):
-    """The text of a column's values that is hashed."""
+    """How the text is made from a column's value before it is hashed."""
 
     BYTES = 0  # the bytes of a text or binary value
     INT = 1  # decimal digits of an int64
@@ -37,7 +37,7 @@ class Form(IntEnum):
 
 
 def _tables() -> I64:
-    """The tables of the slicing-by-8 algorithm: row k has the CRC of each byte followed by k zero bytes."""
+    """The lookup tables of the slicing-by-8 algorithm: row k has the CRC of each byte followed by k zero bytes."""
     out = np.zeros((_WORD, 256), np.int64)
     for byte in range(256):
         value = byte
@@ -60,11 +60,9 @@ def crc_of(*parts: str) -> int:
 def xor_columns(
     hashes: Int64s, events: Int64s, rows: Int64s, names: Sequence[str], forms: Sequence[Form], views: ColumnViews
 ) -> None:
-    """XOR the CRC-32 of (name, value) of every column whose value is not NULL into `hashes`.
-
-    Event `events[i]` is changed by row `rows[i]` of the columns. `names`, `forms` and `views` have one element for each
-    column. Hashes are unsigned 32-bit numbers.
-    """
+    """XOR the CRC-32 of (name, value) of every column whose value is not NULL into `hashes`. Event `events[i]` has its
+    values in row `rows[i]` of the columns. `names`, `forms` and `views` have one element for each column. Hashes are
+    unsigned 32-bit numbers."""
     prefixes = np.array([crc_of(name) for name in names], np.int64)
     _xor(
         hashes,
@@ -174,7 +172,7 @@ def _put_plain(out: U8, negative: bool, digits: int, exponent: int) -> int:
 
 @inline
 def _crc(prefix: int, data: U8, first: int, last: int) -> int:
-    """The CRC of a text whose first part has the CRC `prefix` and is followed by `data[first:last]`."""
+    """The CRC of a text that begins with a part whose CRC is `prefix`, and continues with `data[first:last]`."""
     state = prefix ^ _ALL
     at = first
     while at + _WORD <= last:
@@ -199,7 +197,8 @@ def _crc(prefix: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def _crc_json(prefix: int, data: U8, first: int, last: int) -> int:
-    """As _crc, for JSON text, into which a blank is inserted after each colon and comma outside of strings."""
+    """The CRC as `_crc` returns it, but of JSON text into which a blank is inserted after each colon and comma outside
+    of strings."""
     state = prefix ^ _ALL
     quoted = escaped = False
     for at in range(first, last):

@@ -1,5 +1,5 @@
-"""Dispatchers: choose the topic and the partition rule of each table, and the topics of DDL and resolved messages.
-Pure."""
+"""Chooses the topic and the partition rule of each table, and the topics of DDL and resolved messages (TiCDC's
+dispatchers). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RENAME = "rename table"
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """One entry of `sink.dispatchers`."""
+    """One entry of `sink.dispatchers`: the topic and the partition rule of the matching tables."""
 
     matcher: TableRules
     topic: TopicExpression
@@ -26,18 +26,18 @@ class Dispatcher:
 
 @dataclass(frozen=True, slots=True)
 class Dispatchers:
-    """The dispatchers of a feed in order, of which the first that matches a table is used. Tables that none matches go
-    to `default_topic` by the default rule."""
+    """The dispatchers of a feed, of which the first that matches a table is used. The rows of a table that no
+    dispatcher matches go to `default_topic`, by the default rule."""
 
     entries: tuple[Dispatcher, ...]
     default_topic: str
 
     def of(self, database: str, table: str) -> Dispatcher | None:
-        """The dispatcher of a table; None: the default one."""
+        """The dispatcher that a table uses; None if no dispatcher matches."""
         return next((entry for entry in self.entries if entry.matcher.matches(database, table)), None)
 
     def every(self, names: Sequence[Name]) -> list[Dispatcher | None]:
-        """The dispatcher of each of these tables."""
+        """For each of these tables, the dispatcher that it uses."""
         out: list[Dispatcher | None] = [None] * len(names)
         left = list(range(len(names)))
         for entry in self.entries:

@@ -14,23 +14,23 @@ from tistream_changefeed.core.outgoing import Sent
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The partitions of shard `shard` of `shards`. Each partition of each topic always has the same shard. The first
-    partitions of different topics have different shards, because many topics may have only one partition."""
+    """The partitions that shard `shard` of `shards` writes. Each partition of each topic always has the same shard. The
+    first partitions of different topics have different shards, because many topics may have only one partition."""
 
     shard: int = 0
     shards: int = 1
 
     def chosen(self, topic: str, partitions: Int64s) -> Bools:
-        """For each of these partitions of a topic, whether the shard writes it."""
+        """For each of these partitions of a topic, whether this shard writes it."""
         found: Bools = (zlib.crc32(topic.encode()) + partitions) % self.shards == self.shard
         return found
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether the shard writes this partition."""
+        """Whether this shard writes this partition."""
         return bool(self.chosen(topic, np.array([partition], np.int64))[0])
 
     def own(self, messages: Iterable[Sent]) -> tuple[Sent, ...]:
-        """The messages, of those given, that this shard writes."""
+        """Only the messages that this shard writes."""
         return tuple(one for one in messages if self.shards == 1 or self.has(one.topic, one.partition))
 
 

@@ -1,4 +1,5 @@
-"""Partition rules: the number by which a row's message goes to a partition. Pure."""
+"""Computes the partition of each row event from a rule of TiCDC: a hash of the table's name, of an index, of columns,
+or of the commit_ts. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 class By(StrEnum):
-    """The part of a row's change that determines its partition."""
+    """What the partition of a row event depends on."""
 
     TABLE = "table"
     INDEX = "index-value"
@@ -51,7 +52,7 @@ _FORMS = {
 
 
 class UnfitTable(InvalidRequest):
-    """A table lacks the index or a column that its partition rule names."""
+    """Raised if a table lacks the index or a column that its partition rule names."""
 
     code = "unfit-table"
     http_status = 422
@@ -68,8 +69,8 @@ class PartitionRule:
 
     @classmethod
     def named(cls, name: str, index: str | None = None, columns: Sequence[str] = ()) -> PartitionRule:
-        """The rule of a dispatcher in a configuration. Unknown names mean By.TABLE, as in TiCDC. Raises InvalidRequest
-        for an index or columns that the rule does not use."""
+        """The rule with this name in a configuration. Unknown names mean By.TABLE, as in TiCDC. Raises InvalidRequest
+        if an index or columns are given that the rule does not use."""
         by = _NAMES.get(name.lower(), By.TABLE)
         if index and by is not By.INDEX:
             raise InvalidRequest(f"partition = {name!r} uses no index: remove index = {index!r}, or use 'index-value'")
@@ -109,8 +110,8 @@ class PartitionRule:
         return found
 
     def hashes(self, batch: RowBatch) -> Int64s:
-        """The number of each event, not negative, whose remainder is its partition. An event is hashed by its new row,
-        or a delete by its old one. Raises UnfitTable."""
+        """A number for each event, not negative; modulo the number of partitions it is the event's partition. An event
+        is hashed by its new row, or a delete by its old one. Raises UnfitTable."""
         if self.by is By.TS:
             return batch.commit_ts
         out = np.full(len(batch), crc_of(*batch.version.name), np.int64)
@@ -125,7 +126,7 @@ class PartitionRule:
         return out
 
     def partitions(self, batch: RowBatch, count: int) -> Int64s:
-        """The partition of each event among `count`."""
+        """The partition of each event, if the topic has `count` partitions. Raises UnfitTable."""
         return self.hashes(batch) % count
 
     def _spelled(self, table: Table, columns: Sequence[Column]) -> list[str]:
@@ -151,6 +152,6 @@ def _columns(table: Table, names: Sequence[str], shown: str) -> tuple[Column, ..
 
 
 def _texts(columns: Sequence[tuple[Column, pa.Array]]) -> tuple[list[pa.Array], list[Form]]:
-    """The values of columns, and for each column the form in which it is hashed."""
+    """The values of columns, and for each column how its values are converted to the text that is hashed."""
     arrays = [numbers(column, array) if column.tp in (t.ENUM, t.SET) else array for column, array in columns]
     return arrays, [_FORMS.get(kind_of(column), Form.BYTES) for column, _ in columns]

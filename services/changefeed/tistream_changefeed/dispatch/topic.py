@@ -1,4 +1,4 @@
-"""Topic expressions: the topic of a table's messages. Pure."""
+"""Topic expressions: texts such as `cdc_{schema}_{table}` that name the topic of a table's messages. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class TopicExpression:
 
 
 def collisions(topics: Iterable[tuple[Name, TopicExpression]]) -> dict[str, list[Name]]:
-    """Topics that several tables share although their expressions name each table, with these tables."""
+    """The topics that several tables share although their expressions contain the table's name. Returns each such topic
+    with its tables."""
     found: dict[str, list[Name]] = defaultdict(list)
     for name, expression in topics:
         if len(_PART.findall(expression.text)) == 2:

@@ -36,8 +36,8 @@ def multiply(left: Operand, right: Operand) -> Operand:
 
 
 def divide(left: Operand, right: Operand) -> Operand:
-    """`left / right` of floating-point numbers; NULL where `right` is 0. Raises InvalidRequest for exact numbers, whose
-    quotient MySQL rounds by the digits of both."""
+    """`left / right` of floating-point numbers; NULL where `right` is 0. Raises InvalidRequest for exact numbers: how
+    MySQL rounds their quotient depends on the digits of both."""
     if Sort.NULL in (left.sort, right.sort):
         return NULL
     one, other = numeric(left), numeric(right)
@@ -94,7 +94,7 @@ def _integers(sign: str, left: Operand, right: Operand) -> Operand:
 
 
 def _as_integers(operand: Operand, kind: Any) -> Any:
-    """The values as integers of this type; None if they are of another type."""
+    """The values as integers of the type `kind`; None if they are of another type."""
     if operand.values.type == kind:
         return operand.values
     if operand.sort is Sort.EXACT and operand.constant:

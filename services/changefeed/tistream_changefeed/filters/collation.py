@@ -1,7 +1,7 @@
-"""Comparable forms of texts by their collation. Pure.
+"""Converts texts so that comparing their bytes is comparing them by their collation. Pure.
 
-Collations `_ci` are compared without regard to case and to accents: texts are decomposed, accents are removed, and
-letters are in upper case. Letters that only the weights of a collation make equal (`ø` and `o`, for example) differ.
+Collations `_ci` ignore case and accents: texts are decomposed, accents are removed, and letters are in upper case.
+Letters that only the weights of a collation make equal (`ø` and `o`, for example) differ here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ _UNORDERED_BIN = frozenset({"gbk_bin", "gb18030_bin"})  # ordered by the bytes o
 
 
 def comparable(texts: Any, collation: str, *, ordered: bool) -> Any:
-    """Texts (an array or a scalar of large_string) whose bytes compare as the collation compares the texts. With
-    `ordered` also less and greater are compared, not only equality. Raises InvalidRequest for a collation for which
-    that is not supported."""
+    """Convert texts (an array or a scalar of large_string) so that equal texts have equal bytes. With `ordered`, their
+    bytes also have the collation's order. Raises InvalidRequest for a collation for which that is not supported."""
     if ordered and (collation in _UCA or collation in _UNORDERED_BIN):
         raise InvalidRequest(f"texts of collation {collation} can be compared by =, <>, IN and LIKE only, not by order")
     if collation not in _NO_PAD:
@@ -32,7 +31,7 @@ def comparable(texts: Any, collation: str, *, ordered: bool) -> Any:
 
 
 def folded(texts: Any, collation: str) -> Any:
-    """Texts without the differences of case and accents that the collation ignores. Raises InvalidRequest for an
+    """The texts without the differences of case and accents that the collation ignores. Raises InvalidRequest for an
     unknown collation."""
     if collation in _BIN or collation in _UNORDERED_BIN:
         return texts

@@ -16,7 +16,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelector:
-    """One `[[sink.column-selectors]]`."""
+    """One entry of `[[sink.column-selectors]]`: the tables that it matches, and the columns of these that are sent."""
 
     matcher: TableRules
     columns: ColumnRules
@@ -48,7 +48,7 @@ def _has_other_key(table: Table, sent: Sequence[Column]) -> bool:
 
 
 def selected(batch: RowBatch, columns: Sequence[Column]) -> RowBatch:
-    """A batch with these of its columns alone. Columns of the handle key that are not sent are removed from it, too.
+    """The batch with only these columns. Columns of the handle key that are not sent are removed from the key, too.
     Call this after filters, the split and the dispatcher, because these may use other columns."""
     places = [place for place, column in enumerate(batch.columns) if column in columns]
     return replace(
@@ -61,5 +61,5 @@ def selected(batch: RowBatch, columns: Sequence[Column]) -> RowBatch:
 
 
 def selector_of(selectors: Sequence[ColumnSelector], version: TableVersion) -> ColumnSelector | None:
-    """The first selector whose matcher includes the table."""
+    """The first selector that matches the table; None if no selector does."""
     return next((one for one in selectors if one.matcher.matches(*version.name)), None)

@@ -53,8 +53,8 @@ def is_null(operand: Operand) -> Operand:
 
 
 def truth(operand: Operand) -> Any:
-    """A boolean array or scalar: whether each value is true, NULL where it is NULL. Raises InvalidRequest for texts and
-    dates."""
+    """A boolean array or scalar: whether each value is true; NULL where the value is NULL. Raises InvalidRequest for
+    texts and dates."""
     match operand.sort:
         case Sort.BOOL | Sort.NULL:
             return operand.values
@@ -118,7 +118,8 @@ def double(values: Any) -> Any:
 
 
 def _alike(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
-    """Convert both values to one type in which they can be compared."""
+    """Convert both values to one type in which they can be compared; with `ordered` also by less and greater. Raises
+    InvalidRequest if no such type is supported."""
     sorts = {left.sort, right.sort}
     if Sort.OPAQUE in sorts:
         name = left.name if left.sort is Sort.OPAQUE else right.name
@@ -158,7 +159,7 @@ def _integer(constant: Any, kind: Any) -> Any:
 
 
 def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str], Any]) -> tuple[Any, Any]:
-    """Dates or times of one sort; a constant text is converted."""
+    """Two dates or times of one sort, where a constant text is converted by `convert`."""
 
     def one(operand: Operand, other: Operand) -> Any:
         if operand.sort is sort:

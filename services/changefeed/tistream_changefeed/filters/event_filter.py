@@ -1,7 +1,8 @@
-"""Event filters: which row events and ddl events of some tables a feed leaves out. Pure.
+"""Event filters: which row events and DDL events of some tables a feed leaves out. Pure.
 
-Row filters see a change as it was committed, before a key update is split. So `ignore-event = ["delete"]` keeps the
-delete half of a key update, and update expressions see key updates. TiCDC filters after the split.
+A filter sees a change of a row as it was committed, before a key update is split into a delete and an insert. So
+`ignore-event = ["delete"]` keeps the delete half of a key update, and update expressions see key updates. TiCDC filters
+after the split.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ REGEX_CHARS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """One `[[filter.event-filters]]`. A change is left out if an expression is true for it. An expression is None if
-    the filter does not have it."""
+    """One entry of `[[filter.event-filters]]`. A change is left out if an expression is true for it. An expression is
+    None if the entry does not have it."""
 
     matcher: TableRules
     ignored: frozenset[str] = frozenset()  # event_kinds.parse_kinds
@@ -43,7 +44,7 @@ class EventFilter:
     only_columns: tuple[str, ...] = ()  # an update that changes no others is left out
 
     def check(self, table: Table) -> None:
-        """Raise InvalidRequest if the table lacks a column of an expression, or a type does not fit."""
+        """Check that the table has every column of the expressions, with types that fit. Raises InvalidRequest."""
         for expression in (self.insert, self.update_old, self.update_new, self.delete):
             if expression is not None:
                 expression.fits(table, lambda column: pa.array([], arrow_type(kind_of(column))))
@@ -53,9 +54,10 @@ class EventFilter:
             raise InvalidRequest(f"ignore-update-only-columns: table {table.name!r} has no column {missing[0]!r}")
 
     def rows(self, batch: RowBatch) -> tuple[Bools, Bools]:
-        """Two masks for the changes of a table that the matcher includes: whether the change is left out, and whether
-        it is an update of a row that the sink never received, because both its insert and updates to its old value are
-        ignored. Raises InvalidRequest if the table lacks a column of an expression."""
+        """Apply the filter to the changes of a table that it matches. Returns two masks. The first says whether a
+        change is left out. The second says whether a change is an update of a row that the sink never received, because
+        both the row's insert and the updates to its old value are ignored. Raises InvalidRequest if the table lacks a
+        column of an expression."""
         kind = kinds(batch)
         out = np.isin(kind, ignored_rows(self.ignored))
         update = kind == UPDATE
@@ -86,7 +88,7 @@ class EventFilter:
         return [column for one in chosen if one is not None for column in one.columns(table)]
 
     def ignores(self, event: DdlEvent) -> bool:
-        """Whether a ddl event of a table that the matcher includes is left out."""
+        """Whether this DDL event, of a table that the filter matches, is left out."""
         return ignores_ddl(self.ignored, event) or any(bool(one.matches([event.query])[0]) for one in self.sql)
 
 
@@ -118,5 +120,5 @@ def _values(batch: RowBatch, columns: Sequence[Column], side: Sequence[pa.Array]
 
 
 def as_inserts(batch: RowBatch, fresh: Bools) -> RowBatch:
-    """The batch with the updates in the mask `fresh` turned into inserts."""
+    """The batch with some updates, selected by the mask `fresh`, converted to inserts."""
     return replace(batch, old_at=np.where(fresh, -1, batch.old_at)) if fresh.any() else batch

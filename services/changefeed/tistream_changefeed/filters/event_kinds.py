@@ -86,7 +86,7 @@ def ignored_rows(kinds: frozenset[str]) -> list[int]:
 
 
 def ignores_ddl(kinds: frozenset[str], event: DdlEvent) -> bool:
-    """Whether a ddl event is of one of these kinds. `alter table` is every alteration of a table except a rename, by
+    """Whether a DDL event is of one of these kinds. `alter table` is every alteration of a table except a rename, by
     its action or by its statement. A DDL that was rolled back has the kind of the DDL that it reverts."""
     action = event.action.removeprefix(_UNDONE)
     if _ALL_DDL in kinds or any(action in _ACTIONS.get(name, ()) for name in kinds):

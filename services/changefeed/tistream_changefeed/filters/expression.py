@@ -56,7 +56,7 @@ _MEMBERS: dict[type[exp.Expr], frozenset[str]] = {  # what else may be set in a 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One expression. `text` is as the user wrote it."""
+    """One parsed expression. `text` is as the user wrote it."""
 
     text: str
     tree: exp.Expr
@@ -144,7 +144,7 @@ def _check(node: exp.Expr, depth: int) -> None:
 
 
 def _named(node: exp.Expr) -> str:
-    """The kind and the text of a node, for an error text."""
+    """The kind and the text of a node of the syntax tree, for an error text."""
     kind = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
     return f"{kind} in {node.sql(dialect='mysql')[:60]!r}"
 

@@ -21,8 +21,8 @@ UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
 
 @dataclass(frozen=True, slots=True)
 class FeedTables:
-    """The tables whose rows a feed reads (TableChoice). Two feeds with the same rules share the row groups that they
-    read."""
+    """Selects the tables whose rows a feed reads (TableChoice). Two feeds with the same rules share the row groups that
+    they read."""
 
     texts: tuple[str, ...]  # of the rules: they are compared in place of the patterns, because their hashes are kept
     without_key: bool
@@ -62,14 +62,14 @@ class FeedFilter:
         return fold(name[0]) not in UNSENT_SCHEMAS and self.tables.matches(*name)
 
     def window(self, window: EventWindow) -> EventWindow:
-        """The events of a raw window (rows/window.py) that are sent. Raises InvalidRequest if a table lacks a column
-        that an expression names."""
+        """The events of a window that are sent, out of those that were committed (rows/window.py). Raises
+        InvalidRequest if a table lacks a column that an expression names."""
         rows = [self.rows(batch) for batch in window.rows if self.includes(batch.version)]
         ddls = tuple(ddl for ddl in window.ddls if self.sends(ddl.event))
         return replace(window, rows=tuple(batch for batch in rows if len(batch)), ddls=ddls)
 
     def rows(self, batch: RowBatch) -> RowBatch:
-        """The changes of a table that are sent. The table must be included."""
+        """The changes that are sent, out of those of a table that the rules include."""
         out = np.isin(batch.start_ts, list(self.start_ts)) if self.start_ts else np.zeros(len(batch), dtype=bool)
         fresh = np.zeros(len(batch), dtype=bool)
         for one in self._of(batch.version.name):
@@ -85,9 +85,9 @@ class FeedFilter:
         return [column for one in self._of(version.name) for column in one.columns(version.table)]
 
     def sends(self, event: DdlEvent) -> bool:
-        """Whether a ddl event is sent: the rules include a name that its table had before or after it, and not every
-        included name has a filter that ignores it. A DDL of a database is sent if the rules include any table that the
-        database may have."""
+        """Whether a DDL event is sent. It is, if the rules include a name that its table had before or after it, and
+        some included name has no filter that ignores it. A DDL of a database is sent if the rules include any table
+        that the database may have."""
         if event.start_ts in self.start_ts or fold(event.database) in UNSENT_SCHEMAS:
             return False
         if not event.table:

@@ -1,4 +1,4 @@
-"""Typed operands of filter expressions: columns and constants in the forms in which MySQL compares them. Pure."""
+"""Operands of filter expressions: columns and constants, in the types in which MySQL compares them. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Sort(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Values of one sort: an array with one element for each row, or a scalar, which is a constant."""
+    """Values of one type of comparison (`Sort`): an array with one element for each row, or a scalar, which is a
+    constant."""
 
     sort: Sort
     values: Any
@@ -100,7 +101,8 @@ def exact_number(text: str) -> Any:
 
 
 def moment(text: str) -> Any:
-    """Parse a constant that is compared with a DATE, DATETIME or TIMESTAMP. Raises InvalidRequest."""
+    """Parse a constant that is compared with a DATE, DATETIME or TIMESTAMP. Returns a text that orders like the time.
+    Raises InvalidRequest."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         raise InvalidRequest(f"{text!r} is no date: write '2006-01-02' or '2006-01-02 15:04:05'")

@@ -1,1 +1,2 @@
-"""Runs the shards that this process holds. Each shard has a thread, which reads, encodes and writes."""
+"""Runs the shards that the meta server has assigned to this process. A shard that has something to do has a thread,
+which reads, encodes and writes."""

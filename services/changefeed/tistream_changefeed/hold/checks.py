@@ -23,8 +23,7 @@ CHECK_S = 4.0  # less than the API server waits for the answer
 @dataclass(frozen=True, slots=True)
 class Checks:
     """Checks feeds before they are created or changed. `hosts` are the hosts that feeds may write to, and `file_urls`
-    the URLs below which they may put the files of large messages. `tables` returns the tables of a tenant that exist
-    now."""
+    the URLs below which they may put the files of large messages. `tables` returns the present tables of a tenant."""
 
     hosts: Sequence[str]
     keys: SecretKeys
@@ -32,8 +31,9 @@ class Checks:
     file_urls: Sequence[str] = ()
 
     def plan(self, check: CheckChangefeed) -> ChangefeedPlan:
-        """The plan of the feed. The sink is contacted only if the request has `look`. Nothing is created. Raises
-        InvalidRequest, TargetNotAllowed, and Unavailable if the sink does not answer."""
+        """Check a feed, and return the tables and topics that it would have. The sink is contacted only if the request
+        has `look`. Nothing is created. Raises InvalidRequest, TargetNotAllowed, and Unavailable if the sink does not
+        answer."""
         tenant = TenantKey.parse(check.cluster_id, check.tenant_id)
         clean = without_secrets(check.wanted.changefeed_id, check.wanted.sink_uri, check.wanted.config)
         feed = parsed(clean.sink_uri, clean.document)

@@ -1,6 +1,5 @@
-"""The threads of the shards that have something to do. A shard that rests has none: one loop looks at the pools of all
-that rest, because a worker may hold hundreds of idle feeds.
-"""
+"""Gives a thread to each shard that has something to do. An idle shard has no thread, because a worker may hold
+hundreds of idle feeds; one loop checks whether their tenants have new rows."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from tistream_changefeed.hold.holder import Holder, Rest
 
 @dataclass(slots=True)
 class Crew:
-    """Runs holders. `look` is a loop's body; the other calls are for any thread."""
+    """Starts threads for holders, and remembers the idle ones. A background loop calls `look`; any thread may call the
+    other methods."""
 
     clock: Clock
     _resting: dict[Holder, Rest] = field(default_factory=dict)
@@ -25,16 +25,16 @@ class Crew:
     _lock: Lock = field(default_factory=new_lock)
 
     def begin(self, holder: Holder) -> None:
-        """Let a holder work."""
+        """Start a thread that runs a holder."""
         start_thread(f"feed-{holder.shard.order.feed_id}", lambda: self._work(holder))
 
     def end(self, holder: Holder) -> None:
-        """Ask a holder to leave its sink and end."""
+        """Ask a holder to close its sink and end. An idle holder gets a thread for that."""
         holder.stop()
         self._wake(holder)
 
     def look(self) -> None:
-        """Let those go on that rest and have something to do."""
+        """Start a thread for each idle holder that has something to do now."""
         with self._lock:
             resting = list(self._resting.items())
         fresh: dict[TenantKey, Fresh | None] = {}
@@ -48,7 +48,7 @@ class Crew:
         self._seen = {tenant: one.window.high for tenant, one in fresh.items() if one is not None}
 
     def _fresh(self, tenant: TenantKey, holder: Holder) -> Fresh | None:
-        """What has come into a pool since the last look; None if the pool is not there."""
+        """The rows that were added to a tenant since the last call of `look`; None if the tenant cannot be read."""
         try:
             pool = holder.view()
             high = pool.resolved_ts()

@@ -1,4 +1,4 @@
-"""Holds the shards that the meta server gives to this process. A background loop calls `beat`."""
+"""Begins and ends shards in this process as the meta server orders. A background loop calls `beat`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Key = tuple[str, str, str, int, int, int, int]
 
 @dataclass(slots=True)
 class Driver:
-    """Begins and ends the shards of this process as the meta server orders. `new_holder` makes the Holder of a shard;
+    """Begins and ends the shards of this process as the meta server orders. `new_holder` builds the Holder of a shard;
     it raises a TiStreamError for a configuration that this version does not support."""
 
     meta: MetaClient
@@ -42,8 +42,8 @@ class Driver:
         return None if self._beaten else "the meta server has not answered a beat yet"
 
     def beat(self) -> None:
-        """Send one heartbeat to the meta server, and begin and end shards as its answer says. If no meta server
-        answers, the shards continue. Raises Unavailable."""
+        """Send one heartbeat with reports to the meta server, and begin and end shards as the answer says. If no meta
+        server answers, the shards continue, and this raises Unavailable."""
         reports = [*(holder.report() for holder in self._holders.values()), *self._refused.values()]
         beat = WorkerBeat(node_id=self.node_id, instance=self.instance, reports=reports, busy=self.quotas.busy())
         answer = self.meta.beat_feeds(beat)
@@ -66,7 +66,8 @@ class Driver:
             yield report, ShardTally()
 
     def stop(self) -> None:
-        """Ask every holder to end, because the process does. One that rests has no transaction open."""
+        """Ask every holder to end, because the process ends. An idle holder needs no thread for that, because it has no
+        open transaction."""
         for holder in list(self._holders.values()):
             holder.stop()
 
@@ -101,7 +102,7 @@ def _key(work: FeedWork) -> Key:
 
 
 def _refusal(work: FeedWork, reason: str) -> FeedReport:
-    """The report of a shard that cannot run, with the reason."""
+    """The report of a shard that cannot run. `reason`: why."""
     held = HeldBy(stage="encode", object=work.shard.changefeed_id, reason=reason)
     return FeedReport(
         shard=work.shard,

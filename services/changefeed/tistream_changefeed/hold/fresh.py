@@ -1,4 +1,4 @@
-"""Finds the rows that have come into a tenant's pool since the last look. One look serves all shards that rest."""
+"""Finds out whether a tenant has new rows that concern a feed. One search serves all idle shards of the tenant."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tistream.read.source import TenantSource
 
 @dataclass(slots=True)
 class Fresh:
-    """The part `window` of a pool. A row group is read only if its bounds leave it open whether it holds rows of a
-    scope, and then once for all shards."""
+    """The rows and DDLs of a tenant in one window of commit_ts. A row group is read only if its bounds do not decide
+    whether it has rows of a scope, and then once for all shards."""
 
     source: TenantSource
     window: Window
@@ -28,8 +28,8 @@ class Fresh:
     _ids: dict[int, Int64s] = field(default_factory=dict)  # of the rows in the window, by row group
 
     def concerns(self, scope: Scope) -> bool:
-        """Whether there may be rows of the scope, or a DDL, in the window. True if that cannot be found out: the reader
-        meets the same failure, and reports it."""
+        """Whether the window may have rows of the scope, or a DDL. True if that cannot be read: then the reader meets
+        the same failure, and reports it."""
         try:
             if self._ddl is None:
                 self._groups = plan.groups_in(self.source.segments(self.window), self.window, None)

@@ -1,5 +1,5 @@
-"""Holds one shard of a feed: reads the pool, encodes, writes to the sink. The state machine in core/shard.py
-decides."""
+"""Runs one shard of a feed: reads the tenant's committed rows, encodes them, writes to the sink. The state machine in
+core/shard.py decides."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ ENDED = ("failed", "finished", "fenced")
 
 
 class Rest(NamedTuple):
-    """A shard has nothing to do until `until_ms` (monotonic). `at_ts`: it has read its pool up to there, and goes on
-    earlier if rows of it or a DDL come, but not before the pool is above it; None: it waits for the time alone."""
+    """Says until when an idle shard needs no thread. `until_ms`: monotonic. `at_ts`: the ts up to which it has read; it
+    continues before `until_ms` if the tenant has new rows or DDLs above `at_ts` that concern it. None: only the time
+    counts."""
 
     until_ms: int
     at_ts: int | None = None
@@ -51,9 +52,9 @@ class Rest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """One shard that this process holds. `run` is a thread's main function; `report` and `stop` are for other threads,
-    `is_due` for one that decides when `run` is called again. `window_bytes`: what one transaction aims for. `charge`
-    counts the row events and bytes of a transaction against the tenant's quotas."""
+    """Runs one shard in this process. `run` is the main function of a thread. Other threads call `report` and `stop`.
+    `is_due` is for the thread that decides when `run` is called again. `window_bytes`: the size that one transaction
+    should have. `charge` counts the row events and bytes of a transaction against the tenant's quotas."""
 
     shard: Shard
     view: Callable[[], Pool]
@@ -77,7 +78,8 @@ class Holder:
         self._scope = ChosenScope(self.shard.order.tenant, choice=self.pipeline.tables)
 
     def run(self) -> Rest | None:
-        """Work until the shard rests. None: it was asked to end, and has left the sink."""
+        """Work until the shard is idle, and return until when it is. Returns None if the holder was asked to end; then
+        it has closed its sink."""
         while not self._stopping.is_set():
             rest = self.step()
             if rest is not None:
@@ -86,7 +88,8 @@ class Holder:
         return None
 
     def is_due(self, rest: Rest, now_ms: int, fresh: Fresh | None) -> bool:
-        """Whether the shard, which rests, has something to do. `fresh`: what has come into its pool."""
+        """Whether this idle shard has something to do. `rest` is what `run` returned. `now_ms`: monotonic. `fresh`: the
+        new rows of its tenant; None if they could not be read."""
         if rest.at_ts is None or fresh is None:
             return now_ms >= rest.until_ms
         low, high = fresh.window.low, fresh.window.high
@@ -98,15 +101,15 @@ class Holder:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether the holder was asked to end."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Ask it to end. A transaction under way is committed or aborted by the sink."""
+        """Ask the holder to end. Returns at once. The sink commits or aborts a transaction that is in progress."""
         self._stopping.set()
 
     def report(self) -> FeedReport:
-        """The report of the shard for the meta server."""
+        """The report of the shard for the heartbeat to the meta server."""
         order, acked, failure = self.shard.order, self.shard.acked, self.shard.failure
         since_ms = self.shard.since_ms
         return FeedReport(
@@ -134,7 +137,8 @@ class Holder:
         )
 
     def step(self) -> Rest | None:
-        """One look at the pool and what follows from it. None: the next follows at once."""
+        """Open the sink if it is closed, and send what can be read now. A failure is recorded in the shard. Returns
+        until when the shard is idle, or None if the next step follows at once."""
         now_ms = self.clock.monotonic_ms()
         if self.shard.phase in ENDED:
             self._leave()
@@ -201,7 +205,8 @@ class Holder:
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
 
     def _advance(self) -> Rest | None:
-        """Send what can be read now, and wait a moment for more unless the shard rests."""
+        """Send what can be read now. Then return until when the shard is idle; or wait a moment for new rows, and
+        return None, if rows were sent lately."""
         view, shard, sending = self.view(), self.shard, self._sending
         assert sending is not None
         if shard.catching:
@@ -231,7 +236,7 @@ class Holder:
             sending.segment(Ahead(self.shard), segment, view, last=last)
 
     def _resolve(self, now_ms: int) -> None:
-        """Send a transaction with resolved messages only, if they are due or the feed ends here."""
+        """Send a transaction that has only resolved messages, if they are due or the feed ends here."""
         sink, shard = self._sink, self.shard
         assert sink is not None
         ts = shard.resolved_ts_due(shard.at, now_ms, reaches_end=shard.at.commit_ts == shard.order.end_ts)

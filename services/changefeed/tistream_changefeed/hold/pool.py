@@ -1,4 +1,4 @@
-"""The interface through which a holder reads a tenant's pool. TenantView implements it."""
+"""The interface through which a shard reads the committed rows of a tenant (its pool). TenantView implements it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Pool(Protocol):
 
     @property
     def source(self) -> TenantSource:
-        """The source of rows and schemas."""
+        """The object that reads rows and schemas."""
 
     def resolved_ts(self) -> int:
         """The ts up to which (inclusive) everything can be read now. It never decreases."""
 
     def wait_fresh(self) -> None:
-        """Wait a moment until the newest progress has been read."""
+        """Wait a moment, until the newest progress of the tenant has been read."""
 
     def check_known(self) -> None:
         """Check that the tenant exists and can be read. Raises Unavailable, UnknownName."""
 
     def check_retained(self, ts: int) -> None:
-        """Check that changes above `ts` are kept and served. Raises Gone."""
+        """Check that the changes above `ts` are still stored and readable. Raises Gone."""
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """Wait until resolved_ts > `ts`, or `timeout_ms` have passed. Returns whether resolved_ts > `ts`."""
 
     def met(self, barrier: Barrier) -> None:
-        """Record a row that cannot be decoded."""
+        """Record that a reader has come to a row that cannot be decoded."""

@@ -17,7 +17,7 @@ BUSY_MS = 2_000  # a worker that has sent nothing for so long needs no share
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """A pause before the next transaction, and what users see of it."""
+    """A pause before the next transaction. `held_by` explains it to users in the feed's status."""
 
     wait_ms: int
     held_by: HeldBy
@@ -29,7 +29,8 @@ class _Spent:
     amount: float = 0.0  # that the quota has not covered yet
 
     def charge(self, now_ms: int, rate: int, amount: int) -> int:
-        """Take an amount that was used. Returns the milliseconds until the next may be."""
+        """Add an amount that was used. `rate`: the quota per second. Returns the ms until the quota has room again.
+        `now_ms`: monotonic."""
         self.amount = max(0.0, self.amount - (now_ms - self.at_ms) * rate / 1000) + amount
         self.at_ms = now_ms
         return int(max(0.0, self.amount - rate * BURST_S) * 1000 / rate)
@@ -37,8 +38,9 @@ class _Spent:
 
 @dataclass(slots=True)
 class TenantQuotas:
-    """What all feeds of each tenant have sent at this worker. Thread-safe. `limits`: of a tenant, in the newest
-    routes. `sharers`: among how many workers the quotas of a tenant are divided, as the meta server has counted."""
+    """Counts what all feeds of each tenant have sent at this worker, and computes pauses. Thread-safe. `limits` returns
+    a tenant's limits in the newest routes. `sharers`: among how many workers a tenant's quotas are divided, as the meta
+    server has counted."""
 
     limits: Callable[[TenantKey], Limits]
     clock: Clock
@@ -48,7 +50,8 @@ class TenantQuotas:
     _lock: Lock = field(default_factory=new_lock)
 
     def charge(self, tenant: TenantKey, rows: int, size: int) -> Slowed | None:
-        """Count what a transaction has sent. None: the tenant may go on at once."""
+        """Count what a transaction has sent: row events and bytes. Returns a pause, or None if the tenant may continue
+        at once."""
         limits, found = self.limits(tenant), []
         sharers = self.sharers.get(str(tenant), 1)
         with self._lock:
@@ -81,5 +84,5 @@ class TenantQuotas:
 
 
 def unlimited(rows: int, size: int) -> Slowed | None:  # noqa: ARG001
-    """The charge of a feed without a quota."""
+    """The `charge` function of a feed without a quota: never a pause."""
     return None

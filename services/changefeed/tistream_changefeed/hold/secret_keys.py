@@ -15,14 +15,14 @@ from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys, se
 
 @dataclass(frozen=True, slots=True)
 class SecretKeys:
-    """The private keys in `file`; None if this worker has no keys. The file is read at each use, so that a key can be
-    added without a restart."""
+    """The private keys in `file`, with which this worker decrypts secrets; None if it has no keys. The file is read at
+    each use, so that a key can be added without a restart."""
 
     file: Path | None
 
     def sealed(self, tenant: TenantKey, values: Mapping[str, str]) -> dict[str, str]:
-        """Seal the secrets that a feed had in clear text. Returns sealed texts by name. Raises InvalidRequest if this
-        worker has no key."""
+        """Encrypt the secrets that a feed had in clear text. Returns the encrypted texts by name. Raises InvalidRequest
+        if this worker has no key."""
         if not values:
             return {}
         if self.file is None:
@@ -39,8 +39,8 @@ class SecretKeys:
     def values(
         self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any], sealed: Mapping[str, str]
     ) -> dict[str, str]:
-        """The values of the secrets that a feed refers to, by name. Raises InvalidRequest, which names the secret or
-        the setting."""
+        """Decrypt the secrets to which a feed refers, and return their values by name. Raises InvalidRequest, which
+        names the secret or the setting."""
         names = names_in(sink_uri, config)
         if not names:
             return {}

@@ -34,15 +34,15 @@ BARRIER_LOOK_S = 0.05  # between two looks at the progress of the other shards
 
 
 class Stopped(Exception):
-    """The holder was asked to stop while it waited for other shards."""
+    """Raised if the holder was asked to stop while it waited for other shards."""
 
 
 @dataclass(slots=True)
 class Sending:
     """Sends the segments of one shard into one open sink. `commit` writes a transaction. `secrets` are values that no
     error may show. `sent_ms` is the monotonic time at which rows or a DDL were last sent, or the sink was opened.
-    `pause` waits for the given seconds, and returns whether the holder is to stop. `late` are the other shards for
-    which this one waits at a DDL."""
+    `pause` waits for the given seconds, and returns whether the holder must stop. `late` are the other shards for which
+    this one waits at a DDL."""
 
     shard: Shard
     sink: Sink
@@ -59,7 +59,7 @@ class Sending:
     _passed: Position | None = None  # the newest DDL that every shard is known to have sent
 
     def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
-        """Send a segment. `last`: its rows are the last ones that can be read now."""
+        """Send the rows and the DDL of a segment. `last`: its rows are the last ones that can be read now."""
         self._rows(lane, one, last=last)
         lane.passed(one.rows_end)
         if one.ddl is not None and one.ddl_end is not None:
@@ -69,7 +69,8 @@ class Sending:
             self.commit(lane.send(NOTHING, 0, (), self.shard.at))
 
     def catch_up(self, pool: Pool, budget: Budget, stopping: Callable[[], bool]) -> None:
-        """Retry the tables that have stopped: send their missing events, then let them continue with the others."""
+        """Retry the tables that have stopped: read and send their missing events, then let them continue with the
+        others. `stopping` returns whether the work must end early."""
         shard = self.shard
         lane, scope = Behind(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
         while shard.catching:
@@ -141,8 +142,8 @@ class Sending:
         return self.shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=reaches_end)
 
     def _encoded(self, lane: Lane, segment: Segment) -> Encoded | None:
-        """The messages of a segment's rows, without those of tables that stop because one of their rows cannot be
-        sent."""
+        """Encode a segment's rows that the lane sends. Tables that stop, because one of their rows cannot be sent, are
+        left out."""
         while True:
             rows = lane.rows(segment.rows)
             if not len(rows):
@@ -191,16 +192,16 @@ class Sending:
             self.commit(self.shard.send_ddl(own, end, self.pipeline.skipped(own)))
 
     def _wait(self, names: Sequence[Name], before: Position, reason: str) -> None:
-        """Stop the tables of a DDL, because the DDL waits for one of them, which has stopped already and is
-        unchanged."""
+        """Stop all tables that a DDL concerns, because the DDL must wait for one of them that has stopped already.
+        `before`: the position before the DDL."""
         waiting = [one for one in self.shard.stopped if one.limit is not None and not one.left]
         for name in names:
             if not any(one.name == name for one in waiting):
                 self._note(name, before, reason, left=False)
 
     def _stop(self, name: Name, before: Position, reason: str) -> None:
-        """Stop a table after the position `before`, if the configuration says that errors stop tables. Raises
-        FeedFailed if the feed is to stop. In a feed with several shards the whole feed stops, because the other shards
+        """Stop a table after the position `before`, if the configuration says that errors stop tables. Otherwise raises
+        FeedFailed, which stops the feed. In a feed with several shards the whole feed stops, because the other shards
         would pass the table's DDLs without this one."""
         choice = self.pipeline.errors.on_table_error(name)
         if choice == "stop-feed" or self.shard.order.shards > 1:

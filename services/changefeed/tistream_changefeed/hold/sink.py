@@ -1,4 +1,4 @@
-"""The interfaces of a sink, and of the pipeline that turns events into messages, as a holder uses them. Pure."""
+"""The interfaces of a sink, and of the pipeline that encodes events as messages, as a holder uses them. Pure."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ PartitionsOf = Callable[[str], int]
 
 
 class Sink(Protocol):
-    """One holder's connection to a sink. Every call may raise FeedFailed; the holder then closes the sink, and makes
-    another one."""
+    """One holder's connection to the system that a feed writes to. Every call may raise FeedFailed; the holder then
+    closes the sink, and makes another one."""
 
     @property
     def where(self) -> str:
         """The name of the sink in errors, without secrets."""
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
-        """Fence earlier holders, and read the progress and the end offsets of its topics."""
+        """Fence earlier holders. Then read the shard's progress (None if the sink has no progress), and the end offsets
+        of the topics that it names."""
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic, which is created if it does not exist."""
+        """The number of partitions of a topic. The topic is created if it does not exist."""
 
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
@@ -47,7 +48,7 @@ class Sink(Protocol):
         """The other shards of the feed whose progress in the sink has not reached `until`."""
 
     def keep(self, claims: Sequence[Claim]) -> None:
-        """Put the files that messages name, before these are written."""
+        """Write the claim-check files to which messages refer, before the messages are written."""
 
     def write(self, transaction: Transaction) -> None:
         """Make a transaction durable: all of it, or nothing."""
@@ -67,10 +68,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of them, in
-    order, to the messages that are sent: a protocol may put several events into one message, or insert schemas of
-    tables. `claims` are the files that messages refer to. `letters` are the dead letters of events that are left out,
-    in the order of commits."""
+    """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of `messages`,
+    in order, to the messages that are sent: a protocol may put several events into one message, or insert the schemas
+    of tables. `claims` are the files that messages refer to. `letters` are the dead letters of events that are left
+    out, in the order of commits."""
 
     messages: Outgoing
     framed: Callable[[Outgoing], Outgoing]
@@ -79,12 +80,12 @@ class Encoded:
 
 
 class Pipeline(Protocol):
-    """Turns events into messages. The result depends on the configuration of the feed and on what was sent since
+    """Encodes events as messages. The result depends on the configuration of the feed and on what was sent since
     `opened`."""
 
     @property
     def tables(self) -> TableChoice:
-        """The tables whose rows are read."""
+        """The tables whose rows must be read."""
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
         """A scan of a range of the pool. It decodes the columns that the feed needs, and shows an update that the feed
@@ -92,29 +93,29 @@ class Pipeline(Protocol):
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
         """Reset the state, because the sink was opened again, at `ts`: messages that were sent before may have been
-        aborted. Yields, in parts, the messages that are sent before any row."""
+        aborted. Yields, in parts, the messages that must be sent before any row."""
 
     @property
     def errors(self) -> ErrorRules:
-        """The rules for a table with an event that cannot be sent: stop the table, or write a dead letter."""
+        """The rules for a table that has an event which cannot be sent: stop the table, or write a dead letter."""
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
-        """The messages of row events, in the order in which they are sent. Raises TableFailed."""
+        """Encode row events in the order in which they are sent. Raises TableFailed."""
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
         database. Empty if the feed does not send the DDL."""
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
-        """The messages of a DDL, one for each partition that gets it; empty if the feed does not send it. `table_at`
-        looks tables up in the schema history."""
+        """Encode a DDL, as one message for each partition that gets it; empty if the feed does not send it. `table_at`
+        finds tables in the schema history."""
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
         """A resolved message for every partition of these topics that this shard writes; empty if the protocol has no
         such message."""
 
     def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
-        """The messages, of those given, that this shard writes."""
+        """Only the messages that this shard writes."""
 
     def skipped(self, marks: Sequence[Sent]) -> int:
         """The number of dead letters among these messages."""

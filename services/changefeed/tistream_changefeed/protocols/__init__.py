@@ -1,1 +1,1 @@
-"""Messages of the Kafka protocols that TiCDC writes, for whole batches of events. Pure."""
+"""Encodes batches of events as messages, in the Kafka protocols that TiCDC writes. Pure."""

@@ -1,4 +1,4 @@
-"""Numbers as Go's JSON writers print them, for the constant parts of messages. Pure."""
+"""Writes numbers as Go's JSON writers do, for the constant parts of messages. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _PLAIN_LOW, _PLAIN_HIGH = 1e-6, 1e21  # outside of these, Go writes an exponent
 
 
 def number(value: float) -> str:
-    """A finite number as Go's JSON encoders write a float64: the shortest digits, an exponent only for very small and
-    very large ones. Raises ValueError for infinity and NaN."""
+    """A finite number as Go's JSON encoders write a float64: the shortest digits, and an exponent only for very small
+    and very large numbers. Raises ValueError for infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{value} has no JSON form")
     size = abs(value)
@@ -30,8 +30,8 @@ def _wide(power: int) -> int:
 
 
 def _digits(value: float) -> tuple[str, int]:
-    """The shortest digits of a number that is not negative, without zeros at the end, and the exponent of the last
-    digit."""
+    """Returns (the shortest digits of a number that is not negative, without zeros at the end; the exponent of the last
+    digit)."""
     mantissa, _, power = f"{value!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -1,4 +1,4 @@
-"""Strings of single messages and of constant parts of rows, as JSON writers of Go programs print them. Pure."""
+"""Writes strings as Go's JSON writers do, for single messages and for the constant parts of rows. Pure."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 def key_rows(batch: RowBatch, columns: Sequence[Column]) -> tuple[list[Any], Int64s]:
-    """The values of the key: an array for each of `columns`, and for each event the index of its row in these arrays.
-    `columns` must be among `batch.columns`."""
+    """The values of message keys. Returns an array for each of `columns`, and for each event the index of its row in
+    these arrays. `columns` must be among `batch.columns`."""
     at = [batch.columns.index(column) for column in columns]
     deleted = batch.new_at < 0
     if not deleted.any():

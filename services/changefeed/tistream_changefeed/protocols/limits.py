@@ -1,5 +1,5 @@
-"""Handles messages that are larger than a topic accepts: they are refused, reduced to the handle key, or stored in a
-file. Pure."""
+"""Handles messages that are larger than a topic accepts. They are refused, reduced to the handle key, or stored in a
+file (claim check). Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ RECORD_BYTES = 36  # that a record adds to its key and value, by TiCDC's account
 
 
 class MessageTooLarge(FatalError):
-    """Row events do not fit into messages. The text names the first one by commit_ts, table and key. `events` has the
-    commit_ts and the raw key of each."""
+    """Raised if row events do not fit into messages. The text names the first of them by commit_ts, table and key.
+    `events` has the commit_ts and the raw key of each."""
 
     code = "message-too-large"
 
     def __init__(self, batch: RowBatch, large: Int64s, size: int, bytes_max: int, *, reduced: bool) -> None:
-        """`large` are indexes into the batch, ascending. `size` is that of the first one's message, in bytes."""
+        """`large` are the indexes of the events in the batch, ascending. `size` is the size of the first one's message,
+        in bytes."""
         database, table = batch.version.name
         at = int(large[0])
         keys = batch.raw.take(pa.array(large)).to_pylist()
@@ -49,15 +50,16 @@ class MessageTooLarge(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
-    """Stores large messages in files `{location}/{name}`. A name is a digest of `salt` (the tenant and the feed) and of
-    the event, so that a repeat of the event names the same file. With `raw` a file contains only the value."""
+    """Names the files `{location}/{name}` in which large messages are stored. A name is a digest of `salt` (the tenant
+    and the feed) and of the event, so that a repeat of the event names the same file. With `raw` a file contains only
+    the value."""
 
     location: str
     salt: bytes
     raw: bool = False
 
     def names(self, batch: RowBatch) -> list[str]:
-        """The name of the file of each event."""
+        """The name of the file for each event."""
         stamps = zip(batch.commit_ts.tolist(), batch.start_ts.tolist(), kinds(batch).tolist(), strict=True)
         return [
             hashlib.sha256(b"%b\0%d/%d/%d/%d/%b" % (self.salt, batch.physical_id, *stamp, raw)).hexdigest() + ".json"
@@ -67,9 +69,9 @@ class ClaimCheck:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The maximum size of a message. A larger one is refused, or only its handle key is sent (`handle_key_only`,
+    """The maximum size of a message. A larger message is refused, or only its handle key is sent (`handle_key_only`,
     `claim_check`). Values are compressed before they are measured (`large-message-handle-compression`); a reader must
-    be configured for it, because messages do not state it."""
+    be configured for the compression, because messages do not state it."""
 
     bytes_max: int = 10 << 20
     handle_key_only: bool = False
@@ -78,17 +80,17 @@ class Limit:
 
     @property
     def refuses(self) -> bool:
-        """Whether a larger message is an error."""
+        """Whether a larger message is an error, because it is not reduced."""
         return not self.handle_key_only and self.claim_check is None
 
     def packed(self, value: bytes) -> bytes:
-        """A value in the form in which it is sent: compressed, if so configured."""
+        """The value as it is sent: compressed, if so configured."""
         if self.compression == "none":
             return value
         return bytes(pa.compress(value, codec=self.compression, asbytes=True))
 
     def packed_all(self, messages: Messages) -> Messages:
-        """Messages with their values in the form in which they are sent."""
+        """The messages with their values as they are sent: compressed, if so configured."""
         if self.compression == "none":
             return messages
         values = [None if one is None else self.packed(one) for one in messages.values.to_pylist()]
@@ -110,8 +112,8 @@ def in_base64(key: bytes | None, value: bytes) -> bytes:
 def within(
     batch: RowBatch, messages: Messages, limit: Limit, overhead: int, reduced: Reduced, content: Content = in_base64
 ) -> Messages:
-    """The messages, after those that exceed `limit` were replaced by reduced ones. `overhead` is the number of bytes
-    that each message takes in addition to its key and value. Raises MessageTooLarge."""
+    """Replace the messages that exceed `limit` by those that `reduced` makes. `overhead` is the number of bytes that
+    each message takes in addition to its key and value. Raises MessageTooLarge."""
     messages = limit.packed_all(messages)
     sizes = _sizes(messages) + overhead
     large = np.flatnonzero(sizes > limit.bytes_max)
@@ -142,7 +144,7 @@ def within(
 
 
 def check_sizes(batch: RowBatch, messages: Messages, limit: Limit) -> None:
-    """Check that no message is refused by the limit. Raises MessageTooLarge."""
+    """Check that no message exceeds a limit that refuses larger ones. Raises MessageTooLarge."""
     sizes = _sizes(messages) + RECORD_BYTES
     large = np.flatnonzero(sizes > limit.bytes_max)
     if len(large):

@@ -1,4 +1,5 @@
-"""The parts of a JSON object of a row that depend on an event: all columns, or those that an update changed. Pure."""
+"""Writes the members of a row's JSON object that differ from event to event: the values of all columns, or those that
+an update changed. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ Forms = Callable[[Column], Form]
 
 
 def places_of(batch: RowBatch, columns: Sequence[Column]) -> list[int]:
-    """The indexes of these columns in the batch."""
+    """The indexes in the batch of those of `columns` that it has."""
     return [place for place, column in enumerate(batch.columns) if column in columns]
 
 
 def all_parts(
     batch: RowBatch, arrays: Sequence[Any], columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
 ) -> list[LineColumn]:
-    """The members of these columns. `tail` stands between a value and the next comma; the caller adds the last one."""
+    """The JSON members of these columns, as columns of a LineWriter. `tail` is the text between a value and the next
+    comma; the caller adds the last one."""
     return [
         LineColumn(
             f"{tail + ',' if number else ''}{head(batch.columns[place])}", form(batch.columns[place]), arrays[place]
@@ -40,7 +42,8 @@ def all_parts(
 def changed_parts(
     batch: RowBatch, columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
 ) -> list[LineColumn]:
-    """The old values, as a sparse group, of the columns among these that an update changes."""
+    """The JSON members with the old values of those of `columns` that an update changes, as columns of a LineWriter. A
+    line has only the members of its own update. `tail` is the text after a value."""
     return [
         LineColumn(f",{head(column)}", form(column), batch.old[place], tail, changed(batch, [column]))
         for place in places_of(batch, columns)
@@ -56,11 +59,11 @@ def check_numbered(batch: RowBatch) -> None:
 
 
 def numbered_kind(column: Column) -> Kind:
-    """The kind of a column in a batch in which ENUM and SET values are numbers."""
+    """The kind of a column in a batch whose ENUM and SET values are numbers."""
     return kind_of(column, numbered=True)
 
 
 def is_bytes(column: Column, *, faults: bool) -> bool:
-    """Whether the values of a string column are sent as bytes. TiCDC also does so (`faults`) for text that was declared
-    with the attribute BINARY, which has a flag of byte strings."""
+    """Whether the values of a string column are sent as bytes. With `faults`, also text that was declared with the
+    attribute BINARY, because TiCDC takes its flag for that of byte strings."""
     return column.binary or (faults and column.tp in t.TEXTS and bool(column.flag & FLAG_BINARY))

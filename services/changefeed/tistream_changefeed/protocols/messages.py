@@ -1,4 +1,4 @@
-"""Encoded messages of a batch of row events."""
+"""Types of encoded messages, and the interface of the encoders of all protocols."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A file that must be in the claim-check storage before the messages that name it are sent."""
+    """A file that must be in the claim-check storage before the messages that refer to it are sent."""
 
     name: str
     content: bytes
@@ -23,11 +23,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """The message of each event of a RowBatch, in its order. Both arrays are large_binary of the batch's length.
-
-    If `keys` is None, every message has a null key. A null value is a tombstone. `claims` are the files that messages
-    refer to.
-    """
+    """One message for each event of a RowBatch, in the batch's order. `keys` and `values` are large_binary arrays of
+    the batch's length. If `keys` is None, every message has a null key. A null value is a tombstone. `claims` are the
+    files to which messages refer."""
 
     keys: pa.Array | None
     values: pa.Array
@@ -36,7 +34,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that is not a row: a DDL, a resolved ts, the schema of a table."""
+    """One message that is not a row: a DDL, a resolved ts, or the schema of a table."""
 
     key: bytes | None
     value: bytes | None
@@ -44,7 +42,7 @@ class Message:
 
 
 class Encoder(Protocol):
-    """One protocol with its options."""
+    """The encoder of one protocol, with its options."""
 
     @property
     def numbered(self) -> bool:
@@ -55,8 +53,8 @@ class Encoder(Protocol):
         """Whether DDL messages contain the definitions of tables."""
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event of the batch as a message of its own. A protocol that batches frames them later. Raises
-        MessageTooLarge."""
+        """Encode each event of the batch as a message of its own. If the protocol puts several events into a message,
+        they are combined later. Raises MessageTooLarge."""
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
         """Encode a DDL; None if the protocol has no message for it. `changes` are the tables that it changed; the table

@@ -1,4 +1,4 @@
-"""Names of records and fields in schemas, which allow fewer characters than TiDB does."""
+"""Converts names of tables and columns to names in schemas, which allow fewer characters than TiDB does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def safe_name(name: str) -> str:
-    """A name of Avro or Kafka Connect: each other character becomes `_`, and a leading digit gets a `_` before it."""
+    """The name for Avro or Kafka Connect: each character that they do not allow becomes `_`, and a leading digit gets a
+    `_` before it."""
     safe = _UNSAFE.sub("_", name)
     return f"_{safe}" if safe[:1].isdigit() else safe
 

@@ -1,4 +1,5 @@
-"""Constant texts that depend on an event's op, as groups of a LineWriter. All protocols that write lines use them."""
+"""Constant texts that depend on whether an event is an insert, an update or a delete, as columns of a LineWriter. All
+protocols that write lines use them."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ ABSENT = -1  # the place of a group that a line does not have
 
 
 def ops_of(batch: RowBatch) -> Int64s:
-    """INSERT, DELETE or UPDATE for each event."""
+    """For each event, INSERT, DELETE or UPDATE."""
     return np.where(batch.old_at < 0, INSERT, np.where(batch.new_at < 0, DELETE, UPDATE)).astype(np.int64)
 
 
 def chosen(texts: Sequence[str], places: Int64s) -> Group:
-    """A group that writes text number `places[i]` of `texts` into line i, and nothing for a negative place."""
+    """A group of a LineWriter that writes text number `places[i]` of `texts` into line i, and nothing if the number is
+    negative."""
     return Group("", [LineColumn("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)

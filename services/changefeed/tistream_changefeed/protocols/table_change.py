@@ -1,4 +1,4 @@
-"""The tables of a DDL before and after it. Pure."""
+"""Finds the tables of a DDL as they were before and after it. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TableAt = Callable[[int, str, str], TableVersion | None]
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """One table of a DDL before and after it. `before` is None if the table did not exist, and `after` if it does not
-    exist any more."""
+    """One table before and after a DDL. `before` is None if the table did not exist, and `after` if it does not exist
+    any more."""
 
     before: TableVersion | None = None
     after: TableVersion | None = None
@@ -27,10 +27,10 @@ class TableChange:
 
 
 def table_changes(event: DdlEvent, table_at: TableAt) -> tuple[TableChange, ...]:
-    """The tables that a DDL changed; the table that the DDL names comes first.
+    """The tables that a DDL changed; the table that the DDL names comes first. Empty for a DDL of a database.
 
-    Empty for a DDL of a database. A table keeps its id when it is renamed. It gets another id when it is truncated or
-    exchanged with a partition; then the table that has its name afterwards counts as the same table.
+    A table keeps its id when it is renamed. It gets another id when it is truncated or exchanged with a partition; then
+    the table that has its name afterwards counts as the same table.
     """
     if not event.table:
         return ()

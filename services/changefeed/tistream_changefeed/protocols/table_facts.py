@@ -1,4 +1,5 @@
-"""Reads the parts of a TableInfo that decoding rows does not need: defaults, comments, keys, the version."""
+"""Reads what messages say about a table and decoding rows does not need: defaults, comments, keys, the version. Its
+source is TiDB's TableInfo."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column with its present default: text as TiDB stores it, bytes for BIT, None for NULL or no default."""
+    """A column with its present default: a text as TiDB stores it, bytes for BIT, None for NULL or no default."""
 
     column: Column
     default: Any
@@ -34,7 +35,7 @@ class ColumnFacts:
 
     @property
     def type_name(self) -> str:
-        """TiDB's name of the type, without length and sign, such as `varbinary`."""
+        """TiDB's name of the column's type, without length and sign, such as `varbinary`."""
         return type_name(self.column)
 
     @property
@@ -44,11 +45,9 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """One version of a table, as schema messages describe it.
-
-    `columns` are those that SELECT shows, including virtual generated ones. `update_ts` is the TSO of the last change
-    of the definition, which simple and avro use as the version of the schema.
-    """
+    """What schema messages say about one version of a table. `columns` are those that SELECT shows, including virtual
+    generated ones. `update_ts` is the TSO of the last change of the definition, which simple and avro use as the
+    version of the schema."""
 
     database: str
     table: Table
@@ -57,7 +56,7 @@ class TableFacts:
     update_ts: int
 
     def of(self, columns: Sequence[Column]) -> tuple[ColumnFacts, ...]:
-        """The facts of some of the columns, in the given order."""
+        """The facts of the given columns, in the given order."""
         by_id = {facts.column.id: facts for facts in self.columns}
         return tuple(by_id[column.id] for column in columns)
 
@@ -67,7 +66,7 @@ class TableFacts:
 
     @property
     def key(self) -> tuple[Column, ...]:
-        """The handle key, which TiCDC calls the primary key in schemas."""
+        """The columns of the handle key, which TiCDC calls the primary key in schemas."""
         return handle_columns(self.table)
 
 
@@ -98,7 +97,7 @@ class VersionCache(Generic[T]):
         self._known: OrderedDict[TableVersion, T] = OrderedDict()
 
     def of(self, version: TableVersion) -> T:
-        """The value of a version, which is computed at the first call."""
+        """The value for a table version. It is computed at the first call."""
         found = self._known.get(version)
         if found is None:
             found = self._make(version)

@@ -1,4 +1,4 @@
-"""TiDB's names of column types. Pure."""
+"""TiDB's names of column types, such as `varbinary`. Pure."""
 
 from __future__ import annotations
 

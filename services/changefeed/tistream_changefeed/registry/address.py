@@ -1,4 +1,4 @@
-"""The address of a schema registry in a feed's configuration. Pure."""
+"""Checks the address of a schema registry in a feed's configuration, and fills in its secrets. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def host_of(url: str) -> str:
-    """The `host:port` that an address names. Raises InvalidRequest, which shows no part that may be a secret."""
+    """The `host:port` of an address. Raises InvalidRequest, whose text shows no part that may be a secret."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -28,5 +28,5 @@ def host_of(url: str) -> str:
 
 
 def with_secrets(url: str, values: Mapping[str, str]) -> str:
-    """The address with the values of secrets, percent-encoded, in the place of references."""
+    """The address with its references replaced by the values of secrets, percent-encoded."""
     return filled(url, {name: quote(value, safe="") for name, value in values.items()})

@@ -1,4 +1,4 @@
-"""Makes the client of a feed's schema registry."""
+"""Builds the client of a feed's schema registry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tistream_changefeed.registry.confluent import ConfluentRegistry
 
 
 def registry_of(config: FeedConfig, values: Mapping[str, str]) -> ConfluentRegistry | None:
-    """The client of the registry that a configuration names; None if it names no registry. `values` are the values of
-    its secrets, by name. The certificate authority `ca` of the brokers is trusted in addition to those of the
+    """Build the client of the registry that a configuration names; None if it names no registry. `values` are the
+    values of the secrets, by name. The certificate authority `ca` of the brokers is trusted in addition to those of the
     system."""
     url = config.protocol.schema_registry
     if url is None:

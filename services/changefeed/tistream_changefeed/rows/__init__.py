@@ -1,1 +1,1 @@
-"""Row events as columns, in the form in which filters, dispatchers and encoders process them. Pure."""
+"""Batches of row events as columns. Filters, dispatchers and encoders process them. Pure."""

@@ -11,8 +11,8 @@ from tistream.schema.tidb.table import Column
 
 
 def numbers(column: Column, array: Any) -> Any:
-    """The number of each value, uint64: for an ENUM the place of its element, counted from 1 (0 if it has none), and
-    for a SET the bits of its elements."""
+    """The number of each value as uint64: for an ENUM the position of its element, counted from 1 (0 if it has none),
+    and for a SET the bits of its elements."""
     if pa.types.is_integer(array.type):
         return array
     distinct = array.dictionary_encode()

@@ -1,8 +1,6 @@
-"""The columns that identify a row for a sink, by TiCDC's rules. Pure.
-
-They are not always the columns of an event's `key` (tistream.schema.tidb.table.Table.key_columns), which is the first
-key in the order of the table's indexes.
-"""
+"""Finds the columns that identify a row for a sink, by TiCDC's rules (the handle key). Pure. They are not always the
+columns of an event's `key` (tistream.schema.tidb.table.Table.key_columns), which is the first key in the order of the
+table's indexes."""
 
 from __future__ import annotations
 
@@ -14,12 +12,10 @@ _FLAG_UNIQUE = 4
 
 
 def handle_columns(table: Table) -> tuple[Column, ...]:
-    """The handle key in the table's order of columns; empty if the table has none.
-
-    It is the primary key, clustered or not. Without one it is, of the unique indexes whose columns are all NOT NULL,
-    the one with the fewest columns and then with the smallest id. An index over a column that is not sent, such as an
-    expression, does not count, because its values are unknown.
-    """
+    """The columns of the handle key, in the table's order; empty if the table has no handle key. It is the primary key,
+    clustered or not. Without a primary key it is, of the unique indexes whose columns are all NOT NULL, the one with
+    the fewest columns and then with the smallest id. An index over a column that is not sent, such as an expression,
+    does not count, because its values are unknown."""
     if table.pk_is_handle:
         return table.handle_columns
     primary = next((index for index in table.indexes if index.primary and index.public), None)

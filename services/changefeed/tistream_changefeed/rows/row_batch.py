@@ -1,4 +1,4 @@
-"""Row events of one table version, as columns. Filters, dispatchers and encoders work on them."""
+"""A batch of row events of one table version, as columns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Row events of one physical table in one of its versions. Index and ts arrays have one element for each event.
-
-    An event's new row is row `new_at` of the arrays in `new`, its old row is row `old_at` of the arrays in `old`.
-    -1 means absent: an insert has no old row, a delete no new one, an update has both. `at` is the place of each event
-    among all events of its window; a sink writes the events of a window in that order.
-    """
+    """Row events of one physical table in one of its versions. Index and ts arrays have one element for each event. An
+    event's new row is row `new_at` of the arrays in `new`, its old row is row `old_at` of the arrays in `old`. -1 means
+    absent: an insert has no old row, a delete no new one, an update has both. `at` is the position of each event among
+    all events of its window; a sink writes the events of a window in that order."""
 
     version: TableVersion
     physical_id: int

@@ -1,5 +1,5 @@
-"""Splits updates of keys into a delete and an insert, and sorts a window in the order in which a sink writes it.
-Pure."""
+"""Splits updates that change a key into a delete and an insert, and sorts the events of a window into the order in
+which a sink writes them. Pure."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ Splitting = Callable[[TableVersion], Sequence[Column]]
 
 
 def never(_: TableVersion) -> Sequence[Column]:
-    """Split no update (`output-raw-change-event`)."""
+    """A rule that splits no update (`output-raw-change-event`)."""
     return ()
 
 
 def by_handle(version: TableVersion) -> Sequence[Column]:
-    """Split updates that change the handle key."""
+    """A rule that splits updates which change the handle key. Returns the key's columns."""
     return handle_columns(version.table)
 
 
 def by_unique_index(version: TableVersion) -> Sequence[Column]:
-    """Split updates that change a column of any unique index, as TiCDC does."""
+    """A rule that splits updates which change a column of any unique index, as TiCDC does. Returns these columns."""
     return unique_columns(version.table)
 
 
 def kinds(batch: RowBatch) -> Int64s:
-    """DELETE, UPDATE or INSERT for each event of a batch."""
+    """For each event of a batch, DELETE, UPDATE or INSERT."""
     return np.where(batch.new_at < 0, DELETE, np.where(batch.old_at < 0, INSERT, UPDATE))
 
 
@@ -53,11 +53,12 @@ class _Kinded:
 
 
 def split(window: EventWindow, splitting: Splitting) -> EventWindow:
-    """The events of a window with its key updates split, in the order (commit_ts, rows before ddl events, start_ts,
-    table id, kind, raw key). Places count from 0 without gaps.
+    """Split the key updates of a window, and sort its events by (commit_ts, rows before DDL events, start_ts, table id,
+    kind, raw key). The field `at` of the result numbers the events from 0, without gaps.
 
     An update is split if a column that `splitting` names for its table differs between the old row and the new one.
-    Its delete stands with the other deletes of its (table, transaction), and its insert behind everything else there.
+    Within a transaction and table, the delete half is sorted among the deletes, and the insert half after all other
+    events.
     """
     parts = [_split(batch, splitting(batch.version)) for batch in window.rows]
     return _in_order([part for part in parts if len(part.kind)], window.ddls)
@@ -72,7 +73,8 @@ def _split(batch: RowBatch, columns: Sequence[Column]) -> _Kinded:
 
 
 def _split_at(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
-    """The batch with these updates split. Their deletes, and then their inserts, follow the other events."""
+    """Split the updates with the indexes `moved`. In the result, their deletes, and then their inserts, follow the
+    other events of the batch."""
     stays = np.ones(len(batch), dtype=bool)
     stays[moved] = False
     rest = np.flatnonzero(stays)
@@ -85,8 +87,8 @@ def _split_at(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
 
 
 def _halves(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
-    """As _split_at, for a batch in which some updates are present as one of their two halves only. An update that is
-    not split is sent at the place of its put."""
+    """Split updates as `_split_at` does, in a batch in which some updates are present only as their delete or their
+    put. An update that is not split is sent at the position of its put."""
     whole = _split_at(replace(batch, half=None), kind, moved)
     half = np.full(len(whole.kind), WHOLE)
     assert batch.half is not None
@@ -97,7 +99,7 @@ def _halves(batch: RowBatch, kind: Int64s, moved: Int64s) -> _Kinded:
 
 
 def changed(batch: RowBatch, columns: Sequence[Column]) -> Bools:
-    """For each event, whether it is an update that changes any of these columns. NULL and NULL are equal; texts are
+    """For each event, whether it is an update that changes any of these columns. Two NULLs are equal; texts are
     compared by their bytes."""
     out = np.zeros(len(batch), dtype=bool)
     update = np.flatnonzero((batch.new_at >= 0) & (batch.old_at >= 0))
@@ -113,7 +115,7 @@ def changed(batch: RowBatch, columns: Sequence[Column]) -> Bools:
 
 
 def _in_order(parts: Sequence[_Kinded], ddls: Sequence[PlacedDdl]) -> EventWindow:
-    """Give every event its place."""
+    """Number all events of the window in the order in which they are sent."""
     if not parts:
         return EventWindow((), tuple(PlacedDdl(place, ddl.event) for place, ddl in enumerate(ddls)))
     commit_ts = np.concatenate([part.batch.commit_ts for part in parts])
@@ -134,13 +136,13 @@ def _in_order(parts: Sequence[_Kinded], ddls: Sequence[PlacedDdl]) -> EventWindo
 
 
 def _sorted(batch: RowBatch, place: Int64s) -> RowBatch:
-    """A batch whose events have these places, in their order."""
+    """The batch with these numbers as the positions of its events, sorted by them."""
     batch = replace(batch, at=place)
     return batch if ascend([place]) else taken(batch, np.argsort(place))
 
 
 def _order(parts: Sequence[_Kinded], commit_ts: Int64s) -> Int64s:
-    """The indexes of all events of the parts, sorted in the order in which they are sent."""
+    """The indexes of all events of the batches, sorted in the order in which they are sent."""
     start_ts = np.concatenate([part.batch.start_ts for part in parts])
     table = np.concatenate([np.full(len(part.kind), part.batch.version.head.id) for part in parts])
     kind = np.concatenate([part.kind for part in parts])

@@ -1,4 +1,4 @@
-"""Row events of some tables and ddl events, in one common order. Pure."""
+"""Row events of several tables and DDL events in one common order. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _PUT = 1
 
 @dataclass(frozen=True, slots=True)
 class PlacedDdl:
-    """A ddl event and its place among all events of the window. All rows with a commit_ts <= its own precede it."""
+    """A DDL event and its position among all events of the window. All rows with a commit_ts <= its own come before
+    it."""
 
     at: int
     event: DdlEvent
@@ -28,7 +29,7 @@ class PlacedDdl:
 
 @dataclass(frozen=True, slots=True)
 class EventWindow:
-    """All events of a range of commit_ts. The places `at` of rows and ddl events ascend in the order in which a sink
+    """All events of a range of commit_ts. The positions `at` of rows and DDL events ascend in the order in which a sink
     writes them, and are distinct; there may be gaps."""
 
     rows: tuple[RowBatch, ...]
@@ -39,12 +40,10 @@ class EventWindow:
 
 
 def raw_changes(events: Events) -> EventWindow:
-    """The changes of rows as they were committed, one event for each.
-
-    Events may show an update as a delete and a put of one row. Both together are one update here. If only one of them
-    is among `events`, because the transaction is read in parts, it becomes an update that is marked as that half, so
-    that filters decide alike for both halves. Places are those of `events`; split.py replaces them by those of a sink.
-    """
+    """The changes of rows as they were committed, one event for each. `events` may show an update as a delete and a put
+    of one row; both together become one update here. If only one of them is among `events`, because the transaction is
+    read in parts, it becomes an update that is marked as that half, so that filters decide alike for both halves. The
+    positions are those of `events`; split.py replaces them by those of a sink."""
     rows: list[RowBatch] = []
     ddls: list[PlacedDdl] = []
     for number, one in enumerate(events.sets):
@@ -59,7 +58,7 @@ def raw_changes(events: Events) -> EventWindow:
 
 
 def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:
-    """The raw changes of the events `at` of these rows, which have these places."""
+    """Build a batch of the changes with the indexes `at` in `rows`. `place`: their positions."""
     table = rows.version.table
     put, half = rows.op[at] == _PUT, rows.half[at]
     row = np.where(put, rows.new_at[at], rows.old_at[at])
@@ -87,7 +86,7 @@ def _batch(rows: Rows, at: Int64s, place: Int64s) -> RowBatch:
 
 
 def _columns(rows: Rows, image: Image | None) -> list[pa.Array]:
-    """The arrays of an image; empty ones of the same types if no event shows the image."""
+    """The arrays of a row image (old or new); empty arrays of the same types if no event has the image."""
     if image is not None:
         return list(image.columns)
     other = rows.new or rows.old
@@ -97,7 +96,7 @@ def _columns(rows: Rows, image: Image | None) -> list[pa.Array]:
 
 
 def taken(batch: RowBatch, chosen: Int64s) -> RowBatch:
-    """The events of a batch at these indexes."""
+    """The events of a batch with these indexes."""
     return replace(
         batch,
         new_at=batch.new_at[chosen],

@@ -1,4 +1,4 @@
-"""Puts the files of messages that are too large for their topic, before the messages are sent."""
+"""Writes the files of messages that are too large for their topic, before the messages are sent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TRIES = 3
 
 class ClaimFiles:
     """Writes the claim-check files of a feed below `location` in an object store. A file is never replaced, and never
-    deleted."""
+    deleted here."""
 
     def __init__(self, objects: ObjectStore, location: str) -> None:
         self._objects, self._location = objects, location
 
     def put(self, claims: Iterable[Claim]) -> None:
-        """Put these files. A file that exists with the same bytes is from an earlier attempt, and is left. Raises
+        """Write these files. A file that exists with the same bytes is from an earlier attempt, and is kept. Raises
         FeedFailed."""
         for claim in claims:
             try:

@@ -1,1 +1,2 @@
-"""Handles events that cannot be sent: the rules of the configuration say whether the table stops. Pure."""
+"""The rules of the configuration for events that cannot be sent: whether the table stops, the feed stops, or a dead
+letter is written. Pure."""

@@ -16,7 +16,7 @@ OnTableError = Literal["stop-table", "stop-feed", "leave-table"]
 
 @dataclass(frozen=True, slots=True)
 class TableErrors:
-    """The rule for the tables that `matcher` includes."""
+    """The rule for the tables that `matcher` matches."""
 
     matcher: TableRules
     on_row_error: OnRowError = "stop"
@@ -31,11 +31,11 @@ class ErrorRules:
     others: OnTableError = "stop-table"
 
     def on_row_error(self, name: Name) -> OnRowError:
-        """The action to take if a row event of this table cannot be sent."""
+        """What to do if a row event of this table cannot be sent."""
         return next((one.on_row_error for one in self.entries if one.matcher.matches(*name)), "stop")
 
     def on_table_error(self, name: Name) -> OnTableError:
-        """The action to take if any event of this table cannot be sent."""
+        """What to do if any event of this table cannot be sent."""
         return next((one.on_table_error for one in self.entries if one.matcher.matches(*name)), self.others)
 
 

@@ -12,8 +12,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 class TableFailed(FatalError):
-    """An event of this table cannot be sent, and nothing of the table at or above `commit_ts` is sent until a person
-    has acted. `key` is the raw key if the error concerns a single row."""
+    """Raised if an event of this table cannot be sent. No event of the table at or above `commit_ts` is sent until a
+    person has acted. `key` is the raw key if the error concerns a single row."""
 
     code = "table-failed"
 
@@ -25,7 +25,8 @@ class TableFailed(FatalError):
 
 @contextmanager
 def naming(batch: RowBatch) -> Iterator[None]:
-    """A `with` block that converts each FatalError inside to a TableFailed, which names the batch's table."""
+    """A context manager that converts each FatalError raised inside it to a TableFailed, which names the batch's
+    table."""
     try:
         yield
     except TableFailed:

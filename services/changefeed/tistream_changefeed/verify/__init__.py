@@ -1,1 +1,1 @@
-"""Compares what the topics of a feed hold with what the pool has."""
+"""Compares the messages in the topics of a feed with the committed rows of its tenant."""

@@ -1,7 +1,5 @@
-"""Compares the events that a feed has to send with the messages that its topics hold. Pure.
-
-Both are counted by a digest of place, key and value, so the memory of a comparison does not depend on the size of rows.
-"""
+"""Compares the events that a feed had to send with the messages that its topics have. Pure. Both are counted by a
+digest of topic, partition, key and value, so the memory of a comparison does not depend on the size of rows."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Counted:
-    """One event, or several that are equal. `offset`: of its newest message."""
+    """How often an event was expected and found; equal events are counted together. `offset`: of the newest message."""
 
     head: Head
     topic: str
@@ -31,7 +29,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class Comparison:
-    """Takes events and messages in any order."""
+    """Counts events and messages, which may be added in any order."""
 
     _seen: dict[bytes, _Counted] = field(default_factory=dict)
 
@@ -39,18 +37,18 @@ class Comparison:
         return len(self._seen)
 
     def wanted(self, one: Sent, head: Head) -> None:
-        """Take an event that the feed has to send."""
+        """Add an event that the feed had to send."""
         self._of(one, head).wanted += 1
 
     def found(self, one: Sent, head: Head, offset: int) -> None:
-        """Take the message of an event, at `offset` of its partition."""
+        """Add an event that a message contains. `offset`: of the message in its partition."""
         counted = self._of(one, head)
         counted.found += 1
         counted.offset = offset
 
     def take_missing(self, one: Sent) -> bool:
-        """Whether this event is missing. It counts as found from now on, so that of equal events only those that
-        lack are missing."""
+        """Whether no message was found for this event. If so, it counts as found from now on: of several equal events,
+        only as many are missing as have no message."""
         counted = self._seen.get(_digest(one))
         if counted is None or counted.found >= counted.wanted:
             return False
@@ -58,7 +56,7 @@ class Comparison:
         return True
 
     def tables(self) -> list[VerifiedTable]:
-        """The tables, by name."""
+        """The counts of each table, sorted by name."""
         counts: dict[Name, Counter[str]] = {}
         for one in self._seen.values():
             of = counts.setdefault((one.head.database, one.head.table), Counter())
@@ -81,7 +79,7 @@ class Comparison:
         ]
 
     def differences(self) -> list[Difference]:
-        """The first DIFFERENCES_MAX of them, by commit_ts."""
+        """The first DIFFERENCES_MAX differences, by commit_ts."""
         found = sorted(self._different(), key=lambda one: (int(one.commit_ts), one.topic, one.partition))
         return found[:DIFFERENCES_MAX]
 
@@ -109,7 +107,7 @@ class Comparison:
 
 
 def _digest(one: Sent) -> bytes:
-    """Differs for another place, key or value; null is not empty."""
+    """A digest of topic, partition, key and value. A null key or value is not the same as an empty one."""
     found = hashlib.blake2b(f"{one.topic}/{one.partition}".encode(), digest_size=16)
     for part in (one.key, one.value):
         found.update(b"-" if part is None else b"+%d:" % len(part))

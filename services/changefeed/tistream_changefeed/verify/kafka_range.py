@@ -1,4 +1,4 @@
-"""Reads the committed messages of topics from a time on, and writes those that they lack into another one."""
+"""Reads the committed messages of topics from a time on, and writes missing messages into another topic."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A committed message with its offset."""
+    """A committed message and its offset."""
 
     sent: Sent
     offset: int
 
 
 class KafkaRange:
-    """One comparison's reader. Raises FeedFailed. `deadline_ms`, monotonic: when it gives up. `answer_s`: how long it
-    waits for each answer of the broker."""
+    """Reads and writes messages for one comparison. Methods raise FeedFailed. `deadline_ms`: when reading is given up,
+    in monotonic ms. `answer_s`: how many seconds to wait for each answer of the broker."""
 
     def __init__(
         self,
@@ -48,8 +48,9 @@ class KafkaRange:
     def messages(
         self, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
     ) -> Iterator[Read]:
-        """The messages that were written at or after `from_ms`, up to the end of each partition as it is now, but not
-        of those that `done` names after each of them."""
+        """Yield the messages of the topics that were written at or after `from_ms` (Unix ms), up to the present end of
+        each partition. `topics`: numbers of partitions. After each message `done` is called; it returns the partitions
+        of which no more messages are needed."""
         consumer = self._clients.consumer(self._settings, logger=log)
         try:
             yield from self._read(consumer, topics, from_ms, done)

@@ -1,4 +1,4 @@
-"""What messages of rows say of themselves: the table, the commit_ts and the key. Pure."""
+"""Reads the table, the commit_ts and the key of a row event from its message, for each protocol that has them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Pair = tuple[bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A row event. `key`: the values of its handle key, as far as the message marks them."""
+    """What a message says about its row event. `key`: the values of the handle key, if the message marks its
+    columns."""
 
     commit_ts: int
     database: str
@@ -28,7 +29,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedHead:
-    """A resolved message of `ts`."""
+    """What a resolved message says: its ts."""
 
     ts: int
 
@@ -38,13 +39,14 @@ HeadOf = Callable[[Pair], Head | ResolvedHead | None]
 
 
 class Unreadable(ValueError):
-    """A message that is not of the protocol."""
+    """Raised for a message that is not of the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the messages of a protocol are read. `events`: the events of one message, each with the key and the value
-    that the encoder gave it. `resolves`: the topic has resolved messages."""
+    """Functions that read the messages of a protocol. `events`: the events of one message, each with the key and the
+    value that the encoder gave it. `head`: what one event says about itself. `resolves`: whether the topic has resolved
+    messages."""
 
     events: Callable[[Pair], Sequence[Pair]]
     head: HeadOf
@@ -52,7 +54,7 @@ class Reading:
 
 
 def reading(protocol: ProtocolConfig) -> Reading | str:
-    """How topics of this protocol are read; a text says why they cannot be compared."""
+    """The functions that read messages of this protocol. If they cannot be compared, a text that says why."""
     name = protocol.protocol
     if name == "open-protocol":
         return Reading(unframed, _checked(_open))
@@ -68,7 +70,7 @@ def reading(protocol: ProtocolConfig) -> Reading | str:
 
 
 def unframed(message: Pair) -> Sequence[Pair]:
-    """The events of a message of open-protocol. Raises Unreadable."""
+    """Divide a message of open-protocol into its events, as (key, value). Raises Unreadable."""
     key, value = message
     keys, values = list(_pieces((key or b"")[_WORD:])), list(_pieces(value or b""))
     if len(keys) != len(values):

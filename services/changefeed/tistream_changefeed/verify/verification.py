@@ -1,8 +1,6 @@
-"""Compares a range of a feed's topics with the pool, and writes what they lack into another topic.
-
-What the feed has to send of the pool is encoded again, by its configuration as it is now: messages are a function of
-the events and of the configuration (invariant 48).
-"""
+"""Compares a range of commit_ts in a feed's topics with the committed rows of its tenant, and writes missing messages
+into another topic. To find out what the feed had to send, the rows are encoded again with the present configuration.
+This is possible because messages depend only on the events and the configuration (invariant 48)."""
 
 from __future__ import annotations
 
@@ -43,8 +41,8 @@ SKEW_MS = 600_000  # by which the broker's clock may be ahead of the upstream's
 
 @dataclass(frozen=True, slots=True)
 class Verifications:
-    """`hosts`: those that feeds may use. `view`: the pool of a tenant. `longest_ms` and `answer_s`: how long a
-    comparison may take, and how long it waits for one answer."""
+    """Runs comparisons. `hosts`: the hosts to which feeds may connect. `view` returns the committed rows of a tenant.
+    `longest_ms`: how long a comparison may take. `answer_s`: how many seconds it waits for one answer."""
 
     hosts: Sequence[str]
     keys: SecretKeys
@@ -56,8 +54,9 @@ class Verifications:
     answer_s: float = ANSWER_S
 
     def verify(self, ask: VerifyFeed) -> FeedVerification:
-        """Compare. Raises InvalidRequest, LimitReached, TargetNotAllowed, Gone; Unavailable if the sink does not
-        answer, or not in time."""
+        """Run the comparison that `ask` describes, and return the differences. With `repair_topic`, this also writes
+        the missing messages into that topic. Raises InvalidRequest, LimitReached, TargetNotAllowed, Gone; and
+        Unavailable if the sink does not answer, or not in time."""
         deadline_ms = self.clock.monotonic_ms() + self.longest_ms
         tenant = TenantKey.parse(ask.cluster_id, ask.tenant_id)
         feed = parsed(ask.sink_uri, ask.config, ask.skips)
@@ -83,7 +82,7 @@ class Verifications:
 
 @dataclass(slots=True)
 class _Comparing:
-    """One comparison."""
+    """The state of one comparison."""
 
     ask: VerifyFeed
     tenant: TenantKey
@@ -100,7 +99,7 @@ class _Comparing:
         self.topics = Topics(self.target, "tistream-verify", self.by.answer_s, self.by.clients)
 
     def result(self) -> FeedVerification:
-        """Compare, and repair if that is asked for. Raises FeedFailed, InvalidRequest, Unavailable."""
+        """Compare, and repair if the request names a topic for that. Raises FeedFailed, InvalidRequest, Unavailable."""
         found = Comparison()
         self._partitions(self.target.topic)
         if self.ask.repair_topic in {self.target.progress_topic, f"{self.target.topic}-dead-letter"}:
@@ -140,7 +139,8 @@ class _Comparing:
                 yield pipeline.rows(rows, self._partitions)
 
     def _wanted(self) -> Iterator[tuple[tuple[Encoded, int], Sent, Head]]:
-        """Each event, with its head and its place among those that were encoded with it."""
+        """Yield each event that the feed had to send, as ((the messages encoded together, its index in them), its
+        message, its head)."""
         for encoded in self._encoded():
             for at, one in enumerate(encoded.messages.each()):
                 head = self._head(one)
@@ -197,8 +197,8 @@ class _Comparing:
     # ---- repair
 
     def _repair(self, found: Comparison, topic: str) -> int:
-        """Write the events that are missing into `topic`, in order and in one transaction, and resolved messages behind
-        them. Returns their number."""
+        """Write the missing events into `topic`, in order and in one transaction, and resolved messages after them.
+        Returns the number of events."""
         count = max(self.counts.values())
         target = replace(self.target, topic=topic, partition_num=count)
         Topics(target, "tistream-verify", self.by.answer_s, self.by.clients).partitions(topic)
@@ -222,7 +222,7 @@ class _Comparing:
 
 
 def _taken(messages: Outgoing, at: Sequence[int]) -> Outgoing:
-    """Some of these messages."""
+    """The messages with these indexes."""
     index = np.array(at, np.int64)
     return replace(
         messages,

@@ -1,4 +1,5 @@
-"""Converts decimals to the bytes of Avro's logical type: the unscaled number, big endian, in two's complement."""
+"""Converts decimals to the bytes of Avro's logical type `decimal`: the unscaled number, big endian, in two's
+complement. Compiled with numba."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _ONE = u64(1)
 
 
 def unscaled_bytes(decimals: Any, scale: int) -> Any:
-    """A large_binary array of the unscaled numbers at this scale. `decimals` has texts such as `-1.50`; digits behind
-    the scale are dropped, as TiCDC does. Nulls stay null."""
+    """Convert decimal texts such as `-1.50` to a large_binary array of the unscaled numbers at this scale. Digits
+    beyond the scale are dropped, as TiCDC does. Nulls stay null."""
     flat = flat_bytes(decimals)
     out = np.empty(len(flat) * _NUMBER_BYTES, np.uint8)
     offsets = np.zeros(len(flat) + 1, np.int64)
@@ -65,7 +66,8 @@ def put_unscaled(data: U8, starts: I64, scale: int, out: U8, out_offsets: I64) -
 
 @inline
 def _append_digit(limbs: Any, used: int, digit: Any) -> int:
-    """Multiply the number by ten and add the digit. Returns the number of limbs that are in use afterwards."""
+    """Multiply the number in `limbs` by ten and add the digit, in place. Returns the number of limbs that are in use
+    afterwards."""
     carry = digit
     for index in range(used):
         value = limbs[index] * _TEN + carry
@@ -88,7 +90,8 @@ def _negate(limbs: Any) -> None:
 
 @inline
 def _put_shortest(limbs: Any, out: U8, at: int) -> int:
-    """Write the bytes of the number without leading bytes that only repeat its sign. Return the position after it."""
+    """Write the bytes of the number in `limbs`, without leading bytes that only repeat its sign. Returns the position
+    after the last byte."""
     sign = _BYTE if limbs[_LIMBS - 1] >> u64(31) else u64(0)
     skipping = True
     for place in range(_NUMBER_BYTES):

@@ -38,7 +38,7 @@ _LOGICAL_BITS = 18  # of a TSO; the physical milliseconds are above
 
 
 class SchemaIds(Protocol):
-    """Assigns ids to schemas."""
+    """Assigns ids to Avro schemas, as a schema registry does."""
 
     def id_of(self, subject: str, schema: str) -> int:
         """The id of a schema, registered under the subject if it is new."""
@@ -54,14 +54,15 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The data that the encoder derives once from a table version and the columns that are sent."""
+    """What the encoder derives once from a table version and the columns that are sent."""
 
     columns: tuple[ColumnFacts, ...]
     head: bytes
 
 
 class AvroEncoder:
-    """Confluent Avro. A delete has a null value; a table without a primary key has null keys."""
+    """Encodes row events as Avro in Confluent's framing. The message of a delete has a null value; those of a table
+    without a primary key have null keys."""
 
     numbered = False  # ENUM and SET are names
     describes_tables = False

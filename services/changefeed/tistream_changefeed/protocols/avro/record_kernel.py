@@ -1,4 +1,4 @@
-"""The kernel that writes Avro records from Arrow buffers."""
+"""Writes Avro records from Arrow buffers. Compiled with numba."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOW = u64(0x7F)
 
 
 class Wire(IntEnum):
-    """The Avro form of a column's values."""
+    """How Avro encodes a column's values."""
 
     LONG = 0  # int and long: zigzag varint of 64-bit values
     FLOAT = 1
@@ -28,7 +28,7 @@ class Wire(IntEnum):
 
 
 class Null(IntEnum):
-    """The encoding of null in a field."""
+    """How a null is encoded in a field."""
 
     NEVER = 0  # the field is not a union
     FIRST = 1  # a union of null and the type
@@ -56,11 +56,12 @@ def put_records(
     out: U8,
     out_offsets: I64,
 ) -> int:
-    """Write one record for each event, `head` before each.
+    """Write one record for each event, after the bytes `head`. Returns -1, or the first event with a null in a field
+    that is not a union.
 
-    Return -1, or the first event with a null in a field that is not a union. Event e uses row `places[e]` of each
-    column, or row e of columns for which `itself` is set. For a negative place no record is written. `out` must have
-    room for all records: the head, VARINT_BYTES + 8 for each field, and the byte strings.
+    Event e uses row `places[e]` of each column, or row e of columns for which `itself` is set. For a negative place no
+    record is written. `out` must have room for all records: the head, VARINT_BYTES + 8 for each field, and the byte
+    strings.
     """
     at = i64(0)
     out_offsets[0] = 0

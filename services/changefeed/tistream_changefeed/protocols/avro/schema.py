@@ -1,4 +1,4 @@
-"""Avro schemas of a table version, byte for byte as TiCDC registers them.
+"""Builds the Avro schema of a table version, byte for byte as TiCDC registers it.
 
 Bytes in `default` are base64, as Go's encoding/json writes them. Avro wants one character for each byte, so a reader
 that fills in such a default gets other bytes. Messages of TiStream always have all fields, so no reader fills in a
@@ -71,13 +71,13 @@ def record_schema(facts: TableFacts, columns: Sequence[ColumnFacts], options: Av
 
 
 def is_bytes(column: ColumnFacts) -> bool:
-    """Whether values of a string column are Avro bytes: TiCDC goes by the column's binary flag."""
+    """Whether values of a string column are Avro bytes. As in TiCDC, the column's binary flag decides."""
     return column.column.tp in t.TEXTS and bool(column.column.flag & FLAG_BINARY)
 
 
 def null_first(column: ColumnFacts, options: AvroOptions) -> bool | None:
-    """Whether null is the first type in the union of a nullable column, or the second. None if the column is not
-    nullable."""
+    """Whether null is the first type in the union of a nullable column (True), or the second (False). None if the
+    column is not nullable."""
     if column.column.not_null:
         return None
     return _is_decimal(column, options) or _default(column, options) is None

@@ -15,5 +15,5 @@ _BY_ACTION = {action: name for name, actions in _TYPES.items() for action in act
 
 
 def ddl_type(action: int) -> str:
-    """The `type` of an action by TiDB's number, such as ALTER for added columns."""
+    """The `type` of a DDL, such as ALTER. `action`: the number by which TiDB identifies the kind of DDL."""
     return _BY_ACTION.get(action, "QUERY")

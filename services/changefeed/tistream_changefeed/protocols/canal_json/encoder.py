@@ -1,4 +1,4 @@
-"""The encoder of canal-json. Pure."""
+"""Encodes events in TiCDC's protocol canal-json. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CanalOptions:
 
 
 class CanalJson:
-    """Encodes events for canal-json. The member `ts` is the commit's time, so that a repeat of an event has the same
+    """Encodes events in canal-json. The member `ts` is the commit's time, so that a repeat of an event has the same
     bytes. In TiCDC it is the time of encoding."""
 
     numbered = True
@@ -90,7 +90,8 @@ class CanalJson:
         return Message(None, self._options.limit.packed(text))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Messages with the handle key alone, and with the locations of the whole messages, if there are any."""
+        """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
+        if they are."""
         if locations is None:
             return Messages(None, self._values(batch, batch.handle, ',"onlyHandleKey":true', None))
         return Messages(None, self._values(batch, batch.handle, ',"claimCheckLocation":', locations))
@@ -125,14 +126,14 @@ class CanalJson:
 
 
 class _Shape:
-    """The JSON fragments of the rows of one batch."""
+    """Builds the JSON text of the rows of one batch, in pieces."""
 
     def __init__(self, batch: RowBatch, options: CanalOptions) -> None:
         self._batch, self._options = batch, options
         self._deleted = batch.new_at < 0
 
     def lead(self) -> str:
-        """The text up to the op."""
+        """The text before the member that names the kind of event."""
         version = self._batch.version
         database, table = version.name
         keys = ",".join(html_quoted(one.name) for one in self._batch.columns if one.flag & FLAG_PRIMARY)
@@ -140,8 +141,8 @@ class _Shape:
         return f'{{"id":0,{names},"pkNames":[{keys}],"isDdl":false,"type":"'
 
     def types(self, columns: Sequence[Column], places: Int64s | None) -> list[Group]:
-        """The JSON text of the times, and of the types of these columns, for the lines whose place is not negative; for
-        all lines if `places` is None."""
+        """The JSON text of the times, and of the types of these columns. Written into the lines whose place is not
+        negative, or into all lines if `places` is None."""
         batch, options = self._batch, self._options
         ms = pa.array(batch.commit_ts >> _PHYSICAL_SHIFT)
         parts = [LineColumn('","es":', Form.INT, ms), LineColumn(',"ts":', Form.INT, ms)]
@@ -164,7 +165,7 @@ class _Shape:
         return [Group("", parts, places, optional=places is not None, end=f'{text},"mysqlType":{{{names}}}')]
 
     def old(self, columns: Sequence[Column], updates: Bools) -> list[Group]:
-        """The member `old`."""
+        """The JSON member `old`, with the old values of the updates that the mask selects."""
         nothing = ',"old":null'
         if not updates.any():
             return [Group(nothing, ())]
@@ -184,7 +185,8 @@ class _Shape:
         return types.form_of(column, faults=self._options.faults)
 
     def _varying(self, place: int, column: Column) -> Int64s | None:
-        """The java.sql.Types of each event's value of an unsigned column; None if all events have the same."""
+        """For each event, the number in java.sql.Types of its value in an unsigned column; None if all events have the
+        same number."""
         wider = types.wider(column)
         if wider is None:
             return None
@@ -207,8 +209,8 @@ def _head(column: Column) -> str:
 
 
 def _extension(batch: RowBatch, mark: str, locations: Sequence[str] | None, row_key: bool) -> list[LineColumn]:
-    """The members of `_tidb`. Only the last of them may be followed by a constant text, so `mark` stands before what
-    follows it."""
+    """The members of the object `_tidb`, as columns of a LineWriter. `mark` is the text after the commit_ts; with
+    `locations`, the event's location follows it."""
     parts = [LineColumn('"commitTs":', Form.INT, pa.array(batch.commit_ts))]
     if locations is not None:
         parts.append(LineColumn(mark, Form.HTML_CODED, pa.array(locations, pa.large_string())))
@@ -220,7 +222,7 @@ def _extension(batch: RowBatch, mark: str, locations: Sequence[str] | None, row_
 
 
 def _single(names: str, kind: str, ts: int, sql: str, *, is_ddl: bool) -> str:
-    """A message that is not a row, without its last bracket."""
+    """The text of a message that is not a row, without its last bracket."""
     ms = ts >> _PHYSICAL_SHIFT
     flag = "true" if is_ddl else "false"
     return (

@@ -69,21 +69,23 @@ _FORMS = {
 
 
 def form_of(column: Column, *, faults: bool) -> Form:
-    """The form of a column's values, which are strings. Byte strings are read as ISO-8859-1."""
+    """How a column's values are written: always as strings. Byte strings are read as ISO-8859-1."""
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):
         return Form.LATIN1
     return _FORMS[numbered_kind(column)]
 
 
 def sql_type(column: Column, *, faults: bool) -> int:
-    """The number of a column's type in java.sql.Types. Large unsigned numbers have another one (`wider`)."""
+    """The number of a column's type in java.sql.Types. Large values of an unsigned column have another number (see
+    `wider`)."""
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):
         return _BLOB
     return _SQL_TYPES.get(column.tp, _VARCHAR)
 
 
 def wider(column: Column) -> tuple[int, int] | None:
-    """(bound, java.sql.Types of values above the bound) of an unsigned column; None if all values have one type."""
+    """For an unsigned column, (bound, the number in java.sql.Types of values above the bound). None if all values have
+    one number."""
     return _WIDER.get(column.tp) if column.unsigned else None
 
 

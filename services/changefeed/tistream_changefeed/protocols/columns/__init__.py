@@ -1,1 +1,1 @@
-"""Decoded columns in the forms that protocols send: numbers as text, times as numbers, bits as bytes. Pure."""
+"""Converts decoded columns to the forms that protocols send: numbers to text, times to numbers, bits to bytes. Pure."""

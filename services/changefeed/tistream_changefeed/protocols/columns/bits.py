@@ -1,4 +1,4 @@
-"""Values of BIT columns as bytes."""
+"""Converts values of BIT columns to bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DATE, DATETIME, TIMESTAMP and TIME columns in Debezium's forms. The decoder writes them as text."""
+"""Converts DATE, DATETIME, TIMESTAMP and TIME columns, which the decoder returns as text, to Debezium's forms."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def zoned(timestamps: Any) -> Any:
 
 @kernel
 def put_epochs(data: U8, starts: I64, unit: int, not_null: bool, out: I64, valid: Bools) -> None:
-    """Fill `out` for the valid texts, and clear `valid` for texts that are not dates, unless `not_null`."""
+    """Write each valid text into `out`, as days, milliseconds or microseconds since 1970 (`unit`). A text that is not a
+    date becomes invalid in `valid`, or 0 with `not_null`."""
     for row in range(len(starts) - 1):
         if not valid[row]:
             continue
@@ -91,7 +92,7 @@ def put_epochs(data: U8, starts: I64, unit: int, not_null: bool, out: I64, valid
 
 @kernel
 def put_microseconds(data: U8, starts: I64, out: I64) -> None:
-    """Fill `out` for every text that is not empty."""
+    """Write each text that is not empty into `out`, in microseconds."""
     for row in range(len(starts) - 1):
         at, end = starts[row], starts[row + 1]
         if at == end:
@@ -135,7 +136,7 @@ def _number(data: U8, at: int, digits: int) -> int:
 
 @inline
 def _fraction(data: U8, point: int, end: int) -> int:
-    """The digits behind the point at `point`, in microseconds; 0 without a point."""
+    """The digits after the decimal point at position `point`, in microseconds; 0 without a point."""
     micros = i64(0)
     digits = max(end - point - 1, 0)
     for place in range(point + 1, point + 1 + digits):

@@ -1,4 +1,4 @@
-"""JSON documents in TiDB's form: a space after each comma and colon."""
+"""Inserts spaces into JSON documents as TiDB does: one after each comma and colon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _QUOTE, _BACKSLASH, _COMMA, _COLON, _SPACE = 0x22, 0x5C, 0x2C, 0x3A, 0x20
 
 
 def spaced(documents: Any) -> Any:
-    """A large_string array of the documents of a column, which the decoder writes without spaces. Nulls stay null."""
+    """A large_string array of the documents with spaces. The decoder writes documents without spaces. Nulls stay
+    null."""
     array = one_array(documents)
     flat = flat_bytes(array)
     out = np.empty(2 * len(flat.data) + 1, np.uint8)

@@ -1,4 +1,4 @@
-"""Encodes row events as lines of CSV: op, table, schema, then the columns."""
+"""Encodes row events as lines of CSV: the operation, the table, the schema, then the columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class _Lines:
 
 
 class CsvEncoder:
-    """CSV without keys. With `output_old_value` an update is two lines in one value: a delete and an insert."""
+    """Encodes row events as CSV messages, whose Kafka key is null. With `output_old_value` the value of an update has
+    two lines: a delete and an insert."""
 
     numbered = False  # ENUM and SET are names
     describes_tables = False
@@ -65,8 +66,8 @@ class CsvEncoder:
         return None
 
     def _lines(self, batch: RowBatch, arrays: Sequence[Any], places: Int64s, ops: Int64s, kinds: Int64s) -> _Lines:
-        """The lines of the rows at `places`. `ops` is the op that each line states, and `kinds` the op of the event
-        that the line belongs to."""
+        """The lines of the rows at `places`. `ops` is the operation that each line states, and `kinds` the operation of
+        the event to which the line belongs."""
         if not (places >= 0).any():
             return _Lines(np.empty(0, np.uint8), np.zeros(len(places) + 1, np.int64))
         options = self._options

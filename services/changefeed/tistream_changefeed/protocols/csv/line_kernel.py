@@ -1,4 +1,4 @@
-"""The kernel that writes lines of CSV from Arrow buffers."""
+"""Writes lines of CSV from Arrow buffers. Compiled with numba."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 class Cell(IntEnum):
-    """The form of a column's values."""
+    """How a column's values are written in CSV."""
 
     INT = 0  # int64
     UINT = 1
@@ -79,9 +79,9 @@ def put_lines(
 ) -> None:
     """Write one line for each place that is not negative, and nothing for the others.
 
-    A line is the text of its op in `heads`, then the commit_ts in `stamps` if there are any, then the text of its flag
-    in `flag_texts` if there are any, then the values of the row at its place. `quote` is the character around texts; 0
-    means none.
+    A line is the text of its operation in `heads`, then the commit_ts in `stamps` if there are any, then the text of
+    its flag in `flag_texts` if there are any, then the values of the row at its place. `quote` is the character around
+    texts; 0 means that texts have no quotes.
     """
     at = i64(0)
     out_offsets[0] = 0
@@ -233,7 +233,7 @@ def _put_text(out: U8, at: int, cell: int, data: U8, first: int, last: int, quot
 
 @inline
 def _put_escaped(out: U8, at: int, data: U8, first: int, last: int, delimiter: U8) -> int:
-    """Write a text without quotes: line ends, backslashes and delimiters have a backslash before them."""
+    """Write a text without quotes, with a backslash before line ends, backslashes and delimiters."""
     escaped = i64(0)  # bytes of a delimiter that are still to be escaped
     for place in range(first, last):
         byte = data[place]

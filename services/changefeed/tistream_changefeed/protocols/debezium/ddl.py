@@ -1,4 +1,4 @@
-"""The payload of a DDL in Debezium's form, with the table as it is afterwards."""
+"""Encodes a DDL in Debezium's JSON, with the table as it is afterwards."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ _PLAIN_NAMES = frozenset({t.YEAR, t.BIT, t.VARCHAR, t.STRING, t.DECIMAL})  # wit
 
 
 def payload(event: DdlEvent, changes: Sequence[TableChange], options: DebeziumOptions) -> str | None:
-    """The payload as JSON; None for a kind of DDL for which TiCDC has no message. TiCDC splits a DDL that creates or
-    renames several tables into several messages; here one message has all tables in its `tableChanges`."""
+    """Build the payload as JSON. None for a kind of DDL for which TiCDC has no message. TiCDC splits a DDL that creates
+    or renames several tables into several messages; here one message has all tables in its `tableChanges`."""
     kind = _kind(event.action)
     if kind is None:
         return None
@@ -156,15 +156,16 @@ def _default(column: ColumnFacts) -> str:
 
 
 def _bit_text(value: bytes, width: int) -> str:
-    """The bits of a default as TiCDC writes them: the first byte without zeros before the declared width."""
+    """The bits of a BIT column's default, as TiCDC writes them: the first byte has at least `width` modulo 8 digits,
+    and each other byte has 8."""
     if not value:
         return ""
     return f"{value[0]:0{max(width % 8, 1)}b}" + "".join(f"{byte:08b}" for byte in value[1:])
 
 
 def _length(column: ColumnFacts) -> str:
-    """The length as JSON; null for the type's usual length. For times without fractions TiCDC writes 0 or null,
-    depending on whether the DDL names the column; here it is always null."""
+    """The length of a column as JSON; null if it is the type's usual length. For times without fractions TiCDC writes 0
+    or null, depending on whether the DDL names the column; here it is always null."""
     one = column.column
     length = -1
     match one.tp:
@@ -190,7 +191,7 @@ def _scale(column: ColumnFacts) -> str:
 
 
 def _names(column: ColumnFacts) -> tuple[str, str]:
-    """The members typeName and typeExpression of a column."""
+    """The members typeName and typeExpression of a column, as JSON text."""
     one = column.column
     name = column.type_name.upper()
     if one.tp in _PLAIN_NAMES:

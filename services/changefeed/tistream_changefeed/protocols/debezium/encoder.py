@@ -35,7 +35,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The schemas of a version's columns, by column id, without the commas between them."""
+    """The schemas of a table version's columns as JSON texts, by column id, without the commas between them."""
 
     facts: TableFacts
     by_id: dict[int, str]
@@ -45,10 +45,8 @@ class _Fields:
 
 
 class DebeziumEncoder:
-    """Debezium JSON, with or without schemas. A table without a handle key has the key `{}`.
-
-    `ts_ms` beside `source` is the commit's time too, so that a repeat after a crash writes equal bytes.
-    """
+    """Encodes events as Debezium JSON, with or without schemas. Rows of a table without a handle key have the key `{}`.
+    `ts_ms` beside `source` is the commit's time too, so that a repeat after a crash writes equal bytes."""
 
     numbered = False  # ENUM and SET are names
     describes_tables = True

@@ -1,4 +1,4 @@
-"""The schema of a column in Debezium's messages."""
+"""Builds the schema of a column in Debezium's messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ _UNSIGNED_PLAIN = frozenset({t.YEAR, t.BIT, t.VARCHAR, t.STRING, t.DECIMAL})  # 
 
 
 def field_schema(column: ColumnFacts, *, tidb_type: bool) -> str:
-    """The schema as one JSON object. With `tidb_type` TiDB's type is a member, as with the TiDB extension."""
+    """The schema of a column as one JSON object. With `tidb_type` TiDB's type is a member, as with the TiDB
+    extension."""
     one = column.column
     optional = "false" if one.not_null else "true"
     members = [f'"tidb_type":"{tidb_type_of(column)}"'] if tidb_type else []
@@ -67,7 +68,7 @@ def field_schema(column: ColumnFacts, *, tidb_type: bool) -> str:
 
 
 def connect_type(column: ColumnFacts) -> str:
-    """The type of Kafka Connect."""
+    """The type of a column's values in Kafka Connect."""
     one = column.column
     if one.tp in _INTEGERS:
         return _INTEGERS[one.tp][one.unsigned]
@@ -93,12 +94,13 @@ def tidb_type_of(column: ColumnFacts) -> str:
 
 
 def in_milliseconds(column: ColumnFacts) -> bool:
-    """Whether a DATETIME is in milliseconds, and not in microseconds."""
+    """Whether a DATETIME column is sent in milliseconds, and not in microseconds."""
     return column.column.decimal <= _MILLISECOND_DIGITS
 
 
 def default_json(column: ColumnFacts) -> str | None:  # noqa: PLR0911  # one for each kind of type
-    """The default in the form of the column's values; None for a default that is not a value, such as an expression."""
+    """The column's default as JSON, in the form of the column's values. None for a default that is not a value, such as
+    an expression."""
     one, value = column.column, column.default
     if one.tp == t.BIT:
         bits = int.from_bytes(value, "big") if isinstance(value, bytes) else 0

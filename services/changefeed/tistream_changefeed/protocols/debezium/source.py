@@ -1,4 +1,4 @@
-"""The texts of `source` and of its schema, which rows, DDLs and watermarks share."""
+"""The text of the member `source` in Debezium's messages, and of its schema. Rows, DDLs and watermarks share them."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ ENVELOPE_END = ",".join(
 
 
 def physical_ms(ts: T) -> T:
-    """Milliseconds since 1970 of a TSO, or of each in an array."""
+    """Milliseconds since 1970 of a TSO, or of each TSO in an array."""
     return ts >> _LOGICAL_BITS
 
 
 def source_texts(cluster: str, database: str, table: str) -> tuple[str, str, str]:
-    """The constant texts of `source` around its ts_ms and commit_ts."""
+    """The constant texts of `source`: before ts_ms, between ts_ms and commit_ts, and after commit_ts."""
     head = f'"source":{{"version":"2.4.0.Final","connector":"TiCDC","name":{go_quoted(cluster)},"ts_ms":'
     middle = (
         f',"snapshot":"false","db":{go_quoted(database)},"table":{go_quoted(table)},"server_id":0,"gtid":null,"file":"",'
@@ -74,11 +74,11 @@ def source_texts(cluster: str, database: str, table: str) -> tuple[str, str, str
 
 
 def source_of(cluster: str, database: str, table: str, ts: int) -> str:
-    """`source` of a message that is not a row."""
+    """The member `source` of a message that is not a row, as JSON."""
     head, middle, tail = source_texts(cluster, database, table)
     return f"{head}{physical_ms(ts)}{middle}{ts}{tail}"
 
 
 def schema_name(cluster: str, database: str, table: str) -> str:
-    """The first part of the names of a table's schemas."""
+    """The prefix of the names of a table's schemas."""
     return ".".join(map(safe_name, (cluster, database, table)))

@@ -1,4 +1,4 @@
-"""The values of columns in Debezium's messages."""
+"""Writes the values of columns in Debezium's messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _FORMS = {
 
 
 def value_parts(columns: Sequence[ColumnFacts], arrays: Sequence[Any], *, defaults: bool) -> list[LineColumn]:
-    """The members of the object of a row. With `defaults` a NULL is replaced by the column's default, if it has one."""
+    """The JSON members of a row, for a LineWriter. With `defaults` a NULL is replaced by the column's default, if it
+    has one."""
     return [
         LineColumn(
             f"{',' if place else ''}{go_quoted(column.column.name)}:", *_formed(column, array, defaults=defaults)
@@ -71,7 +72,7 @@ def _shown(column: ColumnFacts, array: Any) -> tuple[Form, Any]:  # noqa: PLR091
 
 
 def _filled(column: ColumnFacts, array: Any) -> Any:
-    """The column with its default in the place of NULL. If the default is not a value, such as an expression, NULL
+    """The column's values with NULL replaced by the default. If the default is not a value, such as an expression, NULL
     stays."""
     bits = column.default if isinstance(column.default, bytes) else None
     known = replace(column.column, origin_default=None if bits else column.default, origin_default_bit=bits)
@@ -86,8 +87,8 @@ def _is_now(column: ColumnFacts) -> bool:
 
 
 def _filled_now(column: ColumnFacts, array: Any) -> tuple[Form, Any]:
-    """The column with NULL replaced as TiCDC does for the default CURRENT_TIMESTAMP: by the start of 1970, or not at
-    all in a nullable TIMESTAMP."""
+    """The column's values with NULL replaced as TiCDC does for the default CURRENT_TIMESTAMP: by the start of 1970, or
+    not at all in a nullable TIMESTAMP."""
     form, shown = _shown(column, array)
     if column.column.tp == t.DATETIME:
         return form, pc.fill_null(shown, pa.scalar(0, shown.type))

@@ -34,7 +34,7 @@ _FORMS = {
 
 
 def form_of(column: Column, *, faults: bool) -> Form:
-    """The form of a column's values. TEXT and BLOB are base64, BINARY and VARBINARY are in Go's quoting."""
+    """How a column's values are written. TEXT and BLOB are base64; BINARY and VARBINARY are quoted as Go does."""
     if column.tp in _BLOBS:
         return Form.BASE64
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):
@@ -43,7 +43,7 @@ def form_of(column: Column, *, faults: bool) -> Form:
 
 
 def describe(column: Column, flags: int, *, handle: bool) -> str:
-    """The members before the value: type, handle, flags."""
+    """The JSON members of a column that come before its value: type, whether it is in the handle key, flags."""
     return f'"t":{column.tp},{_IS_HANDLE if handle else ""}"f":{flags},"v":'
 
 

@@ -1,4 +1,4 @@
-"""The encoder of open-protocol. Pure."""
+"""Encodes events in TiCDC's open protocol. Pure."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class OpenOptions:
 
 
 class OpenProtocol:
-    """Encodes events for open-protocol. Messages of rows are framed later (frames.py); messages of other events are
-    framed here."""
+    """Encodes events in TiCDC's open protocol. Events of rows are combined into Kafka messages later (frames.py); other
+    events are framed here."""
 
     numbered = True
     describes_tables = False
@@ -73,7 +73,8 @@ class OpenProtocol:
         return Message(framed_key(f'{{"ts":{ts},"t":{_RESOLVED}}}'.encode()), framed_value(b""))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Messages with the handle key alone, and with the locations of the whole messages, if there are any."""
+        """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
+        if they are."""
         if locations is None:
             return self._encoded(batch, batch.handle, ',"ohk":true')
         return self._encoded(batch, batch.handle, ',"ohk":false,"ccl":', locations)
@@ -112,7 +113,7 @@ class OpenProtocol:
 
 
 class _Shape:
-    """The JSON objects of the rows of one batch."""
+    """Builds the JSON objects of the rows of one batch."""
 
     def __init__(self, batch: RowBatch, faults: bool) -> None:
         self._batch, self._faults = batch, faults
@@ -142,6 +143,6 @@ class _Shape:
 
 
 def _claimed(key: bytes | None, value: bytes) -> bytes:
-    """The content of a claim-check file: the whole message, framed."""
+    """The content of a claim-check file: the whole message, framed as one Kafka message would be."""
     assert key is not None
     return in_base64(framed_key(key), framed_value(value))

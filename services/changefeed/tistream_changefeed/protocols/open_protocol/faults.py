@@ -21,8 +21,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 def updated_parts(
     batch: RowBatch, columns: Sequence[Column], head: Head, nameless: Head, form: Forms
 ) -> list[LineColumn]:
-    """The old values of the columns that an update changes, for a sparse group. `nameless` is a head without the name
-    of the column."""
+    """The old values of the columns that an update changes, as columns of a LineWriter. `nameless` returns the text
+    before a value without the name of the column."""
     parts: list[LineColumn] = []
     for place, column in enumerate(batch.columns):
         if column not in columns:
@@ -38,5 +38,5 @@ def updated_parts(
 
 
 def _null(array: pa.Array, at: Int64s) -> Bools:
-    """For each event, whether its element of the array is null. It is false for absent elements."""
+    """For each event, whether element `at` of the array is null. False where `at` is negative."""
     return (at >= 0) & ~validity(array)[at] if len(array) else at >= len(at)

@@ -1,4 +1,5 @@
-"""The framing of open-protocol: one Kafka message holds one DDL or resolved ts, or a batch of rows. Pure.
+"""Combines events of open-protocol into Kafka messages: one message holds one DDL or resolved ts, or several row
+events. Pure.
 
 A Kafka key is the version 1 and, for each event, the length of its key and the key. A Kafka value is, for each event,
 the length of its value and the value. Versions and lengths have 8 bytes, big endian.
@@ -44,12 +45,9 @@ class Framed:
 
 
 def framed(messages: Messages, order: Int64s, breaks: Int64s, events_max: int, bytes_max: int) -> Framed:
-    """Frame the events `order` of `messages`, in this order, in as few messages as possible.
-
-    A message has at most `events_max` events (`max-batch-size`) and `bytes_max` bytes by TiCDC's account, but at least
-    one event. Messages also end before each of the positions `breaks` in `order`, which ascend: another partition
-    begins there.
-    """
+    """Combine the events `order` of `messages`, in this order, into as few Kafka messages as possible. A message has at
+    most `events_max` events (`max-batch-size`) and `bytes_max` bytes by TiCDC's account, but at least one event.
+    Messages also end before each of the positions `breaks` in `order`, which ascend: another partition begins there."""
     assert messages.keys is not None, "events of open-protocol have keys"
     keys, values = flat_bytes(messages.keys), flat_bytes(messages.values)
     ends = np.append(breaks, len(order)).astype(np.int64)
@@ -74,8 +72,8 @@ def _gathered(data: U8, offsets: I64, order: Int64s, starts: Int64s, head: int) 
 
 @kernel
 def _cut(key_bytes: I64, value_bytes: I64, order: I64, ends: I64, events_max: int, bytes_max: int, starts: I64) -> int:
-    """Write the first event of each message to `starts`, and after the last one the number of events. Return the number
-    of messages."""
+    """Decide where each Kafka message begins: write the index of its first event to `starts`, and after the last one
+    the number of events. Returns the number of messages."""
     count = 0
     held = 0
     size = 0
@@ -98,7 +96,8 @@ def _cut(key_bytes: I64, value_bytes: I64, order: I64, ends: I64, events_max: in
 
 @kernel
 def _put_frames(data: U8, offsets: I64, order: I64, starts: I64, head: int, out: U8, out_offsets: I64) -> None:
-    """Write the messages. `head` is the length of the version before each: 8 for keys, 0 for values."""
+    """Write the keys, or the values, of the Kafka messages. `head` is the length of the version before each: 8 for
+    keys, 0 for values."""
     at = 0
     out_offsets[0] = 0
     for message in range(len(starts) - 1):
@@ -117,6 +116,7 @@ def _put_frames(data: U8, offsets: I64, order: I64, starts: I64, head: int, out:
 
 @inline
 def _big_endian(value: int) -> int:
-    """The word whose bytes are those of a number below 2^31, in the opposite order."""
+    """The 64-bit word that has the bytes of `value` in the opposite order, so that it is stored big endian. `value` is
+    below 2^31."""
     low = ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
     return low << 32

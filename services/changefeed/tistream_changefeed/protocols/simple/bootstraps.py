@@ -18,8 +18,8 @@ from tistream.schema.visible import TableVersion
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRule:
-    """`interval_ms` and `rows` after which the schema is sent again (`send-bootstrap-interval-in-sec`,
-    `send-bootstrap-in-msg-count`); if one of them is not above 0, schemas are never sent. With `every_partition` a
+    """When schemas are sent again: after `interval_ms` or after `rows` (`send-bootstrap-interval-in-sec`,
+    `send-bootstrap-in-msg-count`). If one of them is not above 0, schemas are never sent. With `every_partition` a
     schema goes to all partitions of the table's topic, otherwise to the first one. With `all_at_start` the schemas of
     all tables are sent before any row."""
 
@@ -36,8 +36,7 @@ class BootstrapRule:
 
 @dataclass(slots=True)
 class _Sent:
-    """The last time at which the schema of a table was sent: its version, the commit's time in milliseconds, and the
-    number of rows since."""
+    """When the schema of a table was last sent: its version, the commit's time in ms, and the number of rows since."""
 
     version: TableVersion
     ms: int
@@ -46,19 +45,19 @@ class _Sent:
 
 @dataclass(slots=True)
 class Bootstraps:
-    """The schemas that were sent since the sink was opened. If a transaction fails, its messages are lost, so a new
-    object is used once the sink is opened again."""
+    """Remembers the schemas that were sent since the sink was opened. If a transaction fails, its messages are lost, so
+    a new object is used once the sink is opened again."""
 
     rule: BootstrapRule
     _tables: dict[int, _Sent] = field(default_factory=dict)  # by logical id
 
     def sent(self, version: TableVersion, ms: int) -> None:
-        """Record that the schema of a table is sent at this time."""
+        """Record that the schema of a table is sent. `ms`: the time of the commit."""
         self._tables[version.head.id] = _Sent(version, ms, 0)
 
     def before(self, version: TableVersion, commit_ms: Int64s) -> list[int]:
-        """The indexes of the rows before which the schema of their table version is sent. `commit_ms` has one element
-        for each of the next rows of the version, in ascending order."""
+        """The indexes of the rows before which the schema of their table version must be sent. This counts as sent.
+        `commit_ms` has the commit's time of each of the next rows of the version, ascending."""
         return list(self._due(version, commit_ms)) if self.rule.sends else []
 
     def _due(self, version: TableVersion, commit_ms: Int64s) -> Iterator[int]:

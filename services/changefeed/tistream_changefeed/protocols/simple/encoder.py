@@ -57,17 +57,15 @@ _ALTERED = frozenset(
 
 
 class SimpleEncoder:
-    """Encodes events for the simple protocol.
-
-    Messages have null keys. A row names the version of its schema, which `bootstrap` encodes and which is sent before
-    the first row of that version. `buildTs` is the commit's time, so that a repeat after a crash writes equal bytes.
-    """
+    """Encodes events in the simple protocol. Messages have null keys. A row names the version of its schema, which
+    `bootstrap` encodes and which is sent before the first row of that version. `buildTs` is the commit's time, so that
+    a repeat after a crash writes equal bytes."""
 
     numbered = True
     describes_tables = True
 
     def __init__(self, time_zone: str = "UTC", limit: Limit | None = None) -> None:
-        """`time_zone` is the name of the zone that TIMESTAMP values of batches are in."""
+        """`time_zone` is the name of the time zone in which TIMESTAMP values of batches are."""
         self._time_zone = time_zone
         self._limit = limit or Limit()
         self._versions = VersionCache(lambda version: table_facts(version).update_ts)
@@ -80,7 +78,8 @@ class SimpleEncoder:
         return within(batch, whole, self._limit, RECORD_BYTES, self._reduced)
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Messages with the handle key alone, and with the locations of the whole messages, if there are any."""
+        """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
+        if they are."""
         mark = ',"handleKeyOnly":true'
         groups = [Group(mark, [])]
         if locations is not None:
@@ -137,7 +136,7 @@ class SimpleEncoder:
         return Message(None, self._limit.packed(value.encode()))
 
     def _parts(self, columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
-        """The members of a JSON object, sorted by the bytes of their names, as Go does."""
+        """The members of a JSON object with these columns, sorted by the bytes of their names, as Go does."""
         ordered = sorted(zip(columns, arrays, strict=True), key=lambda pair: pair[0].name.encode())
         parts = []
         comma = ""

@@ -1,4 +1,4 @@
-"""The schema of a table version in simple's messages."""
+"""Builds the schema of a table version in the messages of the simple protocol."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tistream_changefeed.protocols.table_facts import ColumnFacts, TableFacts, t
 
 
 def table_schema(version: TableVersion) -> str:
-    """`tableSchema` as JSON. A handle key without an index, such as an integer primary key, is shown as an index
-    `primary`."""
+    """The member `tableSchema` as JSON. A handle key without an index, such as an integer primary key, is shown as an
+    index `primary`."""
     facts = table_facts(version)
     columns = ",".join(map(_column, facts.columns))
     indexes = [_index(facts, index) for index in facts.indexes]

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 @dataclass(frozen=True, slots=True)
 class KafkaClients:
-    """Factories of a producer, a consumer and an admin client, which take settings of librdkafka."""
+    """Builds producers, consumers and admin clients from settings of librdkafka."""
 
     producer: Callable[..., Producer]
     consumer: Callable[..., Consumer]

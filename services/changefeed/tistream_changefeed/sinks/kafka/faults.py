@@ -26,14 +26,17 @@ _FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "IN
 
 
 def names_cause(name: str, text: str) -> bool:
-    """Whether an error of a connection says more than that no broker answers."""
+    """Whether the error of a connection has a more specific cause than that no broker answers."""
     return name in CONNECTING or _PLAIN in text
 
 
 def failure_of(name: str, text: str, where: str, *, ended: bool = False) -> FeedFailed:
-    """The failure for an error with this name and text. `ended`: brokers have closed connections before they answered.
-    Errors that may end by themselves are retried; the pool keeps the changes meanwhile. The error of a fenced producer
-    is retried, too: the holder then reads the progress, which shows which worker owns the shard."""
+    """The failure for an error with this name and text. `where` names the sink. `ended`: brokers have closed
+    connections before they answered.
+
+    Errors that may pass by themselves are retried; no change is lost in the meantime. The error of a fenced producer is
+    retried, too: the holder then reads the progress, which shows which worker owns the shard.
+    """
     if name in _TOO_LARGE:
         return failed("sink", where, f"a message is larger than the broker takes ({text}): raise max.message.bytes of "
                       "the topic, and max-message-bytes of the sink URI", name)  # fmt: skip
@@ -51,7 +54,7 @@ def closed_before_answer(line: str) -> bool:
 
 
 def _passing(name: str, text: str, *, ended: bool) -> str:
-    """The reason of an error that is retried, with advice if its name or text suggests a cause."""
+    """The text for an error that is retried, with advice if its name or text suggests a cause."""
     if name in _FENCED:
         return f"another producer has the feed's transactional id ({name})"
     if _PLAIN in text or ended:

@@ -2,7 +2,8 @@
 
 Exactly once: messages and progress are one transaction of a producer whose transactional id is the shard's. `open`
 fences the previous holder's producer, whose open transaction is aborted, before it reads the progress. A sink that has
-failed is closed and replaced. Whether its last commit happened is not known, but the progress in the new sink shows it.
+failed is closed and replaced. It is not known whether its last commit succeeded, but the progress in the new sink shows
+it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class KafkaSink:
         return self._target.where
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
-        """Fence earlier holders, and read the progress and the end offsets of its topics."""
+        """Fence earlier holders. Then read the shard's progress, and the end offsets of the topics that it names."""
         self._topics.partitions(self._target.topic)
         self._topics.ensure_progress()
         # A holder whose shard was given away does not disturb the new one by fencing it. The transaction that a killed
@@ -91,7 +92,7 @@ class KafkaSink:
         return there, progress.kept_ends(there, self._topics.ids(written), found_ends)
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic, which is created if it does not exist."""
+        """The number of partitions of a topic. The topic is created if it does not exist."""
         return self._topics.partitions(topic)
 
     def topics(self) -> Mapping[str, int]:
@@ -105,7 +106,7 @@ class KafkaSink:
         return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
 
     def keep(self, claims: Sequence[Claim]) -> None:
-        """Put the files that messages name, before these are written."""
+        """Write the claim-check files to which messages refer, before the messages are written."""
         if claims:
             assert self._claims is not None, "only claim-check makes such files"
             self._claims.put(claims)
@@ -136,7 +137,8 @@ class KafkaSink:
             raise failure_of(error.args[0].name(), error.args[0].str(), self.where) from error
 
     def close(self) -> None:
-        """Close the connections. An open transaction is aborted, by this call or by the next holder."""
+        """Close the connections. An open transaction is aborted by this call, or by the next holder when it opens its
+        sink."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -200,7 +202,8 @@ class KafkaSink:
                 self._again(producer, one)
 
     def _again(self, producer: Producer, one: Sent) -> None:
-        """Produce a message for which librdkafka's queue had no room: the broker is slower than the feed."""
+        """Wait until librdkafka's queue has room, and produce the message. The queue is full if the broker is slower
+        than the feed."""
         while True:
             producer.poll(_FULL_S)
             self._raise_delivery()

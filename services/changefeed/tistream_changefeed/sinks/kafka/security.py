@@ -10,10 +10,9 @@ from tistream.secrets.references import filled
 
 @dataclass(frozen=True, slots=True)
 class KafkaSecurity:
-    """TLS with the authority `ca` (None: the system's), the client certificate `cert` and its `key`, all PEM; and SASL.
-
-    As parsed, every text but `mechanism` may be a reference to a secret; `with_secrets` replaces them by values.
-    """
+    """Settings of TLS: the authority `ca` (None: the system's), the client certificate `cert` and its `key`, all PEM;
+    and of SASL. After parsing, every text but `mechanism` may be a reference to a secret; `with_secrets` replaces it by
+    the value."""
 
     tls: bool = False
     ca: str | None = field(default=None, repr=False)
@@ -24,7 +23,7 @@ class KafkaSecurity:
     mechanism: str = "PLAIN"
 
     def with_secrets(self, values: Mapping[str, str]) -> KafkaSecurity:
-        """These settings with the values of secrets in place of references."""
+        """The settings with the values of secrets in place of references."""
         ca, cert, key, user, password = (
             None if text is None else filled(text, values)
             for text in (self.ca, self.cert, self.key, self.user, self.password)
@@ -33,7 +32,7 @@ class KafkaSecurity:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of librdkafka."""
+        """The same settings by librdkafka's names."""
         sasl = self.user is not None
         found = {"security.protocol": ("SASL_" if sasl else "") + ("SSL" if self.tls else "PLAINTEXT")}
         pem = {"ssl.ca.pem": self.ca, "ssl.certificate.pem": self.cert, "ssl.key.pem": self.key}

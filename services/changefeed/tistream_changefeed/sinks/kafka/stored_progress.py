@@ -1,4 +1,4 @@
-"""Reads the progress of a feed's shards from the compacted topic."""
+"""Reads the progress of a feed's shards from the compacted topic in which it is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _POLL_S = 0.5
 
 
 class StoredProgress:
-    """The records of some shards of a feed. Each read continues where the previous one ended. Raises FeedFailed."""
+    """The progress records of some shards of a feed. Each read continues where the previous one ended. Methods raise
+    FeedFailed."""
 
     def __init__(
         self,
@@ -79,7 +80,8 @@ class StoredProgress:
             consumer.close()
 
     def _take(self, message: Any, topic: str) -> bool:
-        """Store a record. Returns whether the message is not a record but the end of the committed part."""
+        """Store the record in a message. Returns whether the message says that all committed records have been read;
+        then it has no record."""
         error, offset = message.error(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise failure_of(error.name(), error.str(), topic)

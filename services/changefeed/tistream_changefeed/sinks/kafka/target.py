@@ -20,8 +20,8 @@ TRANSACTION_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class KafkaTarget:
-    """Brokers (`host:port`) and the topic of a sink URI, with its options. If `partition_num` is None, all partitions
-    of an existing topic are used, and a new topic gets PARTITIONS_DEFAULT."""
+    """The brokers (`host:port`) and the topic of a sink URI, with its options. If `partition_num` is None, all
+    partitions of an existing topic are used, and a new topic gets PARTITIONS_DEFAULT."""
 
     brokers: tuple[str, ...]
     topic: str
@@ -34,7 +34,7 @@ class KafkaTarget:
     security: KafkaSecurity = PLAIN
 
     def with_secrets(self, values: Mapping[str, str]) -> KafkaTarget:
-        """This target with the values of secrets in place of references."""
+        """The target with the values of secrets in place of references."""
         return replace(self, security=self.security.with_secrets(values))
 
     @property
@@ -58,13 +58,14 @@ Settings = dict[str, str | int | float | bool]
 
 
 def common(target: KafkaTarget, client: str) -> Settings:
-    """The settings that all clients of the sink share."""
+    """The librdkafka settings that all clients of the sink share. `client`: the client's id."""
     return {"bootstrap.servers": ",".join(target.brokers), "client.id": client, **target.security.settings}
 
 
 def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) -> Settings:
-    """Settings of the producer. `batch_bytes` is the maximum size of one message in the topic; the broker applies it to
-    whole batches. Messages that are not rows (a DDL, the progress) may be larger than messages of rows."""
+    """The librdkafka settings of the producer. `batch_bytes` is the maximum size of one message in the topic; the
+    broker applies it to whole batches. Messages that are not rows (a DDL, the progress) may be larger than messages of
+    rows."""
     settings = common(target, transactional_id(order)) | {
         "enable.idempotence": True,
         "acks": "all",
@@ -81,7 +82,7 @@ def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) 
 
 
 def committed_reader(target: KafkaTarget, order: Order) -> Settings:
-    """Settings of the consumer that reads the progress."""
+    """The librdkafka settings of the consumer that reads the progress."""
     return common(target, transactional_id(order)) | {
         "group.id": transactional_id(order),  # not joined: partitions are assigned
         "isolation.level": "read_committed",
@@ -92,7 +93,7 @@ def committed_reader(target: KafkaTarget, order: Order) -> Settings:
 
 
 def partitions_wanted(target: KafkaTarget, there: int) -> int:
-    """The number of partitions to write of a topic that has `there` partitions; 0 if the topic has too few."""
+    """How many partitions of a topic are written, if it has `there` partitions; 0 if it has too few."""
     wanted = target.partition_num or there
     return wanted if wanted <= there else 0
 

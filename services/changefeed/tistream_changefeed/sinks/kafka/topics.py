@@ -1,4 +1,5 @@
-"""The topics of a Kafka sink: created, counted and measured through the broker's admin API."""
+"""Creates the topics of a Kafka sink, and reads their partitions, ids, limits and offsets, through the broker's admin
+API."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ T = TypeVar("T")
 
 
 class _Overheard:
-    """A logger for a client. It records facts that the client reports only in its log."""
+    """A logger for a Kafka client. It also stores facts that the client reports only in its log."""
 
     def __init__(self) -> None:
         self.ended = False  # a connection, by the broker, before it has answered
@@ -49,8 +50,8 @@ class _Overheard:
 
 
 class Topics:
-    """The topics of a sink, by name. Every call may raise FeedFailed. `answer_s`: seconds to wait for each answer of
-    the broker."""
+    """The topics of a Kafka sink. Every call may raise FeedFailed. `answer_s`: seconds to wait for each answer of the
+    broker."""
 
     def __init__(
         self, target: KafkaTarget, client: str, answer_s: float = ANSWER_S, clients: KafkaClients = CONFLUENT
@@ -66,7 +67,7 @@ class Topics:
         self._ids: dict[str, str] = {}
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic that are written. Creates the topic if it does not exist and the
+        """The number of partitions of a topic that are written. The topic is created if it does not exist and the
         configuration permits it."""
         if topic not in self._known:
             there = self._count(topic)
@@ -92,8 +93,8 @@ class Topics:
         return [topic for topic in topics if topic in counts]
 
     def small(self, topics: Iterable[str]) -> dict[str, int]:
-        """The existing topics, among the first SMALL_MAX of these, that accept only smaller messages than
-        `max-message-bytes`, each with its max.message.bytes."""
+        """The topics whose max.message.bytes is below `max-message-bytes`, each with its max.message.bytes. Only
+        existing ones among the first SMALL_MAX of `topics` are checked."""
         counts = self._counts()
         there = [topic for topic in topics if topic in counts][:SMALL_MAX]
         found = {topic: self._largest(topic) for topic in there}
@@ -110,12 +111,13 @@ class Topics:
         return wanted
 
     def known(self) -> Mapping[str, int]:
-        """The topics whose partitions were counted, each with the number of partitions that are written."""
+        """The topics whose partitions were counted by other calls, each with the number of partitions that are
+        written."""
         return dict(self._known)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of these topics, by name: a topic that is deleted and created again has another. Those of brokers
-        that give none are left out."""
+        """The broker's ids of these topics, by name. A topic that is deleted and created again has another id. Topics
+        without an id, on brokers that give none, are left out."""
         unknown = [topic for topic in topics if topic not in self._ids]
         if unknown:
             asked = self._admin.describe_topics(TopicCollection(unknown), request_timeout=self._answer_s)

@@ -1,4 +1,5 @@
-"""The scope of a reader that reads some tables of a tenant, chosen by rules across all databases. Pure."""
+"""The scope of a reader, such as a changefeed, whose tables are chosen by rules from all databases of a tenant.
+Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ _KEPT = 1_024  # number of choices whose ids are cached: one for each set of rul
 
 
 class TableChoice(Protocol):
-    """Chooses tables by their versions alone. Equal choices choose the same tables, and have equal hashes."""
+    """Chooses tables by looking at their versions. Equal choices choose the same tables, and have equal hashes."""
 
     def __hash__(self) -> int: ...
 
     def chosen(self, versions: Sequence[TableVersion]) -> Sequence[bool]:
-        """For each version, whether its rows are read."""
+        """For each version, whether the reader reads its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class ChosenScope(Scope):
     choice: TableChoice | None = None
 
     def shows(self, version: TableVersion) -> bool:
-        """Whether rows of this version are shown."""
+        """Whether the reader gets rows of this version."""
         assert self.choice is not None
         return bool(self.choice.chosen([version])[0])
 
@@ -49,8 +50,8 @@ class ChosenIds:
         self._known: dict[TableChoice, tuple[int, Int64s | None]] = {}
 
     def within(self, history: History, choice: TableChoice, window: Window) -> Int64s | None:
-        """The physical ids, ascending, that rows of chosen tables have in the window. None: every base table is chosen,
-        so rows of any id are read. Then rows of an id that no schema names are noticed, too."""
+        """The physical ids, ascending, that rows of chosen tables have in the window. None if every base table is
+        chosen: then rows of any id are read, so that a row whose id no schema contains is noticed."""
         if history is not self._of:
             self._of, self._known = history, {}
         since = history.steady_since(window.low, window.high)

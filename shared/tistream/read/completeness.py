@@ -1,5 +1,5 @@
-"""Computes the ts from which on every row of a table is in the pool (docs/backfill.md). Pure, except that it reads the
-schema history."""
+"""Computes the ts from which on TiStream knows every row of a table, also rows from before it began (docs/backfill.md).
+It does no I/O, but reads the schema history."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tistream.read.source import TenantSource
 def complete_from(source: TenantSource, shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> int | Hole:
     """The ts from which on every row of these physical ids can be read; 0: from the beginning of the pool on.
 
-    A table id that is older than the pool needs bases that tile its record keys: the highest of their base_ts counts.
-    If bases do not tile them, the first hole is returned. A base below a shard's begins_ts does not count, because
-    changes above the base are gone. A table id that is younger than the pool was empty when it was created. `shards`:
-    the tenant's pool, in key order.
+    A table id that is older than the pool needs bases (tistream.model.base_cover) that cover all its record keys: the
+    highest base_ts among them counts. If some keys have no base, the first such span is returned as a Hole. A base
+    below a shard's begins_ts does not count, because changes above the base are gone. A table id that is younger than
+    the pool was empty when it was created. `shards`: the tenant's pool, in key order.
     """
     highest = 0
     for one in physical_ids:
@@ -36,8 +36,8 @@ def complete_from(source: TenantSource, shards: Sequence[IndexShard], physical_i
 
 
 def known_parts(shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> tuple[int, int]:
-    """The progress of the backfills of these physical ids: (number of spans whose rows are known, number of spans
-    between them whose rows are not)."""
+    """Count what backfills have done for these physical ids. Returns (number of spans whose rows are known, number of
+    gaps between them)."""
     known = missing = 0
     for one in physical_ids:
         span = records_of(one).span

@@ -2,11 +2,11 @@
 
 The text is urlsafe base64 without padding of
 
-    u8 version = 1 | 12 bytes digest of the scope | i64 commit_ts | u8 place | i64 start_ts | i64 table_id | u8 op
+u8 version = 1 | 12 bytes digest of the scope | i64 commit_ts | u8 place | i64 start_ts | i64 table_id | u8 op
     | key | 8 bytes digest of all before
 
-so it names no file. The digests detect a changed letter, and a cursor of another tenant or call. A cursor is only a
-position: it holds no secret, and none of the other parameters, which every request states again.
+The digests detect a changed letter, and a cursor of another tenant or call. A cursor is only a position: it names no
+file, holds no secret, and has none of the other parameters, which every request states again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
 
 
 class Place(IntEnum):
-    """The part of the events of one commit_ts that has been sent."""
+    """How much of the events of one commit_ts has been sent."""
 
     ROW = 0  # every row event up to the named one, and no ddl event
     DDL = 1  # every row event, and the first N ddl events; N is in `table_id`
@@ -62,8 +62,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The objects that a pull reads: a tenant, one of its databases or one of its tables. Databases and tables are
-    names, which may mean different objects over time."""
+    """What a pull reads: a whole tenant, one of its databases, or one of its tables. Databases and tables are given by
+    name, and a name may mean different objects over time."""
 
     tenant: TenantKey
     database: str | None = None
@@ -71,7 +71,7 @@ class Scope:
 
     @property
     def call(self) -> str:
-        """The operation's name."""
+        """The name of the API call that reads this scope."""
         return "PullTenant" if self.database is None else "PullDB" if self.table is None else "PullTable"
 
     def digest(self) -> bytes:
@@ -90,12 +90,12 @@ def encode(scope: Scope, at: Position) -> str:
 
 
 def seal(body: bytes) -> str:
-    """Encode a cursor's body as text, with a digest that lets `unseal` detect a changed letter."""
+    """Encode the bytes of a cursor as text. A digest is added, by which `unseal` detects a changed letter."""
     return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
 
 
 def unseal(text: str) -> bytes:
-    """Decode the body of a cursor. Raises InvalidRequest for a text that `seal` did not make."""
+    """Decode the bytes of a cursor. Raises InvalidRequest for a text that `seal` has not made."""
     raw = _raw(text)
     if len(raw) < _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
         raise bad_cursor("was not issued by this service")
@@ -136,5 +136,5 @@ def _check(body: bytes) -> bytes:
 
 
 def bad_cursor(why: str) -> InvalidRequest:
-    """The error for an unusable cursor, with the reason `why`."""
+    """Build the error for a cursor that cannot be used, with the reason `why`."""
     return InvalidRequest(f"cursor {why}", {"parameter": "cursor"})

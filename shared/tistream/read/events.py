@@ -1,7 +1,7 @@
-"""Events of a pull as columns: their order and their content. Pure.
+"""The events of a pull, stored as columns, and their order. Pure.
 
-The content stays as it was decoded, in typed columns. It is encoded as text or Arrow when it is sent, so events that a
-limit excludes are never encoded.
+Rows stay in the typed columns to which they were decoded. They are encoded as JSON or Arrow only when they are sent, so
+events that a limit excludes are never encoded.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _OBJECT_BYTES = 2_048  # memory of an array or a ddl event besides its cells, es
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One side (the new or the old rows) of some committed rows, decoded. A row without this side is null in every
-    column."""
+    """The decoded rows of some changes, either all new rows or all old rows. A change without such a row is null in
+    every column."""
 
     columns: Sequence[pa.Array]  # the visible columns; one whose values were not decoded has the type null
     keys: Sequence[pa.Array]  # the key's columns; for a table without a key, the integer handle `_tidb_rowid`
@@ -35,11 +35,11 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Row events of one physical table in one of its versions, unordered. All index and ts arrays have one element for
-    each event.
+    """Row events of one physical table and one version of it, in any order. All index and ts arrays have one element
+    for each event.
 
-    An event shows row `new_at` of `new`, and its previous state in row `old_at` of `old`; -1 means absent. A delete has
-    no new row. `new` or `old` is None if no event shows it.
+    An event has the row at index `new_at` of `new`, and as its previous state the row at index `old_at` of `old`; -1
+    means that it has none. A delete has no new row. `new` or `old` is None if no event shows it.
     """
 
     version: TableVersion
@@ -68,16 +68,16 @@ class Rows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """All arrays, for an estimate of their memory; a buffer of an array may be part of a larger one."""
+        """All arrays, for an estimate of the memory. A buffer of an array may be a part of a larger buffer."""
         return [self.raw, *(one for image in (self.new, self.old) if image for one in (*image.columns, *image.keys))]
 
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
-    """Changes of RawKV, unordered. All arrays have one element for each event.
+    """Changes of RawKV, in any order. All arrays have one element for each event.
 
-    raw: raw keys, with the prefix of the keyspace. value: null for a delete. expire_ts: seconds since the Unix epoch;
-    0: never.
+    raw: raw keys, with the prefix of the keyspace. value: null for a delete. expire_ts: seconds since the Unix epoch; 0
+    means that the row never expires.
     """
 
     commit_ts: Int64s
@@ -93,13 +93,13 @@ class RawRows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """All arrays, for an estimate of their memory; a buffer of an array may be part of a larger one."""
+        """All arrays, for an estimate of the memory. A buffer of an array may be a part of a larger buffer."""
         return [self.raw, self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class Ddls:
-    """Ddl events, in order. `number` numbers the events of each commit_ts from 1."""
+    """DDL events, in order. `number` counts the events of each commit_ts from 1."""
 
     events: tuple[DdlEvent, ...]
 
@@ -151,7 +151,7 @@ class Events:
 
     @classmethod
     def ordered(cls, sets: Sequence[Rows | RawRows | Ddls]) -> Events:
-        """Sort events into the order of design.md 5, "Order"."""
+        """Sort events into the order of design.md 5 ("Order")."""
         sets = tuple(one for one in sets if len(one))
         numbers = [_joined([_numbers(one, name) for one in sets]) for name in range(5)]
         source = _joined([np.full(len(one), number) for number, one in enumerate(sets)])
@@ -175,11 +175,11 @@ class Events:
         return self._take(slice(0, count))
 
     def before(self, commit_ts: int) -> Events:
-        """The events whose commit_ts lies below `commit_ts`."""
+        """The events with a commit_ts below `commit_ts`."""
         return self.first(int(np.searchsorted(self.commit_ts, commit_ts, side="left")))
 
     def after(self, at: Position) -> Events:
-        """The events that follow a position."""
+        """The events that come after a position."""
         if at.place is Place.DONE:
             start = int(np.searchsorted(self.commit_ts, at.commit_ts, side="right"))
         else:
@@ -191,11 +191,11 @@ class Events:
         return self._take(slice(start, None))
 
     def between(self, start: int, end: int) -> Events:
-        """Events `start` (inclusive) to `end` (exclusive)."""
+        """The events with the indexes `start` (inclusive) to `end` (exclusive)."""
         return self._take(slice(start, end))
 
     def chosen(self, places: Int64s) -> Events:
-        """The events at these indexes."""
+        """The events with these indexes."""
         return self._take(places)
 
     def position(self, index: int) -> Position:
@@ -206,7 +206,7 @@ class Events:
         return Position(commit_ts, Place(place), start_ts, table_id, op, key)
 
     def _keys_ascend(self) -> bool:
-        """Whether rows that are equal in all numeric columns are already in key order. Nearly always they are, because
+        """Whether rows that are equal in all numeric columns are already in key order. They nearly always are, because
         segments are sorted by key and the previous sort is stable."""
         same = np.ones(max(len(self) - 1, 0), dtype=bool)
         for column in self._order:
@@ -241,7 +241,7 @@ def _joined(parts: list[Int64s]) -> Int64s:
 
 
 def _numbers(one: Rows | RawRows | Ddls, name: int) -> Int64s:
-    """Column `name` of the sort order, for one set."""
+    """Column number `name` of the sort order, for the events of one set."""
     count = len(one)
     if isinstance(one, Ddls):
         return (one.commit_ts, np.full(count, int(Place.DDL)), np.zeros(count, np.int64), one.number,
@@ -251,7 +251,7 @@ def _numbers(one: Rows | RawRows | Ddls, name: int) -> Int64s:
 
 
 def ascend(columns: list[Int64s]) -> bool:
-    """Whether rows are in lexicographic order of these columns."""
+    """Whether rows are in the lexicographic order of these columns."""
     equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
         below, above = column[:-1], column[1:]

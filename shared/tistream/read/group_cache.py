@@ -30,22 +30,22 @@ _SMALL_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class CacheExpiry:
-    """How long row groups stay in the cache. Those of a tenant with its own encryption key stay for `keyed_ms`, because
-    the key may be revoked while the rows are in memory. Others stay until they are evicted."""
+    """How long row groups may stay in the cache. Those of a tenant with its own encryption key stay for `keyed_ms`,
+    because the key may be revoked while the rows are in memory. Others stay until they are evicted."""
 
     keys: TenantKeys
     keyed_ms: int
     clock: Clock
 
     def until_ms(self, key: str, *, read: bool = True) -> int | None:
-        """The time, in monotonic ms, at which an object's row groups expire; None: never. `read` is False if they were
-        read at an unknown earlier time."""
+        """The time, in monotonic ms, until which the row groups of an object may be cached; None: no limit. `read` is
+        False if they were not read just now but at an unknown earlier time."""
         if self.keys.known(layout.tenant_of(key)) is None:
             return None
         return self.clock.monotonic_ms() + (self.keyed_ms if read else 0)
 
     def over(self, until_ms: int | None) -> bool:
-        """Whether the expiry `until_ms` has passed."""
+        """Whether the time `until_ms`, in monotonic ms, has passed; False for None."""
         return until_ms is not None and self.clock.monotonic_ms() >= until_ms
 
 
@@ -56,8 +56,8 @@ class _Kept:
 
 
 class GroupCache:
-    """An LRU cache of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. `work`
-    caches the results that pulls computed from row groups."""
+    """An LRU cache of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. Its
+    member `work` caches results that pulls computed from row groups."""
 
     def __init__(self, objects: ObjectStore, bytes_max: int, keeping: CacheExpiry | None = None) -> None:
         self._objects = objects
@@ -71,12 +71,14 @@ class GroupCache:
         self.hits = self.misses = 0  # of row groups
 
     def rows(self, group: GroupRef) -> pa.Table:
-        """The whole row group (tistream.format.segment.SCHEMA). Raises NotFoundYet, CorruptObject, Unavailable."""
+        """The rows of a whole row group (tistream.format.segment.SCHEMA), from the cache or the object store. Raises
+        NotFoundYet, CorruptObject, Unavailable."""
         key = (group.segment.key, group.index, True)
         return self._get(key, lambda: self._read(group))
 
     def index(self, group: GroupRef) -> GroupIndex:
-        """The index of a row group: table_id and commit_ts of its rows. Raises the errors of `rows`."""
+        """The table_id and commit_ts of a row group's rows, from the cache or the object store. Raises the errors of
+        `rows`."""
         key = (group.segment.key, group.index, True)
         with self._lock:
             whole = key in self._held

@@ -1,5 +1,5 @@
-"""Refuses reads of tables into which rows were imported that no log has. Such a table is served again once it is
-backfilled (docs/log-backup.md). Pure, except that it reads the schema history."""
+"""Refuses reads of tables into which IMPORT INTO or Lightning has written rows that no log contains. Such a table is
+served again once it is backfilled (docs/log-backup.md). It does no I/O, but reads the schema history."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tistream.schema.visible import TableVersion
 
 
 class TableImported(InvalidRequest):
-    """Rows were imported into the table, and it has not been backfilled since."""
+    """Rows that no log contains were imported into the table, and the table has not been backfilled since."""
 
     code = "table-imported"
     http_status = 422
 
 
 def check_pull(source: TenantSource, shards: Sequence[IndexShard], scope: Scope, low: int, end_ts: int | None) -> None:
-    """Check that changes of the scope in (low, end_ts] lack no imported rows. Raises TableImported."""
+    """Check that no table of the scope lacks imported rows in (low, end_ts]. Raises TableImported."""
     high = MAX_TS if end_ts is None else end_ts
     for one, found in source.imports_of(scope, Window(low, high)).items():
         _check(source, shards, one, found, low, high)
 
 
 def check_rows(source: TenantSource, shards: Sequence[IndexShard], version: TableVersion, ts: int) -> None:
-    """Check that the rows of a table as of `ts` lack no imported rows. Raises TableImported."""
+    """Check that a table lacks no imported rows as of `ts`. Raises TableImported."""
     for one, found in source.imports(version.head.physical_ids).items():
         _check(source, shards, one, found, ts, ts)
 
@@ -49,7 +49,7 @@ def _check(source: TenantSource, shards: Sequence[IndexShard], one: int, found: 
 
 
 def _read_as_of(shards: Sequence[IndexShard], physical_id: int) -> int | None:
-    """The lowest base_ts of the bases that tile the rows of a physical id; None if some rows were in no backfill."""
+    """The lowest base_ts of the bases that cover all rows of a physical id; None if some rows were in no backfill."""
     span = records_of(physical_id).span
     cover: Cover = tuple(base for shard in shards if shard.span.overlaps(span) for base in shard.cover)
     if any(True for _ in holes(cover, [span])):

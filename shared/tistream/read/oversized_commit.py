@@ -1,4 +1,5 @@
-"""Reads a commit_ts whose rows do not fit into memory at once (a crowded commit_ts), piece by piece."""
+"""Reads the rows of a single commit_ts in pieces, if they do not fit into memory at once. Such a commit_ts is called
+crowded."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ from tistream.read.source_contract import Batch, ScanSource
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """Some rows of a row group, given by their indexes in it, ascending."""
+    """Some rows of a row group. `at` has their indexes in it, ascending."""
 
     group: GroupRef
     at: Int64s
 
     def read(self, source: ScanSource) -> pa.Table:
-        """Read the rows."""
+        """Read these rows from the source."""
         table = source.rows(self.group)
         if len(self.at) == len(table):
             return table
@@ -43,7 +44,7 @@ class GroupRows:
 
 
 class OversizedCommit:
-    """One crowded commit_ts of one scope, read in pieces of at most `budget` rows."""
+    """Reads one crowded commit_ts of one scope, in pieces of at most `budget` rows."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class OversizedCommit:
         self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}
 
     def batches(self) -> Iterator[Batch]:
-        """Yield a batch that announces the crowded commit_ts, one batch for each piece, and a last batch with the ddl
+        """Yield a batch that announces the crowded commit_ts, one batch for each piece, and a last batch with the DDL
         events."""
         runs = [run for number, rows in enumerate(self._groups) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
@@ -106,8 +107,8 @@ class OversizedCommit:
                 yield CrowdedRun(number, low, start_ts, logical_id, physical_id, high - low, first, last)
 
     def _held(self, pieces: list[PlanPiece]) -> Iterator[PlanPiece]:
-        """Pieces that fit into the budget, without those that lie before the start. The keys of a piece are read only
-        when the piece is next, so that the keys of one piece at a time are in memory."""
+        """Cut the pieces so that each fits into the budget, and leave out those that lie before the start. The keys of
+        a piece are read only when the piece is next, so that the keys of one piece at a time are in memory."""
         for piece in pieces:
             if self._inside and piece.over_before(self._start):
                 continue
@@ -116,7 +117,8 @@ class OversizedCommit:
                     yield part
 
     def _cuts_of(self, piece: PlanPiece) -> list[bytes]:
-        """The keys at which a piece is cut; cached, because deletes and puts of a piece have the same cuts."""
+        """The keys at which to cut a piece that is too large. They are cached, because the deletes and the puts of a
+        piece are cut at the same keys."""
         name = (*piece.runs[0].transaction, piece.key_low)
         if name not in self._cuts:
             keys = [pl.Series(table["key"].cast(pa.binary())) for table in self._tables(piece, ["key"])]
@@ -148,8 +150,8 @@ class OversizedCommit:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))
 
     def _tables(self, piece: PlanPiece, columns: list[str]) -> Iterator[pa.Table]:
-        """These columns of the piece's rows, one row group after the other. So only one of the row groups that the
-        piece overlaps is in memory. If only some keys of a row group are needed, their rows are copied."""
+        """Read these columns of the piece's rows. Yields a table for each row group, one after the other, so that only
+        one row group is in memory. If only some keys of a row group are needed, their rows are copied."""
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
         for place, own in groupby(runs, key=lambda run: run.place):
             rows = self._groups[place].read(self._source).select(columns)
@@ -168,7 +170,8 @@ class OversizedCommit:
 
 
 def _joined(runs: Iterable[CrowdedRun]) -> Iterator[tuple[int, int]]:
-    """Row ranges of one row group, as (begin, end). Adjacent runs are joined, because a run may be a single row."""
+    """Convert runs to row ranges (begin, end) of one row group. Adjacent ranges are joined, because a run may be a
+    single row."""
     begin = end = 0
     for run in runs:
         if run.begin != end:

@@ -1,8 +1,9 @@
 """Chooses the row groups to read next, so that memory stays within a budget. Pure.
 
-A pull reads its window in chunks `(low, high]`. The row group bounds in the manifests give a coarse cut without I/O;
-the commit_ts columns of the groups inside it give an exact one. A commit_ts that has more rows than the budget is cut
-further, into pieces in the order of events: transaction, table, deletes before puts, key.
+A pull reads its window in chunks `(low, high]`. The end of a chunk is chosen in two steps. A coarse one needs no I/O,
+because manifests have the bounds of row groups. The exact one is chosen by the commit_ts columns of these row groups.
+If a single commit_ts has more rows than the budget, it is cut into pieces in the order of events: transaction, table,
+deletes before puts, key.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None, *, raw: boo
 
 
 def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple[int, list[GroupRef]]:
-    """The high end of a chunk whose row groups hold about `budget` rows, and those row groups.
+    """Choose a coarse end for the next chunk: the chunk's row groups hold about `budget` rows. Returns the chunk's high
+    end, and its row groups.
 
     `groups` is in the order of groups_in. The row groups with the lowest commit_ts are always included, whatever their
     size.
@@ -88,8 +90,8 @@ def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple
 
 
 def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: Window, budget: int) -> int:
-    """The high end of a stride: the ts up to which pulls look for row groups at once. The segments that begin in the
-    stride hold at least `budget` rows, or the stride ends with the window.
+    """Choose the ts up to which a pull looks for row groups next. The segments that begin below it hold at least
+    `budget` rows, or it is the window's end.
 
     `begins` and `rows` are the lowest commit_ts and the row counts of the window's segments, in any order.
     """
@@ -104,7 +106,7 @@ def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: 
 
 @dataclass(frozen=True, slots=True)
 class PlanCut:
-    """The end of a chunk. With `crowded`, `high` is a single commit_ts with too many rows to be held at once."""
+    """The exact end of a chunk. With `crowded`, `high` is a single commit_ts with too many rows to be held at once."""
 
     high: int
     rows: int
@@ -112,8 +114,8 @@ class PlanCut:
 
 
 def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> PlanCut:
-    """The end of a chunk of at most `budget` rows. `commit_ts` has the commit_ts of the rows that may be in it, in any
-    order.
+    """Choose the exact end of a chunk of at most `budget` rows. `commit_ts` has the commit_ts of the rows that may be
+    in it, in any order.
 
     If the first commit_ts alone has more rows, it is a chunk of its own; above `budget_max` rows it is crowded.
     """
@@ -129,14 +131,16 @@ def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_m
 
 
 def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> int:
-    """The row budget. It is reduced if rows are so long that they would exceed `budget_bytes` of compressed data."""
+    """The row budget for these row groups. It is lower than `budget` if rows are so long that `budget` rows would
+    exceed `budget_bytes` of compressed data."""
     longest = max((ref.bytes_per_row for ref in groups), default=0.0)
     return max(1, min(budget, int(budget_bytes / longest))) if longest else budget
 
 
 @dataclass(frozen=True, slots=True)
 class CrowdedRun:
-    """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
+    """Adjacent rows of a row group that belong to one crowded commit_ts, one transaction and one physical table. They
+    are in key order."""
 
     place: int  # index of the row group among those that hold rows of the commit_ts
     begin: int  # index of the run's first row among those rows of the row group
@@ -154,7 +158,8 @@ class CrowdedRun:
 
 @dataclass(frozen=True, slots=True)
 class PlanPiece:
-    """Rows that are in memory at once. Every event of a piece comes before every event of the next.
+    """The rows of a crowded commit_ts that are read and held in memory together. Every event of a piece comes before
+    every event of the next piece.
 
     `op` None means deletes and puts. The keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
     """
@@ -179,7 +184,7 @@ class PlanPiece:
         ]
 
     def over_before(self, at: Position) -> bool:
-        """Whether all events of the piece lie at or before a position inside the same commit_ts."""
+        """Whether all events of the piece come at or before a position in the same commit_ts."""
         if at.place is not Place.ROW:
             return True
         mine, there = self.runs[-1].transaction, (at.start_ts, at.table_id)
@@ -193,12 +198,14 @@ def _meets(run: CrowdedRun, low: bytes, high: bytes | None) -> bool:
 
 
 def strips(begin: int, end: int, budget: int) -> range:
-    """The row numbers at which to cut the rows `begin` to `end` of one run, so that each part is short enough."""
+    """The row numbers at which to cut rows `begin` to `end` of one run, so that no part is much longer than a fraction
+    of the budget."""
     return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 
 def pieces(runs: Iterable[CrowdedRun], budget: int) -> list[PlanPiece]:
-    """Cut a crowded commit_ts into pieces. Transactions and tables that fit the budget together make one piece.
+    """Cut a crowded commit_ts into pieces. Adjacent transactions and tables that fit into the budget together make one
+    piece.
 
     A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is read: see `key_cuts`.
     """
@@ -222,12 +229,12 @@ def pieces(runs: Iterable[CrowdedRun], budget: int) -> list[PlanPiece]:
 
 
 def _by_key(runs: Sequence[CrowdedRun], op: int, budget: int) -> Iterable[PlanPiece]:
-    """Pieces of one transaction and table in key order, cut where a run begins.
+    """Cut one transaction and table into pieces in key order. The cuts are where runs begin.
 
     Row groups of one segment follow each other in key order. Segments of one shard, or of several ticks, overlap: a run
-    belongs to every piece that it overlaps, and counts as a whole in each. While the runs that continue from the
-    previous piece leave room in the budget, a piece is smaller by their size. Otherwise pieces are wide, and are cut by
-    their keys.
+    belongs to every piece that it overlaps, and counts as a whole in each. The rows of runs that continue from the
+    previous piece count in the budget, if they leave room in it. If they do not, pieces are made large, and are cut
+    later by their keys.
     """
     key_low = b""
     held: list[CrowdedRun] = []
@@ -246,8 +253,8 @@ def _by_key(runs: Sequence[CrowdedRun], op: int, budget: int) -> Iterable[PlanPi
 
 
 def key_cuts(ascending: pl.Series, budget: int) -> list[bytes]:
-    """The keys at which to cut rows with these keys, so that each part has at most `budget` rows. Rows of one key stay
-    together: a transaction has at most one delete and one put of a key."""
+    """Choose the keys at which to cut rows, so that each piece has at most `budget` rows. `ascending` has the key of
+    each row. Rows of one key stay together: a transaction has at most one delete and one put of a key."""
     parts = -(-len(ascending) // budget)
     found = [ascending[len(ascending) * part // parts] for part in range(1, parts)]
     return [key for key, _ in itertools.groupby(found) if key > ascending[0]]

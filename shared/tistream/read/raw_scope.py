@@ -13,8 +13,8 @@ from tistream.read.cursor import Scope
 
 @dataclass(frozen=True, slots=True)
 class RawScope(Scope):
-    """The scope of PullRaw. `keyspace` None means every keyspace. `users` is the span of the user's keys, without the
-    keyspace's prefix; it may be bounded only if a keyspace is given."""
+    """The scope of PullRaw. `keyspace` None means every keyspace. `users` is the span of user keys, without the prefix
+    of the keyspace; without a keyspace it must be unbounded."""
 
     keyspace: int | None = None
     users: KeySpan = WHOLE
@@ -24,7 +24,7 @@ class RawScope(Scope):
 
     @property
     def call(self) -> str:
-        """The operation's name."""
+        """The name of the API call that reads this scope."""
         return "PullRaw"
 
     @property

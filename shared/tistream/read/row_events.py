@@ -30,7 +30,8 @@ Needed = Callable[[TableVersion], Sequence[Column]]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Rows with `low < commit_ts <= high` are shown in the shape of `version`; None: they are not shown."""
+    """Rows with `low < commit_ts <= high` are decoded and shown as `version` of their table defines it. None: they are
+    not shown."""
 
     low: int
     high: int
@@ -40,8 +41,8 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class Shapes:
     """The table versions that decode and show one chunk's rows. `intervals` has an entry for each physical id that is
-    shown. `unknown` are ids that no schema ever contained. Events with a commit_ts above `version_ts[i]` have schema
-    version `versions[i]`; `version_ts` ascends and begins below every row."""
+    shown. `unknown` are the ids that no schema ever contained, whose rows cannot be decoded. Events with a commit_ts
+    above `version_ts[i]` have schema version `versions[i]`; `version_ts` ascends and begins below every row."""
 
     intervals: Mapping[int, Sequence[Interval]]
     unknown: frozenset[int]
@@ -51,7 +52,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A row that cannot be decoded. No event from its commit_ts on can be returned."""
+    """A row that cannot be decoded. A pull ends below its commit_ts."""
 
     commit_ts: int
     table: str | None  # database.table
@@ -66,7 +67,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Row events of one chunk, unordered, and its lowest barrier."""
+    """Row events of one chunk, in any order, and the lowest barrier if some row cannot be decoded."""
 
     sets: list[Rows | RawRows]
     barrier: Barrier | None
@@ -131,7 +132,7 @@ def _nameless(row: pa.Table, physical_id: int) -> Barrier:
 
 
 class _Part:
-    """Rows of one physical table in one of its versions."""
+    """The rows of one physical table to which one version of it applies."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class _Part:
         self._put, self._new, self._old = put, put & valued, old
 
     def events(self, shapes: Shapes) -> Rows:
-        """The events: deletes, then puts, each in the order of the rows."""
+        """Convert the rows to events: deletes, then puts, each in the order of the rows."""
         new, old = self._image("value", self._new), self._image("old_value", self._old)
         come, gone = self._new, self._old & ~self._put
         moved = np.zeros(len(self._put), dtype=bool)
@@ -218,7 +219,8 @@ class _Part:
         return [batch.column(at) for at in range(len(columns))]
 
     def _image(self, name: str, rows: npt.NDArray[np.bool_]) -> Image | None:
-        """One side (new or old) of these rows, decoded. Rows that cannot be decoded become barriers."""
+        """Decode the column `name`, the new or the old values, of the selected rows. Rows that cannot be decoded become
+        barriers."""
         if not rows.any():
             return None
         table = self._version.table
@@ -246,7 +248,8 @@ class _Part:
 
 
 def _elements(values: pa.Array, rows: Int64s) -> pa.Array:
-    """The elements of `values` at distinct `rows`. They are not copied if `rows` are all elements in order."""
+    """The elements of `values` at the indexes `rows`, which are distinct. Nothing is copied if `rows` are all indexes
+    in order."""
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values
     return values.take(pa.array(rows))

@@ -54,7 +54,7 @@ class Budget:
     shown_bytes: int = 64 << 20
 
     def for_page(self, limit: int) -> Budget:
-        """The budget of an answer with at most `limit` events: a small page needs no large chunk."""
+        """The budget of an answer with at most `limit` events. A small page needs no large chunk."""
         rows = min(self.rows, max(PAGE_ROWS_MIN, 2 * limit))
         first = min(self.first_rows, rows, max(PAGE_FIRST_ROWS_MIN, 2 * limit))
         return replace(self, rows=rows, first_rows=first)
@@ -62,7 +62,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Rows of one row group that may be in a chunk. `begins` is the lowest commit_ts that they may have."""
+    """The rows of one row group that may be in the next chunk. `begins` is a lower bound of their commit_ts."""
 
     begins: int
     rows: GroupRows
@@ -72,8 +72,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _ReadChunk:
-    """A chunk that was read: its cut, its rows by row group, the same rows in memory (only some of them if the cut is
-    crowded), and the highest number of rows that may be in memory at once."""
+    """A chunk that was read. `cut` is its end, `parts` names its rows by row group, and `tables` has these rows (only
+    some of them if the cut is crowded). `most` is the highest number of rows that may be in memory at once."""
 
     cut: PlanCut
     parts: list[GroupRows]
@@ -83,8 +83,8 @@ class _ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The events of a chunk and the chunk's end, which are the same for every reader; or the announcement of a
-    commit_ts that is too large to hold."""
+    """The events of a chunk and the chunk's end, which are the same for every reader; or, in `crowd`, the announcement
+    of a commit_ts that does not fit into memory."""
 
     high: int
     batch: Batch | None
@@ -92,14 +92,14 @@ class _Step:
 
 
 class _Weights:
-    """Memory that decoded rows of a window's tables need in addition to their stored bytes."""
+    """Computes how many bytes decoded rows of a window need in memory beyond their stored bytes."""
 
     def __init__(self, source: ScanSource, scope: Scope, window: Window) -> None:
         self._source, self._scope, self._window = source, scope, window
         self._known: dict[int, int] = {}  # bytes of a row, by physical id
 
     def of(self, rows: pa.Table) -> int:
-        """The additional bytes of all these rows."""
+        """The additional bytes of all these rows together."""
         ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
         images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
         weights: Int64s = np.array(self._each(ids), np.int64)
@@ -110,7 +110,8 @@ class _Weights:
         return max(self._each(np.unique(np.concatenate(ids))))
 
     def _each(self, ids: Int64s) -> list[int]:
-        """The additional bytes of a row of each of these ids, in the heaviest table version of the window."""
+        """For each physical id, the additional bytes of one row, in that version of its table within the window that
+        needs most."""
         if isinstance(self._scope, RawScope):  # values of RawKV are shown as they are stored
             return [0] * len(ids)
         ones: list[int] = ids.tolist()
@@ -167,7 +168,7 @@ class Scan:
                 self._source.replan()
 
     def _stride(self) -> Iterator[Batch]:
-        """Yield chunks up to the horizon, and advance `_low` after each."""
+        """Read chunks up to the horizon (plan.horizon). Yields their batches, and advances `_low` after each."""
         window = Window(self._low, self._high)
         end = self._source.horizon(window, STRIDE_CHUNKS * self._budget.index_rows)
         window = Window(self._low, end)
@@ -186,7 +187,7 @@ class Scan:
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
     def _step(self, groups: Sequence[GroupRef], end: int, ids: Int64s | None) -> Worked[_Step]:
-        """Make the next chunk. The result is shared with all pulls at the same position."""
+        """Make the batch of the next chunk. The result is shared with all pulls at the same position."""
         near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
         high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
         high, found = self._look(near, Window(self._low, high), ids)
@@ -203,9 +204,9 @@ class Scan:
         return Worked(step, batch.events.held_bytes, [part.group for part in chunk.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None) -> tuple[int, list[_Found]]:
-        """Find the rows of the row groups that the window and the scope may select. The returned high end is lower than
-        the window's if the look-up costs too much. `near` is ordered by lowest commit_ts, so row groups that begin
-        above the new high end need not be read."""
+        """Find the rows that the window and the scope may select, by the ids and ts of the row groups `near`. Returns
+        the high end of what was searched, which is below the window's end if searching all would cost too much, and the
+        rows. `near` is ordered by lowest commit_ts, so the rest of it begins above that end."""
         found: list[_Found] = []
         high, decoded = window.high, 0
         for ref in near:
@@ -238,8 +239,8 @@ class Scan:
             most = fit
 
     def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
-        """Read these rows until the limit of memory is reached. Returns the approximate number of rows that may be in
-        memory at once, and the rows read."""
+        """Read these rows until the memory limit is reached. Returns about how many rows may be in memory at once, and
+        the rows that were read."""
         rows = decoded = shown = 0
         tables: list[pa.Table] = []
         for part in parts:
@@ -284,7 +285,7 @@ class Scan:
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
 
     def _rest(self, batch: Batch) -> Batch:
-        """The events of a batch that follow the start of the scan. Only the first batch has events before it, at the
+        """The events of a batch that come after the start of the scan. Only the first batch can have others, at the
         start's own commit_ts."""
         if self._start.place is Place.DONE or self._low > self._start.low_ts:
             return batch
@@ -294,7 +295,8 @@ class Scan:
 def _chosen(
     ref: GroupRef, index: GroupIndex, window: Window, ids: Int64s | None, *, raw: bool
 ) -> tuple[Int64s, Int64s]:
-    """The indexes of the rows that the window and the scope may select, and their commit_ts."""
+    """Select the rows of a row group that are in the window and may be in the scope. Returns their indexes and their
+    commit_ts."""
     # One selected table, whose rows are in the order of commit_ts.
     if ref.info.table_id_min == ref.info.table_id_max > 0:
         low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))

@@ -19,7 +19,7 @@ _PART_MAX = 4  # an entry may have at most 1/4 of the capacity, because it would
 @dataclass(frozen=True, slots=True)
 class Made:
     """A computed result. `value` is valid for every caller with the same key. `size` is its approximate size in bytes;
-    None: it is not shared. `until_ms` is its expiry, monotonic; None: it never expires."""
+    None: it is not shared. `until_ms` is the time, in monotonic ms, until which it may be cached; None: no limit."""
 
     value: Any
     size: int | None
@@ -33,8 +33,8 @@ class _Making:
 
 
 class SharedWork:
-    """An LRU cache of results, bounded by bytes. Thread-safe. The function `over` returns whether an expiry has
-    passed."""
+    """An LRU cache of results, bounded by their bytes. Thread-safe. The function `over` returns whether the time
+    `until_ms` of a result has passed."""
 
     def __init__(self, bytes_max: int, over: Callable[[int | None], bool]) -> None:
         self._bytes_max, self._over = bytes_max, over
@@ -46,8 +46,8 @@ class SharedWork:
         self.hits = 0
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
-        """The cached result for `key`. Without one, waits for the result that another thread computes now, or calls
-        `make`. Raises the errors of `make`."""
+        """The cached result for `key`. If it is not cached, this waits for another thread that is computing it, or
+        calls `make`. Raises the errors of `make`."""
         with self._lock:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):
@@ -75,7 +75,7 @@ class SharedWork:
         return made.value
 
     def _drop_what_is_over(self) -> None:
-        """Drop expired entries. Entries expire approximately in the order in which they were added."""
+        """Drop the results whose time has passed. Results expire about in the order in which they were added."""
         while self._ending and ((made := self._held.get(self._ending[0])) is None or self._over(made.until_ms)):
             self._drop(self._ending.popleft())
 

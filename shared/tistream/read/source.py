@@ -1,4 +1,4 @@
-"""The source of pulls: one tenant's committed segments and its schema history, both guarded by one lock."""
+"""What a pull reads from: the committed segments and the schema history of one tenant, guarded by one lock."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tistream.schema.visible import TableVersion, fold
 
 
 def not_kept(ts: int, earliest_ts: int) -> Gone:
-    """The error for a read from `ts` on if changes above `ts` may have been deleted."""
+    """Build the error for a read from `ts` on, if changes above `ts` may have been deleted already."""
     return Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
 
 
 class TenantSource:
-    """The ScanSource of one tenant (source_contract.py). `lock` guards history and segments; row groups are read
-    without it."""
+    """Implements ScanSource (source_contract.py) for one tenant. `lock` guards history and segments; row groups are
+    read without it."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class TenantSource:
         return cast(T, self._cache.work.get((mine, key), made))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
-        """Whether any table or database has the scope's name at some time from `low` to `high`, both inclusive."""
+        """Whether any table or database has the scope's name at any time from `low` to `high`, both inclusive."""
         if scope.database is None:
             return True
         until = min(high + 1, MAX_TS)  # the history returns the schema strictly before a ts
@@ -170,8 +170,8 @@ class TenantSource:
             return next((version for version in found if version.folded == name), None)
 
     def table_of(self, physical_ids: Iterable[int], table_id: int, ts: int) -> TableVersion | None:
-        """The version, at `ts`, of the table with this logical id, if it has rows under one of the physical ids at that
-        time; otherwise None."""
+        """The version at `ts` of the table with this logical id. None unless the table has one of the physical ids at
+        that time."""
         with self._lock:
             history = self._history()
             found = (history.table_at(one, ts + 1) for one in physical_ids)
@@ -185,7 +185,7 @@ class TenantSource:
             return self._history().bearers(scope.database, scope.table, window.low, window.high)
 
     def tables_at(self, ts: int, scope: Scope) -> list[TableVersion]:
-        """The base tables of the scope that are visible at `ts`, by logical id."""
+        """The base tables of the scope that are visible at `ts`, in order of their logical ids."""
         with self._lock:
             history = self._history()
             databases = history.databases(ts) if scope.database is None else [scope.database]
@@ -196,7 +196,7 @@ class TenantSource:
 
     def older_than(self, physical_ids: Iterable[int], begins_ts: int) -> bool:
         """Whether any of these ids may have had rows at `begins_ts` or at the tenant's snapshot, because its table or
-        partition existed then. TiDB gives ids in ascending order."""
+        partition existed then. TiDB assigns ids in ascending order."""
         with self._lock:
             history = self._history()
             dropped = history.base_ts > history.snapshot_ts >= begins_ts
@@ -207,13 +207,13 @@ class TenantSource:
             return any(history.owned(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
 
     def imports(self, physical_ids: Iterable[int]) -> dict[int, Import]:
-        """The last import of each of these physical ids that has one."""
+        """The last import into each of these physical ids that has had one."""
         with self._lock:
             return self._history().imports(physical_ids)
 
     def imports_of(self, scope: Scope, window: Window) -> dict[int, Import]:
-        """The last import of each physical id of the scope in the window that has one. If the scope is the whole
-        tenant, the ids are those that exist now."""
+        """The last import into each physical id that belongs to the scope in the window and has had an import. If the
+        scope is the whole tenant, the ids are those that exist now."""
         with self._lock:
             history = self._history()
             if scope.database is None:
@@ -228,7 +228,7 @@ class TenantSource:
         return str(physical_id) if version is None else ".".join(version.name)
 
     def schema_version(self, ts: int) -> int:
-        """The schema version in force at `ts`."""
+        """The schema version that is in force at `ts`."""
         with self._lock:
             return self._history().schema_version_at(ts)
 

@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Worked(Generic[T]):
-    """A result computed from the row groups `groups`. It is the same for every reader. `size` is its approximate size
-    in bytes; None: it is not shared."""
+    """A result that a pull computed from the row groups `of`. It is the same for every reader. `size` is its
+    approximate size in bytes; None: it is not shared."""
 
     value: T
     size: int | None
@@ -39,17 +39,17 @@ class GroupIndex:
 
 
 class ScanSource(Protocol):
-    """A tenant's pool and schema history, complete up to the window's end."""
+    """A tenant's committed rows and schema history. Both must be complete up to the end of the window that is read."""
 
     def horizon(self, window: Window, rows: int) -> int:
-        """The high end of a stride, which begins at the window's low end and whose segments hold about `rows` rows or
-        more."""
+        """The ts up to which a scan should look for row groups next, from the window's low end on. The segments up to
+        it hold about `rows` rows or more."""
 
     def segments(self, window: Window) -> Sequence[SegmentRef]:
         """The live segments that may hold rows of the window."""
 
     def replan(self) -> None:
-        """Read the tasks' logs again, because a segment has disappeared."""
+        """Read the tasks' manifests again, because a segment has disappeared."""
 
     def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
         """The physical ids, ascending, that the scope's rows may have in the window; None: all ids."""
@@ -58,8 +58,8 @@ class ScanSource(Protocol):
         """The table versions that decode rows of these physical ids in the window, as far as the scope shows them."""
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
-        """The table id in events of this physical id's rows; the physical id itself if no table is shown. For RawKV:
-        the keyspace + 1."""
+        """The table id that events of this physical id's rows have; the physical id itself if its table is not visible.
+        For RawKV: the keyspace + 1."""
 
     def ddl_events(self, scope: Scope, window: Window) -> Ddls:
         """The ddl events of the scope in the window."""
@@ -71,8 +71,8 @@ class ScanSource(Protocol):
         """The table_id and commit_ts of the rows of a row group."""
 
     def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
-        """The result of `make`, or the result that another pull made with the same key. It depends only on data up to
-        `high`."""
+        """Call `make`, or return the result of another pull that called it with the same key. The result depends only
+        on data up to the ts `high`."""
 
 
 @dataclass(frozen=True, slots=True)

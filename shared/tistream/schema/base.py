@@ -1,7 +1,8 @@
-"""Restates the records up to a base_ts as the newest state of each database and table. Pure.
+"""Shortens a schema history: the records up to a base_ts are replaced by the newest record of each database and table.
+Pure.
 
 A history that begins with the restated records and continues with the records above base_ts gives the same answers as
-the whole history for every ts at or above base_ts, and makes the same events above base_ts.
+the whole history for every ts at or above base_ts, and the same events above base_ts.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from tistream.schema.records import BaseState, DatabaseChange, JobChange, Record
 
 
 def restated(records: Iterable[Record], base_ts: int, base: BaseState) -> tuple[Record, ...]:
-    """Records that restate, at base_ts, the state after `records`. `records` must be all records of the log up to
-    base_ts, in order.
+    """Compute the records that replace `records` and lead to the same state at base_ts. `records` must be all records
+    of the log up to base_ts, in order.
 
-    The result has commit_ts = base_ts and start_ts 0, as a snapshot's records have: it is one transaction without jobs.
-    The state of jobs, and the ids of tables that no longer exist, are in `base`.
+    The result has commit_ts = base_ts and start_ts 0, as a snapshot's records have: they form one transaction, without
+    DDL jobs. `base` has the states of jobs, and the ids of tables that no longer exist.
     """
     databases: dict[int, Record] = {}
     # The result is in the order of the newest records: if a table is in two databases, the later record has its newest

@@ -82,11 +82,11 @@ class CurrentSchema:
         return None
 
     def ever_named(self, physical_id: int) -> bool:
-        """Whether any TableInfo so far contained the id."""
+        """Whether any TableInfo that was ever applied contained the id."""
         return physical_id in self._ever_named
 
     def named(self) -> tuple[int, ...]:
-        """Every id for which `ever_named` is true, ascending."""
+        """Every id for which `ever_named` is true, in ascending order."""
         return tuple(self._ever_named)
 
     def _apply_database(self, change: DatabaseChange) -> None:

@@ -13,8 +13,8 @@ from tistream.schema.visible import SYSTEM_SCHEMAS, Database, Name, TableVersion
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """One DDL statement. `involved` has every (database, table) that it changed; the table is "" for the database
-    itself."""
+    """One DDL statement. `involved` has the (database, table) names of everything that it changed; the table is "" for
+    a database itself."""
 
     commit_ts: int
     start_ts: int
@@ -27,8 +27,8 @@ class DdlEvent:
     involved: tuple[Name, ...]
 
     def concerns(self, database: str, table: str | None) -> bool:
-        """Whether the DDL involves this table, under its name before or after the DDL; with `table` None, whether it
-        involves any table of the database or the database itself. Both arguments are folded."""
+        """Whether the DDL changed the table that has this name before or after it. With `table` None: whether it
+        changed the database or any of its tables. Both arguments are folded (visible.fold)."""
         for name in (*self.involved, (self.database, self.table)):
             if fold(name[0]) == database and (table is None or fold(name[1]) == table):
                 return True
@@ -37,7 +37,8 @@ class DdlEvent:
 
 @dataclass(frozen=True, slots=True)
 class VisibleChange:
-    """The visible changes of one transaction: ids of tables and databases to (version before, version after)."""
+    """What one transaction changed in the visible schema. Maps the id of each changed table and database to (version
+    before, version after); None: it was not visible."""
 
     tables: Mapping[int, tuple[TableVersion | None, TableVersion | None]]
     databases: Mapping[int, tuple[Database | None, Database | None]]
@@ -46,7 +47,7 @@ class VisibleChange:
         return bool(self.tables or self.databases)
 
     def names(self) -> list[Name]:
-        """Every name before or after the change, without duplicates."""
+        """Every name that a changed table or database had before or after the transaction, without duplicates."""
         names: dict[Name, None] = {}
         for pair in self.databases.values():
             names.update(((version.name, ""), None) for version in pair if version)
@@ -56,7 +57,7 @@ class VisibleChange:
 
 
 class CurrentNames(Protocol):
-    """The names that ids have after the transaction, including those that are not visible."""
+    """Looks up the names that ids have after a transaction, also those of databases and tables that are not visible."""
 
     def database_name(self, database_id: int) -> str | None: ...
 
@@ -65,8 +66,8 @@ class CurrentNames(Protocol):
 
 @dataclass(slots=True)
 class _Life:
-    """The history of one job since its first row. `settled_ts`: the ts of its event, or the ts at which it turned out
-    to need no event; None before that."""
+    """What is known of one DDL job since its first row. `settled_ts`: the ts of its event, or the ts at which it turned
+    out to need no event; None before that."""
 
     job_id: int
     seen_ts: int
@@ -76,8 +77,9 @@ class _Life:
 
 @dataclass(slots=True)
 class JobTracker:
-    """Tracks running jobs. Each job gives one event, at its first visible change or, if it makes none, when it is done.
-    A job that is cancelled or rolled back gives another event where it reverts its visible change."""
+    """Tracks running DDL jobs, and decides when each becomes an event. Each job gives one event, at its first visible
+    change or, if it makes none, when it is done. A job that is cancelled or rolled back gives another event where it
+    reverts its visible change."""
 
     _jobs: dict[int, _Life] = field(default_factory=dict)
     _ended: list[tuple[int, _Life]] = field(default_factory=list)  # (ts at which the row was deleted, job), in ts order
@@ -108,7 +110,7 @@ class JobTracker:
         return _event(job, visible, names, commit_ts, start_ts)
 
     def marks(self, ts: int) -> tuple[JobMark, ...]:
-        """The states, at `ts`, of the jobs whose rows existed at `ts`, by job id."""
+        """The states, as of `ts`, of the jobs that had a row at `ts`, in order of their ids."""
         lives = [life for ended_ts, life in self._ended if ended_ts > ts] + list(self._jobs.values())
         marks = (
             JobMark(life.job_id, life.settled_ts is not None and life.settled_ts <= ts, life.before_history)
@@ -118,18 +120,19 @@ class JobTracker:
         return tuple(sorted(marks, key=lambda mark: mark.job_id))
 
     def restore(self, marks: Iterable[JobMark], ts: int) -> None:
-        """Set the states of jobs at `ts`, the beginning of the history."""
+        """Set the states of the jobs that `marks` returned, at the beginning of a history, `ts`."""
         for mark in marks:
             settled_ts = ts if mark.settled else None
             self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, settled_ts)
 
     def forget(self, ts: int) -> None:
-        """Drop ended jobs that `marks` would return only for a ts below `ts`."""
+        """Drop jobs that ended so early that `marks` returns them only for a ts below `ts`."""
         self._ended = [(ended_ts, life) for ended_ts, life in self._ended if ended_ts > ts]
 
 
 def _shown_before_history(job: Job, visible: VisibleChange) -> bool:
-    """Whether the snapshot contains the first visible change of a job that was running at the snapshot."""
+    """Whether the tenant's snapshot already contains the first visible change of a job that was running at that
+    time."""
     if visible:
         return job.type in actions.TWICE_VISIBLE and job.state == JOB_DONE
     return job.type in actions.ALWAYS_VISIBLE
@@ -157,7 +160,7 @@ def _event(job: Job, visible: VisibleChange, names: CurrentNames, commit_ts: int
 
 
 def _object(job: Job, visible: VisibleChange, names: CurrentNames) -> Name:
-    """The name of the object that the job changes: its name after the job or, for a drop, before it."""
+    """The name of what the job changes: its name after the job or, for a drop, before it."""
     if job.type in actions.OF_NOTHING:
         return "", ""
     if job.type in actions.OF_SCHEMA:

@@ -3,9 +3,9 @@
 `forget` drops the history below a base_ts. After that, every reading method raises Gone for a ts below base_ts, and for
 a window that begins below it.
 
-The history consists of three kinds of timelines: for each physical id, the logical table that owns it; for each logical
-table, its visible versions; for each name, the table that has it. A change at ts T applies to rows with commit_ts > T,
-because a row is decoded with the newest schema strictly before its commit_ts. Not thread-safe: callers need a lock.
+The history has three kinds of timelines: for each physical id, the logical table that owns it; for each logical table,
+its visible versions; for each name, the table that has it. A change at ts T applies to rows with commit_ts > T, because
+a row is decoded with the newest schema strictly before its commit_ts. Not thread-safe: callers need a lock.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ class History:
 
     @property
     def base_ts(self) -> int:
-        """The earliest ts that the reading methods accept."""
+        """The lowest ts that the reading methods accept."""
         return max(self.snapshot_ts, self._forgotten_ts)
 
     def base(self, ts: int) -> BaseState:
-        """The state that a history which begins at `ts` needs in addition to the newest records up to `ts`. Raises
-        Gone."""
+        """The state that the newest records up to `ts` do not contain, and that a history which begins at `ts` needs in
+        addition. Raises Gone."""
         self._refuse_below(ts)
         return BaseState(self._current.named(), self._jobs.marks(ts), self._imports.ended(ts))
 
@@ -176,8 +176,8 @@ class History:
                 yield table_id, (before, after)
 
     def _move_ids(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
-        """Update the owners of physical ids. All ids are released before any is assigned, because EXCHANGE swaps
-        two."""
+        """Update which table owns which physical id. All ids are released before any is assigned, because EXCHANGE
+        PARTITION swaps two."""
         for table_id, (before, after) in changed.items():
             kept = set(after.head.physical_ids) if after else set()
             for physical_id in before.head.physical_ids if before else ():
@@ -225,14 +225,16 @@ class History:
     # ---- reading: one row's schema
 
     def table_at(self, physical_id: int, commit_ts: int) -> TableVersion | None:
-        """The table version that decodes a row of `commit_ts`; None if its table or partition is not visible then."""
+        """The table version with which a row of `commit_ts` is decoded; None if its table or partition is not visible
+        then."""
         self._refuse_below(commit_ts - 1)
         owner = self._owners.get(physical_id)
         table_id = owner.before(commit_ts) if owner else None
         return None if table_id is None else self._versions[table_id].before(commit_ts)
 
     def versions_of(self, physical_id: int, low: int, high: int) -> list[tuple[int, int, TableVersion | None]]:
-        """`table_at` for every commit_ts in `low < t <= high`, as intervals (from exclusive, to inclusive, version)."""
+        """What `table_at` returns for every commit_ts in `low < t <= high`, as intervals (from exclusive, to inclusive,
+        version)."""
         self._refuse_below(low)
         owner = self._owners.get(physical_id)
         if owner is None:
@@ -250,34 +252,35 @@ class History:
         return self._current.ever_named(physical_id)
 
     def owned(self, physical_id: int, ts: int) -> bool:
-        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, an id counts as
-        owned unless it is known to be younger."""
+        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, the result is True
+        unless the id is known to have been created after `ts`."""
         owner = self._owners.get(physical_id)
         return owner is not None and owner.at(max(ts, self.base_ts)) is not None
 
     def imports(self, physical_ids: Iterable[int] | None = None) -> dict[int, Import]:
-        """The last import of each of these physical ids that has one. With None: of all physical ids that belong to a
-        table now."""
+        """The last IMPORT INTO or restore into each of these physical ids that has had one (imports.py). With None: of
+        all physical ids that belong to a table now."""
         found = (
             (one, self._imports.of(one)) for one in (self._imports.ids() if physical_ids is None else physical_ids)
         )
         return {one: of for one, of in found if of is not None}
 
     def schema_version_before(self, commit_ts: int) -> int:
-        """The highest schema version whose Diff was committed strictly before `commit_ts`; 0 before the first."""
+        """The highest schema version whose `Diff:{v}` key was committed strictly before `commit_ts`; 0 before the
+        first."""
         self._refuse_below(commit_ts - 1)
         at = bisect_left(self._version_ts, commit_ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_version_at(self, ts: int) -> int:
-        """The highest schema version whose Diff was committed at or before `ts`; 0 before the first."""
+        """The highest schema version whose `Diff:{v}` key was committed at or before `ts`; 0 before the first."""
         self._refuse_below(ts)
         at = bisect_right(self._version_ts, ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_versions(self, low: int, high: int) -> list[tuple[int, int, int]]:
-        """`schema_version_before` for every t in `low < t <= high`, as intervals (from exclusive, to inclusive,
-        version)."""
+        """What `schema_version_before` returns for every t in `low < t <= high`, as intervals (from exclusive, to
+        inclusive, version)."""
         self._refuse_below(low)
         out = []
         at = bisect_right(self._version_ts, low)
@@ -296,7 +299,8 @@ class History:
         return sorted(database.name for database in found if database is not None)
 
     def tables(self, ts: int, database: str) -> list[ListedTable] | None:
-        """The base tables (no views, no sequences) visible at `ts`, by name; None if the database did not exist."""
+        """The base tables (not views, not sequences) visible at `ts`, sorted by name; None if no visible database had
+        the name at `ts`."""
         if fold(database) not in map(fold, self.databases(ts)):
             return None
         version = self.schema_version_at(ts)
@@ -357,8 +361,8 @@ class History:
             yield from (version for _, _, version in line.runs(low, high) if version is not None)
 
     def steady_since(self, low: int, high: int) -> int | None:
-        """The ts since which no table that decodes rows in `low < t <= high` has changed; 0 if no change is known. None
-        if a table changes within this window."""
+        """The ts of the last change of any table at or below `low`; 0 if no such change is known. None if a table
+        changes strictly between `low` and `high`, so that rows of this window may need two versions of it."""
         at = bisect_right(self._tables_ts, low)
         if at < bisect_left(self._tables_ts, high):
             return None
@@ -367,8 +371,8 @@ class History:
     # ---- reading: DDL
 
     def ddl_events(self, low: int, high: int, database: str | None = None, table: str | None = None) -> list[DdlEvent]:
-        """The DDL events with `low < commit_ts <= high`, in order. With `database` or `table`, only the events that
-        involve it."""
+        """The DDL events with `low < commit_ts <= high`, in order. With `database`, or `database` and `table`, only the
+        events that involve it."""
         self._refuse_below(low)
         first = bisect_right(self._events, low, key=lambda event: event.commit_ts)
         last = bisect_right(self._events, high, key=lambda event: event.commit_ts)

@@ -1,4 +1,4 @@
-"""A set of ids that only grows. A large set takes about eight bytes for each id."""
+"""A set of integers that only grows. A large set takes about eight bytes of memory for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RECENT_MIN = 1_024
 
 
 class IdSet:
-    """A set of signed 64-bit integers. Recently added ones are in a Python set, the rest in a sorted array."""
+    """A set of signed 64-bit integers. Recently added ones are in a Python set, all others in a sorted array."""
 
     def __init__(self) -> None:
         self._packed: npt.NDArray[np.int64] = np.empty(0, np.int64)

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One period of a table's import mode: set at `from_ts`, cleared at `to_ts`. `to_ts` is None while the mode is
-    set."""
+    """One period of a table's import mode: TiDB set it at `from_ts` and cleared it at `to_ts`. `to_ts` is None while
+    the mode is set."""
 
     from_ts: int
     to_ts: int | None
 
 
 class Imports:
-    """The last import of each physical id."""
+    """The last import into each physical id."""
 
     def __init__(self) -> None:
         self._of: dict[int, Import] = {}
@@ -40,15 +40,15 @@ class Imports:
                 self._of[one] = Import(known.from_ts, ts)
 
     def drop(self, physical_id: int) -> None:
-        """Remove an id that belongs to no table any more. Its rows have gone with it."""
+        """Remove an id that no longer belongs to any table. The rows of the id are gone too."""
         self._of.pop(physical_id, None)
 
     def of(self, physical_id: int) -> Import | None:
-        """The last import of an id; None if it has none."""
+        """The last import into an id; None if there was no import."""
         return self._of.get(physical_id)
 
     def ids(self) -> list[int]:
-        """The ids with an import, ascending."""
+        """The ids into which there was an import, in ascending order."""
         return sorted(self._of)
 
     def ended(self, ts: int) -> tuple[tuple[int, int, int], ...]:
@@ -67,8 +67,8 @@ class Imports:
 
 
 def problem(found: Import, base_ts: int | None, low: int, high: int) -> str | None:
-    """The reason why changes in (low, high] of a physical id cannot be served; None if they can. `base_ts`: the ts as
-    of which all rows of the id were backfilled; None if they were not."""
+    """The reason why changes in (low, high] of a physical id cannot be served; None if they can. `found` is the id's
+    last import. `base_ts`: the ts as of which all rows of the id were backfilled; None if they were not."""
     if high <= found.from_ts:
         return None
     if found.to_ts is None:

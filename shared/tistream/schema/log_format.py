@@ -1,6 +1,7 @@
-"""Codec of the schema registry's durable log (docs/formats.md): immutable objects, numbered from 1 without a hole.
+"""Encodes and decodes the objects of the schema registry's log (docs/formats.md). The log consists of immutable
+objects, numbered from 1 without a hole.
 
-    b"TSSL" | u32 LE version | u32 LE crc32 of the rest | zstd( JSON lines: one header, then one per record )
+b"TSSL" | u32 LE version | u32 LE crc32 of the rest | zstd( JSON lines: one header, then one per record )
 
 Object 1 is the snapshot: all its records have commit_ts = high_ts = snapshot_ts. Each further object has every record
 of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it. A *base* begins with records that
@@ -32,12 +33,12 @@ _HEAD_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class BaseHead:
-    """The part of a base's header that other objects do not have.
+    """What the header of a base has in addition to that of other objects.
 
     The first `restated` records all have commit_ts = base_ts and restate every record up to base_ts (base.py). The
     others are all records with base_ts < commit_ts <= high_ts, including those of earlier objects. `begin`: the number
-    of records up to base_ts since the first object of the log, so that the other records keep their numbers. `log_id`,
-    `snapshot_ts`: the first object's nonce and high_ts.
+    of records up to base_ts since the first object of the log, so that the numbers of the other records stay the same.
+    `log_id`, `snapshot_ts`: the first object's nonce and high_ts.
     """
 
     base_ts: int
@@ -61,7 +62,7 @@ class LogObject:
 
     @property
     def new_records(self) -> tuple[Record, ...]:
-        """The records of (low_ts, high_ts], which earlier objects do not have."""
+        """The records with commit_ts in (low_ts, high_ts], which earlier objects of the log do not have."""
         if self.base is None:
             return self.records
         later = self.records[self.base.restated :]
@@ -69,7 +70,7 @@ class LogObject:
 
 
 def encode(log: LogObject) -> bytes:
-    """Encode the object. Equal objects give equal bytes."""
+    """Encode an object of the log. Equal arguments give equal bytes."""
     header: dict[str, Any] = {
         "cluster_id": log.tenant.cluster_id,
         "tenant_id": log.tenant.tenant_id,
@@ -93,7 +94,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(line: bytes) -> Record:
-    """The inverse of `encode_record`. Raises ValueError or KeyError."""
+    """Decode a line of JSON that `encode_record` encoded. Raises ValueError or KeyError."""
     return records.from_json(orjson.loads(line))
 
 
@@ -109,8 +110,8 @@ def _checked_version(key: str, data: bytes) -> int:
 
 
 def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
-    """Read the tenant's snapshot_ts and the ids of the tables, ascending, from object 1 or a base. Only one record is
-    in memory at a time. Raises CorruptObject."""
+    """Read object 1 of the log or a base. Returns the tenant's snapshot_ts and the ids of its tables at that point,
+    ascending. Only one record is in memory at a time. Raises CorruptObject."""
     version = _checked_version(key, data)
     try:
         with zstandard.ZstdDecompressor().stream_reader(data[_HEAD_BYTES:]) as stream:
@@ -125,7 +126,7 @@ def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
 
 
 def decode(key: str, data: bytes) -> LogObject:
-    """Parse an object's bytes. Raises CorruptObject with `key` and the reason."""
+    """Decode the bytes of an object of the log. Raises CorruptObject with `key` and the reason."""
     version = _checked_version(key, data)
     try:
         first, *lines = zstandard.decompress(data[_HEAD_BYTES:]).split(b"\n")

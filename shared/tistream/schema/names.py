@@ -1,4 +1,5 @@
-"""Index of names over time: the table that had a name, and the names that were in a database, at a ts."""
+"""An index of table names over time. It finds the table that had a name at a ts, and all names that a database has
+contained."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Tenure:
 
 @dataclass(slots=True)
 class NameIndex:
-    """Tenures of every folded (database, table) name. At any ts, at most one table has a name."""
+    """The tenures of every (database, table) name, with names folded (visible.fold). At any ts, at most one table has a
+    name."""
 
     _closed: dict[tuple[str, str], list[Tenure]] = field(default_factory=dict)
     _open: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # name -> (from_ts, table_id)
@@ -37,14 +39,14 @@ class NameIndex:
             self._closed.setdefault(name, []).append(Tenure(from_ts, ts, table_id))
 
     def enter(self, name: tuple[str, str], table_id: int, ts: int) -> None:
-        """Begin a tenure of `table_id` after `ts`, and end the current one."""
+        """Begin a tenure of `table_id` after `ts`. The tenure of the table that has the name now ends."""
         if name in self._open:
             self.leave(name, self._open[name][1], ts)
         self._open[name] = (ts, table_id)
         self._tables_of.setdefault(name[0], set()).add(name[1])
 
     def bearers(self, name: tuple[str, str], low: int, high: int) -> Iterator[Tenure]:
-        """The tenures of a name that overlap `low < t <= high`, clipped to it, oldest first."""
+        """The tenures of a name that overlap `low < t <= high`, cut to this window, oldest first."""
         closed = self._closed.get(name, [])
         for tenure in closed[bisect_right(closed, low, key=lambda tenure: tenure.to_ts) :]:
             if tenure.from_ts >= high:
@@ -62,12 +64,13 @@ class NameIndex:
         return next((tenure.table_id for tenure in self.bearers(name, ts, ts + 1)), None)
 
     def tables(self, database: str) -> Iterator[tuple[str, str]]:
-        """Every (database, table) name that the database ever contained and `forget` has kept."""
+        """The (database, table) names of all tables that the database has ever contained, except those that `forget`
+        has dropped."""
         for table in self._tables_of.get(database, ()):
             yield database, table
 
     def forget(self, ts: int) -> None:
-        """Drop tenures that ended at or below `ts`, and names without a later tenure."""
+        """Drop tenures that ended at or below `ts`, and names that have no other tenure."""
         for name in list(self._closed):
             kept = [tenure for tenure in self._closed[name] if tenure.to_ts > ts]
             if kept:

@@ -1,7 +1,8 @@
 """Typed records of schema changes: the content of the schema registry's log.
 
-A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. A snapshot is a list of records too,
-all at its snapshot_ts. A history begins with the records of the snapshot or of a base (base.py).
+A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. A snapshot of the schema is a list
+of records too, all with commit_ts = snapshot_ts. A history begins with the records of the snapshot or of a base
+(base.py).
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ class TableText:
 
     @classmethod
     def pack(cls, text: bytes) -> TableText:
-        """Compress a JSON text."""
+        """Compress the JSON text of a TableInfo."""
         return cls(zstandard.compress(text, 1))
 
     def info(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Decompress and parse the TableInfo."""
         info: dict[str, Any] = orjson.loads(self.text())
         return info
 
     def text(self) -> bytes:
-        """The JSON text."""
+        """Decompress the JSON text."""
         return zstandard.decompress(self.packed)
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseChange:
-    """A change of hash `DBs`, field `DB:{id}`: `info` is DBInfo JSON, or None for a deletion."""
+    """A database was changed (hash `DBs`, field `DB:{id}`). `info` is DBInfo JSON, or None for a deletion."""
 
     database_id: int
     info: dict[str, Any] | None
@@ -49,7 +50,7 @@ class DatabaseChange:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """A change of hash `DB:{id}`, field `Table:{id}`: `text` is TableInfo JSON, or None for a deletion."""
+    """A table was changed (hash `DB:{id}`, field `Table:{id}`). `text` is TableInfo JSON, or None for a deletion."""
 
     database_id: int
     table_id: int
@@ -58,14 +59,15 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A put of `Diff:{v}`: schema version `v` exists from this commit on."""
+    """A new schema version (key `Diff:{v}`): `version` exists from this commit on."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The fields of a DDL job's JSON that history needs. `existed`: the put replaced an earlier row of the job."""
+    """The fields of a DDL job's JSON that history needs. `existed`: the job had a row before, which this one
+    replaces."""
 
     id: int
     type: int
@@ -80,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One put of a row of `mysql.tidb_ddl_job`, or its deletion if `job` is None."""
+    """A row of `mysql.tidb_ddl_job` was written, or deleted if `job` is None."""
 
     job_id: int
     job: Job | None
@@ -88,8 +90,8 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class JobMark:
-    """The state of a job whose row exists. `settled`: its event has been made, or it needs none. `before_history`: it
-    was running at the snapshot."""
+    """The state of a job whose row exists. `settled`: the job has had its event, or needs none. `before_history`: the
+    job was running at the tenant's snapshot."""
 
     job_id: int
     settled: bool
@@ -98,8 +100,8 @@ class JobMark:
 
 @dataclass(frozen=True, slots=True)
 class BaseState:
-    """The state that a base's restated records do not contain: every id that any TableInfo has named, ascending, the
-    state of the running jobs, and the imports that have ended (Imports.ended)."""
+    """The state that a base's restated records do not contain: `named`, every id that any TableInfo has contained,
+    ascending; `jobs`, the states of running jobs; and `imports`, the imports that have ended (Imports.ended)."""
 
     named: tuple[int, ...]
     jobs: tuple[JobMark, ...]
@@ -141,12 +143,12 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def _gaps(ids: tuple[int, ...]) -> list[int]:
-    """Encode ascending ids as differences. These are short, because there are many ids, close together."""
+    """Encode ascending ids as differences, which are small numbers and so give short text."""
     return [after - before for before, after in pairwise((0, *ids))]
 
 
 def from_json(data: dict[str, Any]) -> Record:
-    """The inverse of `to_json`. Raises ValueError for an unknown kind."""
+    """Parse the JSON object of a record that `to_json` made. Raises ValueError for an unknown kind."""
     change: Change
     match data["kind"]:
         case "database":

@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 class Timeline(Generic[T]):
-    """Changes of one value in ts order; before the first change the value is `first`. Look-ups are O(log changes)."""
+    """The changes of one value, ordered by ts. Before the first change the value is `first`. Look-ups are O(log
+    changes)."""
 
     __slots__ = ("_first", "_ts", "_values")
 
@@ -35,15 +36,15 @@ class Timeline(Generic[T]):
             self._values.append(value)
 
     def at(self, ts: int) -> T:
-        """The value at `ts`, a change at `ts` itself included."""
+        """The value at `ts`. A change at exactly `ts` counts."""
         return self._value(bisect_right(self._ts, ts))
 
     def before(self, ts: int) -> T:
-        """The value strictly before `ts`."""
+        """The value just before `ts`. A change at exactly `ts` does not count."""
         return self._value(bisect_left(self._ts, ts))
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int, T]]:
-        """Split `low < t <= high` into intervals in which the value strictly before t is constant, as (from exclusive,
+        """Split the window `low < t <= high` into intervals in which `before(t)` is constant. Yields (from exclusive,
         to inclusive, value)."""
         at = bisect_right(self._ts, low)
         while low < high:

@@ -21,8 +21,8 @@ Name = tuple[str, str]
 
 
 def fold(name: str) -> str:
-    """The name in the form in which TiDB compares names: in lower case, character by character as Go's ToLower does,
-    which keeps the length."""
+    """Convert a name to the form in which TiDB compares names: lower case, character by character as Go's ToLower does,
+    so the length stays."""
     return name.lower() if name.isascii() else "".join(char.lower()[0] for char in name)
 
 
@@ -44,12 +44,12 @@ _VOLATILE = ("update_timestamp", "revision", "auto_inc_id", "auto_rand_id", "aut
 
 
 class StoredTable:
-    """One version of a table. The head is parsed at once, the rest at the first access."""
+    """One version of a table. A part of its definition (the head) is parsed at once, the rest at the first access."""
 
     __slots__ = ("_shown_bytes", "_table", "_text", "head")
 
     def __init__(self, text: TableText, info: dict[str, Any]) -> None:
-        """`info` is the parsed `text`."""
+        """`info` is the parsed JSON of `text`."""
         self.head = parse_head(info)
         self._text = text
         self._table: Table | None = None
@@ -64,13 +64,14 @@ class StoredTable:
 
     @property
     def shown_bytes(self) -> int:
-        """The most bytes of memory that a decoded row needs in addition to its stored bytes (limits.py). Cached."""
+        """The largest number of bytes that a decoded row needs in memory beyond its stored bytes (limits.py).
+        Cached."""
         if self._shown_bytes is None:
             self._shown_bytes = shown_bytes(self.table)
         return self._shown_bytes
 
     def info(self) -> dict[str, Any]:
-        """The whole TableInfo JSON, parsed anew."""
+        """Parse the whole TableInfo JSON. Each call parses it again."""
         return self._text.info()
 
     def __eq__(self, other: object) -> bool:
@@ -79,8 +80,8 @@ class StoredTable:
         return self._text == other._text or (self.table == other.table and self._definition() == other._definition())
 
     def _definition(self) -> dict[str, Any]:
-        """The part of TableInfo that CREATE TABLE depends on: TableInfo without the members that change while the
-        definition does not."""
+        """The TableInfo without the members that may change while the table's definition stays the same. CREATE TABLE
+        depends only on the rest."""
         return {name: value for name, value in self.info().items() if name not in _VOLATILE}
 
     def __hash__(self) -> int:
@@ -89,7 +90,8 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """One version of a visible table, view or sequence, in its database. Equal versions are one object."""
+    """One version of a visible table, view or sequence, with the database that it is in. Equal versions are the same
+    Python object."""
 
     database_id: int
     database: str
@@ -102,17 +104,17 @@ class TableVersion:
 
     @property
     def head(self) -> TableHead:
-        """The part of the definition that is available without parsing the rest."""
+        """The part of the definition that has been parsed already."""
         return self.stored.head
 
     @property
     def name(self) -> Name:
-        """(database, table) as the user wrote them."""
+        """The name (database, table), spelled as the user wrote it."""
         return self.database, self.head.name
 
     @property
     def folded(self) -> Name:
-        """(database, table) folded, for comparisons."""
+        """The folded name (database, table), for comparisons."""
         return fold(self.database), fold(self.head.name)
 
     @property
@@ -132,7 +134,8 @@ class TableVersion:
 
 
 def named_ids(info: dict[str, Any]) -> set[int]:
-    """Every physical id that a TableInfo names, visible or not, with those of partitions that a DDL adds or drops."""
+    """Every physical id that a TableInfo contains, also those of tables that are not visible, and of partitions that a
+    DDL adds or drops."""
     ids = {info["id"]}
     partition = info.get("partition") or {}
     for definitions in ("definitions", "adding_definitions", "dropping_definitions"):

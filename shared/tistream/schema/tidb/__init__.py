@@ -1,1 +1,1 @@
-"""Parses the schema data that TiDB stores: keys of the `m` space, DDL jobs, TableInfo, snapshots."""
+"""Parses what TiDB stores about its schemas: keys of the `m` space, DDL jobs, TableInfo JSON, snapshots."""

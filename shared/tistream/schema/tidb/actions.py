@@ -1,4 +1,5 @@
-"""DDL action types: TiDB's numbers and strings (`ActionType.String()` in pkg/meta/model/job.go)."""
+"""The types of DDL jobs ("actions"): TiDB's number and name of each (`ActionType.String()` in
+pkg/meta/model/job.go)."""
 
 from __future__ import annotations
 
@@ -104,14 +105,14 @@ TWICE_VISIBLE = frozenset({71, 72})
 
 
 def action_name(action: int, *, undone: bool = False) -> str:
-    """TiDB's string of an action type; "none" for an unknown number, as `String()` returns. `undone`: the job reverts
-    its visible changes (design.md 5)."""
+    """TiDB's name of an action type, such as `add column`; "none" for an unknown number, as in TiDB. `undone`: the name
+    for a job that reverts its visible changes (design.md 5)."""
     name = ACTIONS.get(action, "none")
     return f"rollback of {name}" if undone else name
 
 
 def action_number(name: str) -> int | None:
-    """The action type with this string; None for `none` and for the rollback of an action."""
+    """The number of the action type with this name; None for `none` and for the rollback of an action."""
     return _NUMBERS.get(name)
 
 

@@ -20,8 +20,8 @@ def schema_snap(key: str, end_version: int, schemas: Iterable[tuple[bytes, bytes
 
     `schemas` are pairs of JSON texts (DBInfo, TableInfo); the second is empty for a database without tables. In the
     result, databases are in order of their ids, and so are the tables of each. The TableInfo texts are copied as TiDB
-    wrote them. A system schema gets its own name back. Raises CorruptObject if a DBInfo or TableInfo is malformed, or a
-    table occurs twice.
+    wrote them. BR stores a system schema under a temporary name; the result has the real one. Raises CorruptObject if a
+    DBInfo or TableInfo is malformed, or a table occurs twice.
     """
     databases: dict[int, bytes] = {}
     tables: dict[int, dict[int, bytes]] = {}

@@ -1,8 +1,9 @@
 """Builds the CREATE TABLE statement of one version of a table from TiDB's TableInfo JSON.
 
-The result has up to two statements, so that a restore can load rows between them: one for the table with its columns,
-keys and partitions, and one for the foreign keys, which need the other tables and their rows. Values that TiDB stores
-in UTC (timestamp defaults) are written in UTC: run the statements with `time_zone = '+00:00'`.
+The result has up to two statements, so that a restore can load the rows after the first one and before the second: one
+for the table with its columns, keys and partitions, and one for the foreign keys, which need the other tables and their
+rows. Values that TiDB stores in UTC (timestamp defaults) are written in UTC: run the statements with `time_zone =
+'+00:00'`.
 
 The dialect decides the content. TIDB has everything that TiDB's own SHOW CREATE TABLE has. MYSQL and MARIADB omit
 clauses that only affect how TiDB stores rows (clustered keys, AUTO_RANDOM, SHARD_ROW_ID_BITS). They raise
@@ -82,8 +83,8 @@ def table_statements(
 
 
 def _shown(table: Table) -> tuple[Column, ...]:
-    """The public columns that SHOW CREATE TABLE lists. Virtual generated columns are included; the hidden columns of
-    expression indexes are not."""
+    """The columns that SHOW CREATE TABLE lists: the public ones, virtual generated columns included. The hidden columns
+    of expression indexes are left out."""
     return tuple(column for column in table.columns if column.public and not column.hidden)
 
 
@@ -131,7 +132,7 @@ _OF_MARIADB = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_090
 
 
 def collation(name: str, dialect: Dialect) -> str:
-    """The dialect's name of a collation of TiDB."""
+    """The name that the dialect's server has for one of TiDB's collations."""
     return _OF_MARIADB.get(name, name) if dialect is Dialect.MARIADB else name
 
 
@@ -160,8 +161,8 @@ _NO_DEFAULT = frozenset({t.TINYBLOB, t.MEDIUMBLOB, t.LONGBLOB, t.BLOB, t.JSON, t
 
 
 def _hex(text: str) -> str:
-    """Format a binary default as a hexadecimal literal. TableInfo has the bytes as text, one code point a byte below
-    0x80, else as UTF-8."""
+    """Format a binary default as a hexadecimal literal. `text` is the default in TableInfo; its UTF-8 encoding has the
+    bytes of the value."""
     return f"0x{text.encode('utf-8', 'surrogateescape').hex()}" if text else "''"
 
 
@@ -228,7 +229,8 @@ def _checks(info: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _foreign_keys(info: Mapping[str, Any], database: str) -> Iterator[str]:
-    """The clauses of the foreign keys. A reference that names no database is to the table's own database."""
+    """The clauses of the foreign keys. A referenced table without a database name is in the table's own database,
+    `database`."""
     for key in info.get("fk_info") or ():
         if key.get("state", t.STATE_PUBLIC) != t.STATE_PUBLIC:
             continue

@@ -1,8 +1,8 @@
 """Limits of a table's definition, and of the memory that its decoded rows need. Pure.
 
-A few bytes of a stored row can become very many: an ENUM's number becomes its element, and a missing cell becomes the
-default. So definitions that no TiDB writes are rejected before the history applies them, and memory budgets count the
-decoded size of rows (`shown_bytes`).
+A few stored bytes can become very many when a row is decoded: an ENUM's number becomes the element's name, and a
+missing cell becomes the column's default. So definitions that no TiDB writes are rejected before the history applies
+them, and memory budgets count the decoded size of rows (`shown_bytes`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHOWN_CHARS = 80
 
 def check_info(info: dict[str, Any]) -> None:
     """Check that `parse_table` and the decoders can process a TableInfo. Raises ValueError, KeyError, TypeError or
-    AttributeError if not."""
+    AttributeError if they cannot."""
     head = t.parse_head(info)
     _typed(int, head.id, head.state, *(head.partition_ids or ()))
     _typed(str, head.name)
@@ -81,7 +81,8 @@ def _check_sizes(info: dict[str, Any]) -> None:
 
 
 def _checked_column(table: str, column: dict[str, Any]) -> int:
-    """Check a column. Returns the most bytes that its elements or default can add to a row. Raises ValueError."""
+    """Check a column's definition. Returns the largest number of bytes that an element's name or the default can add to
+    a row. Raises ValueError."""
     kind = column.get("type") or {}
     tp, elems = kind.get("Tp", 0), kind.get("Elems") or ()
     where = f"{table}, column {_short(column['name']['O'])}"
@@ -106,21 +107,22 @@ def _short(name: str) -> str:
 
 
 def _text_bytes(value: Any) -> int:
-    """The length of a text, or of any other JSON value, in bytes; 0 for None."""
+    """The length of a text in bytes; for any other JSON value, that of its text form; 0 for None."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode())
     return 0 if value is None else len(orjson.dumps(value))
 
 
 def _longest(tp: int, elems: Sequence[str]) -> int:
-    """The bytes of the longest text that a cell of an ENUM or SET can become; 0 for other types."""
+    """The length in bytes of the longest text that a value of an ENUM or SET column can have; 0 for other types."""
     if tp == t.SET:
         return sum(map(_text_bytes, elems[:SET_ELEMENTS_MAX])) + len(elems[:SET_ELEMENTS_MAX])
     return max(map(_text_bytes, elems), default=0) if tp == t.ENUM else 0
 
 
 def shown_bytes(table: t.Table) -> int:
-    """The most bytes of memory that a decoded and rendered row needs in addition to its stored bytes."""
+    """The largest number of bytes that a decoded and rendered row of the table needs in memory, beyond its stored
+    bytes."""
     return sum(map(_column_bytes, (*table.visible_columns, *table.key_columns)))  # an event's `key` repeats its columns
 
 

@@ -1,4 +1,5 @@
-"""Decodes committed rows of the `m` space and of `mysql.tidb_ddl_job` to records (upstream-formats 3.2, 3.3, 5, 7)."""
+"""Decodes committed rows of the `m` space and of `mysql.tidb_ddl_job` to the records of the schema history
+(upstream-formats 3.2, 3.3, 5, 7)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _SIGN = 1 << 63
 
 
 def record_span(table_id: int) -> KeySpan:
-    """The record keys `t{id}_r…` of a physical table."""
+    """The span of the record keys `t{id}_r…` of a physical table."""
     prefix = b"t" + (table_id + _SIGN).to_bytes(8, "big")
     return KeySpan(prefix + b"_r", prefix + b"_s")
 
@@ -45,7 +46,7 @@ SCHEMA_SPANS = (META_SPAN, DDL_JOB_SPAN)
 
 @dataclass(frozen=True, slots=True)
 class MetaRow:
-    """One committed row of SCHEMA_SPANS; `value` is None for a deletion."""
+    """A committed row with a key in SCHEMA_SPANS. `value` is None for a deletion."""
 
     table_id: int
     commit_ts: int
@@ -56,7 +57,7 @@ class MetaRow:
 
 
 class UndecodableMeta(ValueError):
-    """A row of SCHEMA_SPANS cannot be decoded. History must not advance past it."""
+    """A row with a key in SCHEMA_SPANS cannot be decoded. The schema history must not advance past its commit_ts."""
 
     def __init__(self, row: MetaRow, reason: str) -> None:
         super().__init__(f"key {shown_key(row.key)} committed at {row.commit_ts}: {reason}")
@@ -66,13 +67,14 @@ class UndecodableMeta(ValueError):
 
 
 class MetaDecoder:
-    """Decodes rows, in commit order, to records. Its only state is the column id of `job_meta` in the job table."""
+    """Decodes rows to records. Rows must be given in commit order. The only state is the column id of `job_meta` in the
+    table `mysql.tidb_ddl_job`."""
 
     def __init__(self) -> None:
         self._job_meta_id = _JOB_META_ID
 
     def learn(self, record: Record) -> None:
-        """Remember the id of the column `job_meta`, if the record is the TableInfo of the job table."""
+        """If the record is the TableInfo of `mysql.tidb_ddl_job`, remember the id of its column `job_meta`."""
         change = record.change
         if isinstance(change, TableChange) and change.table_id == DDL_JOB_TABLE_ID and change.text is not None:
             for column in change.text.info().get("cols") or ():
@@ -80,7 +82,7 @@ class MetaDecoder:
                     self._job_meta_id = column["id"]
 
     def decode(self, row: MetaRow) -> Record | None:
-        """The row's record; None for keys that do not concern the schema. Raises UndecodableMeta."""
+        """Decode a row to a record. Returns None if the key does not concern the schema. Raises UndecodableMeta."""
         try:
             change = self._job(row) if row.table_id == DDL_JOB_TABLE_ID else _meta(row)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -164,7 +166,7 @@ def _table(found: MetaKey, value: bytes | None) -> TableChange:
 
 
 def check_database(info: dict[str, Any]) -> None:
-    """Check that history can process a DBInfo. Raises ValueError, KeyError or TypeError if not."""
+    """Check that the schema history can process a DBInfo. Raises ValueError, KeyError or TypeError if it cannot."""
     _int(info["id"])
     _text(info["db_name"]["O"])
     _int(info.get("state") or 0)

@@ -1,4 +1,5 @@
-"""Codec of the `m` key space (upstream-formats 3.2): strings `m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
+"""Encodes and decodes the keys of the `m` space (upstream-formats 3.2): strings `m|enc(K)|'s'` and hash fields
+`m|enc(K)|'h'|enc(F)`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _HASH = (ord("h")).to_bytes(8, "big")
 
 @dataclass(frozen=True, slots=True)
 class MetaKey:
-    """A key of the meta space; `field` is None for a plain string."""
+    """A parsed key of the `m` space. `field` is None if the key is that of a string, not of a hash field."""
 
     key: bytes
     field: bytes | None
@@ -33,7 +34,8 @@ def encode_bytes(data: bytes) -> bytes:
 
 
 def decode_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    """Decode memcomparable bytes at offset `at`: (the bytes, the offset after them). Raises ValueError."""
+    """Decode memcomparable bytes that begin at offset `at`. Returns (the bytes, the offset after them). Raises
+    ValueError."""
     out = bytearray()
     while True:
         group = data[at : at + _GROUP + 1]
@@ -56,7 +58,7 @@ def encode_key(key: bytes, field: bytes | None = None) -> bytes:
 
 
 def decode_key(raw: bytes) -> MetaKey | None:
-    """Parse a raw key. None for keys that are neither a string nor a hash field (lists, hash metas).
+    """Parse a raw key. Returns None for any other key of the space (lists, metadata of hashes).
 
     Raises:
         ValueError: the key does not begin with `m`, or it is truncated.

@@ -13,8 +13,8 @@ _KINDS = {RANGE: "RANGE", HASH: "HASH", LIST: "LIST", KEY: "KEY"}
 
 
 def partition_clause(partition: Mapping[str, Any] | None) -> str | None:
-    """The clause. None if the table has no partitions, or has a partition type without a clause, as while REMOVE
-    PARTITIONING is under way."""
+    """Build the PARTITION BY clause. Returns None if the table has no partitions, or has a type of partitions that no
+    clause creates, as while REMOVE PARTITIONING runs."""
     if not partition or not partition.get("enable") or partition.get("type") not in _KINDS:
         return None
     kind = partition["type"]

@@ -6,10 +6,10 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "'": "''", "\x00": "\\0", "\n": "\\n", "
 
 
 def quoted_name(name: str) -> str:
-    """The identifier in backticks. Any characters are allowed."""
+    """Quote an identifier with backticks. It may contain any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_text(text: str) -> str:
-    """The text as a string literal. It needs a session without NO_BACKSLASH_ESCAPES."""
+    """Quote a text as a string literal. The session must not have the SQL mode NO_BACKSLASH_ESCAPES."""
     return "'" + text.translate(_ESCAPES) + "'"

@@ -1,4 +1,5 @@
-"""Reads one cell of one row value in plain Python, for rows of `mysql.tidb_ddl_job` (upstream-formats 4)."""
+"""Reads one column of a row value in plain Python. For rows of `mysql.tidb_ddl_job` only, which are few
+(upstream-formats 4)."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ _NIL, _COMPACT_BYTES, _FLOAT, _VARINT, _UVARINT = 0, 2, 5, 8, 9
 
 
 def read_bytes_cell(value: bytes, column_id: int) -> bytes | None:
-    """The cell of a string or blob column; None if it is NULL or absent.
+    """Read the value of a string or blob column from a row value. Returns None if it is NULL or absent.
 
     Raises:
-        ValueError: the value is not a row of format v1 or v2, or the cell is not that of a string or blob.
+        ValueError: `value` is not a row of format v1 or v2, or the column is no string or blob.
     """
     if not value:
         raise ValueError("the row value is empty")
@@ -59,8 +60,8 @@ def _from_v1(value: bytes, column_id: int) -> bytes | None:
 
 
 def _datum(value: bytes, at: int) -> tuple[bytes | int | None, int]:
-    """Decode one datum in value encoding. It supports the kinds that the columns of `mysql.tidb_ddl_job` have. Returns
-    (the value, the offset after it)."""
+    """Decode the datum of a row of format v1 at offset `at`. Only the types of columns that `mysql.tidb_ddl_job` has
+    are supported. Returns (the value, the offset after it)."""
     if at >= len(value):
         raise ValueError("row value is cut short")
     flag, at = value[at], at + 1

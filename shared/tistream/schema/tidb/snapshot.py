@@ -1,5 +1,5 @@
-"""Parses `schema_snap`, the schema as of a tenant's snapshot_ts (design.md 2), to the first records of the tenant's
-schema history."""
+"""Parses `schema_snap`, the tenant's schema as of its snapshot_ts (design.md 2). The result is the first records of the
+tenant's schema history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _Table = tuple[int, TableText] | str  # its id and text, or the reason why it is
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A parsed schema_snap. `records` all have commit_ts = snapshot_ts and start_ts 0, databases before tables."""
+    """A parsed `schema_snap`. The records all have commit_ts = snapshot_ts and start_ts 0. A database comes before its
+    tables."""
 
     snapshot_ts: int
     records: tuple[Record, ...]

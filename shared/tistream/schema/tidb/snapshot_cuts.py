@@ -1,8 +1,9 @@
 """Splits a schema_snap into its tables while it is read, so that memory does not grow with its size. Pure.
 
-The objects in lists at bracket depth four (`{databases: [{tables: [{…`) are the parts, and are returned one by one. The
-rest of the JSON, with a numbered object in place of each part, is small. The whole is valid JSON if the rest and all
-the parts are, so this module does not parse JSON: it only distinguishes brackets from strings.
+The description of a table is a JSON object at bracket depth four (`{databases: [{tables: [{…`). This module cuts these
+objects ("parts") out and returns them one by one. What remains is small: it has a numbered object in the place of each
+part. The whole is valid JSON if the remainder and all the parts are. So this module does not parse JSON; it only
+distinguishes brackets from strings.
 
 A JSON parser needs about 70 bytes of memory for each `{},`, which has three bytes. So parts are limited both in bytes
 and in values.
@@ -70,7 +71,8 @@ def cut_up(
 
 
 class Cutter:
-    """Splits bytes that are fed in order. After the last call of `feed`, `end` returns the rest."""
+    """Cuts the parts out of bytes that are given to `feed` in order. After the last call of `feed`, `end` returns the
+    remainder."""
 
     def __init__(self, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self._part_bytes_max = part_bytes_max
@@ -83,8 +85,8 @@ class Cutter:
         self._depth = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Return the parts that end in `data`, in order. Raises ValueError if brackets do not match or a limit is
-        exceeded."""
+        """Take the next bytes. Yields the parts that end in them, in order. Raises ValueError if brackets do not match
+        or a limit is exceeded."""
         data = self._held + data
         odd = (len(data) - len(data.rstrip(b"\\"))) % 2
         self._held = data[len(data) - odd :]
@@ -107,7 +109,7 @@ class Cutter:
         self._keep(data[last:])
 
     def end(self) -> bytes:
-        """The rest, with a numbered object in place of each part. Raises ValueError if it exceeds a limit."""
+        """The remainder, with a numbered object in the place of each part. Raises ValueError if it exceeds a limit."""
         self.rest += (self._part or b"") + self._held
         return checked(self.rest, REST_BYTES_MAX, REST_VALUES_MAX)
 
@@ -139,8 +141,8 @@ class Cutter:
 
 
 def checked(part: bytearray, bytes_max: int, values_max: int) -> bytes:
-    """The part as bytes. Raises ValueError if it has more bytes or values than allowed, which bounds the memory that a
-    parser needs for it."""
+    """Convert a part to bytes. Raises ValueError if it has more bytes or values than allowed; the limits bound the
+    memory that a parser needs for it."""
     values = part.count(b",") + part.count(b"{") + part.count(b"[")
     if len(part) > bytes_max or values > values_max:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Prints a column's type in SQL syntax, as `SHOW COLUMNS` does."""
+"""Formats a column's type in SQL syntax, as `SHOW COLUMNS` does."""
 
 from __future__ import annotations
 

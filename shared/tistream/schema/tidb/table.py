@@ -30,7 +30,7 @@ TIMES = frozenset({DATE, NEWDATE, DATETIME, TIMESTAMP})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `offset` is its index in the full list, non-public and hidden columns included."""
+    """One column of a table version. `offset` is its index among all columns, including non-public and hidden ones."""
 
     id: int
     name: str
@@ -70,7 +70,7 @@ class Column:
 
     @property
     def binary(self) -> bool:
-        """Whether it is a string column of charset `binary`, whose values are bytes and not text."""
+        """Whether the column is a string column of charset `binary`, whose values are bytes and not text."""
         return self.tp in TEXTS and self.charset == "binary"
 
 
@@ -102,7 +102,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """A Table without its columns and indexes: the part that is held in memory for every table."""
+    """What is kept in memory for every table: its definition without columns and indexes."""
 
     id: int
     name: str
@@ -125,7 +125,7 @@ class TableHead:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One version of a base table, view or sequence, by its logical id."""
+    """One version of a base table, view or sequence. `id` is its logical id."""
 
     id: int
     name: str
@@ -154,7 +154,7 @@ class Table:
 
     @property
     def handle_columns(self) -> tuple[Column, ...]:
-        """The columns encoded in the row key, in key order; empty if the key is a hidden _tidb_rowid."""
+        """The columns that are encoded in the row key, in key order; empty if the key has a hidden _tidb_rowid."""
         if self.pk_is_handle:
             return tuple(column for column in self.columns if column.flag & FLAG_PRIMARY)[:1]
         if self.is_common_handle:
@@ -182,7 +182,7 @@ class Table:
 
 
 def parse_table(info: dict[str, Any]) -> Table:
-    """Parse TableInfo JSON. Absent members have zero values, unknown ones are ignored, and lists may be null."""
+    """Parse TableInfo JSON. Absent members mean zero values, unknown members are ignored, and a list may be null."""
     head = parse_head(info)
     return Table(
         id=head.id,
@@ -198,7 +198,7 @@ def parse_table(info: dict[str, Any]) -> Table:
 
 
 def parse_head(info: dict[str, Any]) -> TableHead:
-    """Parse the TableHead of TableInfo JSON."""
+    """Parse TableInfo JSON without columns and indexes."""
     partition = info.get("partition")
     return TableHead(
         id=info["id"],
@@ -215,8 +215,8 @@ _ACTION_DROP_PARTITION = 20
 
 
 def visible_definitions(partition: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """`definitions` of PartitionInfo, without those that DROP PARTITION has hidden in its first step (upstream-formats
-    7)."""
+    """The partitions in `definitions` of a PartitionInfo, without those that DROP PARTITION has hidden in its first
+    step (upstream-formats 7)."""
     hidden: set[int] = set()
     if partition.get("ddl_action") == _ACTION_DROP_PARTITION:
         hidden = {definition["id"] for definition in partition.get("dropping_definitions") or ()}
@@ -252,7 +252,7 @@ def _column(info: dict[str, Any]) -> Column:
 
 
 def _bytes(text: Any) -> bytes | None:
-    """Decode base64; None for a value that is not base64, because `check_info` does not validate this member."""
+    """Decode base64. Returns None for anything else, because `check_info` does not validate this member."""
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError):  # binascii.Error is a ValueError

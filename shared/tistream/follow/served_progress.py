@@ -1,8 +1,8 @@
 """Records the resolved_ts that readers of a tenant have received, in an object that the next holder of a task reads.
 
-A sorter also reports progress that no manifest contains, because files without changes raise it in memory only. If the
-upstream then breaks its promise and sends a row below that progress, the sorter that reported it notices. A sorter that
-starts later would accept the row, and readers that are past it would miss it. Therefore a sorter compares new rows with
+A sorter may report progress that is in no manifest, because files without changes raise it in memory only. If the
+upstream then breaks its promise and sends a row below that progress, this sorter notices. But a sorter that starts
+later would accept the row, and readers that have read past it would miss it. Therefore a sorter compares new rows with
 this object too (docs/adr/0023).
 """
 
@@ -31,8 +31,8 @@ class ServedProgress:
         self._known_ts = 0  # lower bound of the ts in the object
 
     def record(self, snapshot_ts: int, resolved_ts: int, flushed_ts: int) -> None:
-        """Write `resolved_ts` to the object, unless the manifests guarantee it already (flushed_ts), or the object was
-        written less than EVERY_MS ago by any API server. A failed write is logged; the next call tries again."""
+        """Write `resolved_ts` to the object, unless flushed_ts, which manifests have, is at or above it, or the object
+        was written less than EVERY_MS ago by any API server. A failed write is logged; the next call tries again."""
         now_ms = self._clock.monotonic_ms()
         if resolved_ts <= max(flushed_ts, self._known_ts) or now_ms - self._tried_ms < EVERY_MS:
             return

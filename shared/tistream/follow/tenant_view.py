@@ -1,7 +1,8 @@
 """Progress and data of one tenant: the logs of its tasks, its schema, and the reports of its sorters.
 
-A refresh reads in this order: each task's progress with the number of the manifest that it rests on, the logs up to
-these numbers at least, the schema. Only then it raises resolved_ts. This order makes `resolved_ts` correct.
+A refresh reads first the progress that sorters report, each with the number of a manifest; then the manifests at least
+up to these numbers; then the schema. Only then does it raise `resolved_ts`. In another order, rows at or below
+`resolved_ts` could be missing.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ BARRIER_LINES_MS = 60_000
 
 
 class TenantView:
-    """One tenant as this process serves it. Thread-safe; one refresh at a time."""
+    """One tenant, as this process serves it to readers. Thread-safe; one refresh runs at a time."""
 
     def __init__(
         self,
@@ -102,12 +103,12 @@ class TenantView:
             return self._resolved_ts
 
     def flushed_ts(self) -> int:
-        """The minimum flushed_ts of the tasks; 0 until all tasks have been read. It never decreases."""
+        """The lowest flushed_ts of the tenant's tasks; 0 until all tasks have been read. It never decreases."""
         with self._lock:
             return self._flushed_ts
 
     def earliest_ts(self) -> int:
-        """The ts at which the tenant's served history begins. Raises Unavailable while it is not known.
+        """The lowest ts from which on changes are served. Raises Unavailable while it is not known.
 
         With a log backup as the source, that is the highest base_ts of its backfills, if it is above `kept_ts`: changes
         up to it have no old values, because the rows before them were never read (docs/backfill.md).
@@ -125,7 +126,8 @@ class TenantView:
             return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
 
     def _fed_by_log_backup(self) -> bool:
-        """Whether the tenant has, or had, the store id that stands for log backups; no TiKV store has this id."""
+        """Whether the tenant has, or had, a log backup as a source: then it has the store id that stands for log
+        backups, which no TiKV store has."""
         stores = (store.store_id for store in self.route.stores or ())
         return STORE_ID in self.route.retired_stores or STORE_ID in stores
 
@@ -152,7 +154,7 @@ class TenantView:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {reason}")
 
     def shards(self) -> list[IndexShard]:
-        """The version index up to resolved_ts, in key order, as of the last refresh."""
+        """The tenant's committed versions, for reads up to resolved_ts, in key order, as of the last refresh."""
         with self._lock:
             return self._shards
 
@@ -207,21 +209,21 @@ class TenantView:
 
     @property
     def looked_at(self) -> bool:
-        """Whether a refresh has ever completed."""
+        """Whether at least one refresh has completed."""
         return self._refreshed_ms >= 0
 
     def seen_ago_ms(self) -> int:
-        """Milliseconds since resolved_ts was last refreshed; 0 before the first refresh."""
+        """Milliseconds since resolved_ts was last confirmed by a refresh; 0 before the first refresh."""
         return self.age_ms() if self.resolved_ts() else 0
 
     # ---- refreshing
 
     def wait_fresh(self, alive: Callable[[], None] = lambda: None) -> None:
-        """Mark the tenant as requested. If the last refresh is old, wait for the refresh loop: up to FRESH_WAIT_MS, or
-        FIRST_WAIT_MS before the first refresh.
+        """Record that a reader requests this tenant, so that it is refreshed often. If the last refresh is old, wait
+        for a new one: up to FRESH_WAIT_MS, or FIRST_WAIT_MS before the first refresh.
 
-        Earlier results stay correct, so after the wait the request continues with them, even if a peer hangs. Calls
-        `alive` while it waits; an exception from `alive` ends the wait.
+        If no refresh completes in that time, the request continues with the earlier data, which are still correct.
+        Calls `alive` while it waits; an exception from `alive` ends the wait.
         """
         requested_ms = self._requested_ms = self._clock.monotonic_ms()
         oldest_ms = requested_ms - FRESH_MS
@@ -240,13 +242,14 @@ class TenantView:
             self._refresh()
 
     def record_served(self) -> None:
-        """Record the current resolved_ts for the sorters, if a consumer reads this tenant."""
+        """Write the current resolved_ts where sorters find it (served_progress.py), if a consumer reads this tenant."""
         if self.route.snapshot_ts is not None and self.idle_ms() < EVERY_MS:
             self._served.record(self.route.snapshot_ts, self.resolved_ts(), self.flushed_ts())
 
     def replan(self) -> None:
-        """Refresh now from the manifests themselves, because a segment has disappeared. The sorter's report is not
-        used, because a sorter that has lost its task without noticing would report no newer manifest."""
+        """Refresh now, because a segment has disappeared. The newest manifests are looked for in the object store; the
+        sorter's report is not used, because a sorter that has lost its task without noticing would report no newer
+        manifest."""
         with self._refreshing:
             self._refresh(ask_store=True)
 
@@ -288,8 +291,8 @@ class TenantView:
         reported: dict[int, int],
         problems: dict[str, str],
     ) -> dict[int, int]:
-        """Read each task's manifests as far as its progress requires. Returns the progress of the tasks that
-        were read."""
+        """Read each task's manifests, at least up to the one that its reported progress names. Returns the progress of
+        the tasks that were read."""
         progress: dict[int, int] = {}
         for task in tasks:
             try:
@@ -343,20 +346,20 @@ class TenantView:
             self._flushed_ts = max(self._flushed_ts, flushed_ts)
 
     def use(self, route: TenantRoute) -> None:
-        """Set a newer route. The data that was read for the previous route stays until the tasks of the new one have
-        been read."""
+        """Replace the tenant's route by a newer one. The data that was read for the previous route stays until the
+        tasks of the new one have been read."""
         with self._lock:
             self.route = route
 
     def schema_resolved_ts(self) -> int:
-        """The resolved_ts of the schema."""
+        """The ts up to which the tenant's schema history is complete."""
         with self._lock:
             return self._replica.resolved_ts
 
 
 @dataclass(frozen=True, slots=True)
 class _Routed:
-    """A task of the route, as a `RoutedTask` for Lineage."""
+    """A task of the route, in the form that Lineage needs (RoutedTask)."""
 
     task_id: int
     span: KeySpan

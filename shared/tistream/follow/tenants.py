@@ -1,4 +1,4 @@
-"""The tenants that this process serves, from the meta server's route table."""
+"""The tenants that this process serves. The meta server's route table says which tenants there are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tenants:
         undecodable: Counter,
         keys: TenantKeys | None = None,
     ) -> None:
-        """`undecodable` counts the rows that no schema can decode, each once."""
+        """`undecodable` is a metric that counts the rows that no schema can decode, each row once."""
         self._keys = TenantKeys() if keys is None else keys
         self._http = http
         self._meta = meta
@@ -72,7 +72,7 @@ class Tenants:
         return self._routes
 
     def services(self, role: str) -> list[str]:
-        """Base URLs of the live services of a role."""
+        """The base URLs of the running services with this role."""
         routes = self._routes
         return routes.services.get(role, []) if routes else []
 
@@ -83,7 +83,7 @@ class Tenants:
         return urls[0]
 
     def view(self, cluster_id: str, tenant_id: str) -> TenantView:
-        """A tenant's view. Raises UnknownName; Unavailable if the meta server has never answered."""
+        """The view of one tenant. Raises UnknownName; Unavailable if the meta server has never answered."""
         try:
             key = TenantKey.parse(cluster_id, tenant_id)
         except InvalidRequest as error:
@@ -97,25 +97,25 @@ class Tenants:
         return found
 
     def views(self) -> dict[TenantKey, TenantView]:
-        """Every tenant's view."""
+        """The views of all tenants."""
         with self._lock:
             return dict(self._views)
 
     def excused_ms(self, view: TenantView) -> int:
-        """The part of the age of a view's resolved_ts, in ms, that the refresh interval explains. At most one interval,
+        """How much of the age of a view's resolved_ts, in ms, is due to the refresh interval. At most one interval,
         even if the refresh is overdue."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
         return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
 
     def limits(self, key: TenantKey) -> Limits:
-        """A tenant's rate limits in the newest routes."""
+        """The rate limits of a tenant, as the newest route table states them."""
         found = self._views.get(key)
         return NO_LIMITS if found is None else found.route.limits
 
     # ---- loops
 
     def follow(self) -> int:
-        """Loop body: wait for a newer route table and use it. Returns milliseconds until the next call."""
+        """Body of a loop: wait for a newer route table, and use it. Returns the milliseconds until the next call."""
         before = self._routes
         known = before.version if before else -1
         routes = self._meta.routes(known, ROUTES_WAIT_MS if before else 0)
@@ -197,8 +197,8 @@ class Tenants:
         )
 
     def lag_seconds(self) -> float:
-        """Lag of the tenant that is furthest behind, in seconds, as of the last refresh of each. An overdue refresh
-        counts as lag. Paused tenants are left out."""
+        """The lag in seconds of the tenant that is furthest behind, as of each tenant's last refresh. An overdue
+        refresh counts as lag. Paused tenants are left out."""
         now_ms = self._clock.now_ms()
         lags_ms = [
             now_ms - self.excused_ms(view) - physical_ms(view.resolved_ts())

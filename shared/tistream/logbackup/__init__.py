@@ -1,1 +1,1 @@
-"""Codecs of TiKV's log backup (docs/log-backup.md): the objects that TiKV writes into a bucket after `br log start`."""
+"""Parses the objects of a log backup (docs/log-backup.md), which TiKV writes into a bucket after `br log start`."""

@@ -1,9 +1,9 @@
-"""Decodes the entries of a slice to Arrow columns: committed changes of `write` slices, values of `default` slices.
-Everything works on whole columns.
+"""Decodes the entries of a slice to Arrow columns. A slice has entries of one column family: `write` slices give
+committed changes, `default` slices give values.
 
 `write` slices hold commits, locks and rollbacks; only puts and deletes with a commit_ts are changes. A commit record
-that TiKV rewrote later (options `R`, `F`) is the same change once more. Entries of a slice of type delete are physical
-deletes (garbage collection, rollback cleaning), and never changes of SQL: callers do not read such slices.
+that TiKV rewrote later (options `R`, `F`) repeats the same change. Slices of type delete have physical deletes (garbage
+collection, removed rollbacks), which no SQL statement has made: callers do not read them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ VALUES = pa.schema(
 def unpacked(slice_: Slice, stored: bytes) -> bytes:
     """Decompress a slice. Raises CorruptObject unless the result has the size and SHA-256 that the metadata states.
 
-    TiKV streams its zstd frames, so the frames state no content size. The metadata's length limits the output.
+    TiKV's zstd frames do not state the size of their content. The size in the metadata limits the output.
     """
     if len(stored) != slice_.length:
         raise CorruptObject(slice_.shown, f"{len(stored)} bytes instead of {slice_.length}: the object is cut off")
@@ -71,8 +71,8 @@ def _decompressed(slice_: Slice, stored: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Entries of a slice after their keys were parsed: the slice's bytes `data`, and for each entry the positions of
-    its key and value in `data`, and its ts."""
+    """The entries of a slice, with parsed keys: the slice's bytes `data`, and for each entry the positions of its key
+    and value in `data`, and its ts."""
 
     data: U8
     key_at: I64
@@ -90,7 +90,8 @@ class _Keys:
 
 
 def changes(slice_: Slice, plain: bytes, window: Window) -> pa.Table:
-    """The changes of a `write` slice with commit_ts in the window, as CHANGES, in the slice's order.
+    """Decode the changes of a `write` slice with commit_ts in the window. Returns the schema CHANGES, in the slice's
+    order.
 
     Raises CorruptObject if entries are malformed or outside of the bounds that the metadata states.
     """
@@ -118,7 +119,8 @@ def changes(slice_: Slice, plain: bytes, window: Window) -> pa.Table:
 
 
 def values(slice_: Slice, plain: bytes, start_ts: I64) -> pa.Table:
-    """The values of a `default` slice whose start_ts is in `start_ts` (sorted), as VALUES. Raises CorruptObject."""
+    """Decode the values of a `default` slice whose start_ts is in `start_ts`, which is sorted. Returns the schema
+    VALUES. Raises CorruptObject."""
     keys = _keys(slice_, plain)
     if len(start_ts):
         at = np.minimum(np.searchsorted(start_ts, keys.ts), len(start_ts) - 1)
@@ -132,8 +134,8 @@ def values(slice_: Slice, plain: bytes, start_ts: I64) -> pa.Table:
 
 
 def commit_sizes(slice_: Slice, plain: bytes, window: Window) -> tuple[I64, I64, I64]:
-    """Sizes of the changes of a `write` slice in the window: (commit_ts, bytes of key and short value, 1 if the value
-    is in `default` and 0 otherwise), each int64[n]. Raises CorruptObject."""
+    """Read the sizes of the changes of a `write` slice in the window. Returns (commit_ts, bytes of key and short value,
+    1 if the value is in `default` and 0 otherwise), each int64[n]. Raises CorruptObject."""
     keys = _keys(slice_, plain)
     found = _commits(slice_, keys, window)
     size = keys.raw_length[found.rows] + found.short_length
@@ -205,7 +207,7 @@ def _offsets(lengths: I64) -> I64:
 
 
 def _binary(offsets: I64, data: U8, null: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> pa.Array:
-    """A binary array over `data`. The bytes of a slice are below 2 GiB, so 32-bit offsets suffice."""
+    """Build a binary array over `data`. The bytes of a slice are below 2 GiB, so 32-bit offsets suffice."""
     validity = None
     if null is not None and null.any():
         validity = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())

@@ -1,5 +1,5 @@
-"""The kernel that splits a slice into entries. It returns a status instead of raising: 0, or 1 + the row that is
-malformed."""
+"""The kernel that splits a slice into entries. It returns a status instead of raising: 0, or 1 + the index of the
+malformed entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ I64 = npt.NDArray[np.int64]
 
 @kernel
 def entry_places(data: U8, key_at: I64, key_length: I64, value_at: I64, value_length: I64) -> int:
-    """Locate the keys and values of entries in the framing `key_len u32 LE, key, value_len u32 LE, value, …`. Fails
+    """Find the keys and values of entries, which are stored as `key_len u32 LE, key, value_len u32 LE, value, …`. Fails
     unless the entries fill `data` exactly."""
     size = i64(len(data))
     at = i64(0)

@@ -1,4 +1,5 @@
-"""Converts memcomparable keys with a timestamp, one at a time, for the bounds of slices. Kernels decode whole slices.
+"""Encodes and decodes single versioned keys, for the bounds of slices. The keys inside of slices are decoded by kernels
+(decode/mvcc).
 
 A versioned key is the memcomparable raw key (schema/tidb/meta_key.py) and 8 bytes, big-endian `~ts`.
 """

@@ -1,5 +1,5 @@
-"""Parses the names of metadata objects. A name contains hints that let a reader skip the object; only the content is
-authoritative.
+"""Parses the names of the metadata objects of a log backup. A name contains hints that let a reader skip the object;
+only the content is authoritative.
 
 | written by | name |
 |---|---|

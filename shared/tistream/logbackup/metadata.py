@@ -1,4 +1,4 @@
-"""A metadata object of a log backup: it lists the slices of data that one flush of one store has written.
+"""Parses a metadata object of a log backup. It lists the slices of data that one flush of one store has written.
 
 A hostile object must not make a reader read or unpack more than the limits of this module, or read any key outside of
 the prefix.
@@ -26,7 +26,8 @@ _SIGN = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Entries of one (table, region, column family, put or delete) of a flush: a byte range of the object `path`.
+    """The entries of one flush that have the same table, region, column family and type (put or delete): a byte range
+    of the object `path`.
 
     low, high: the smallest and largest raw key, inclusive. min_ts, max_ts: inclusive bounds of the keys' timestamps
     (commit_ts in `write`, start_ts in `default`). min_begin_ts: the smallest start_ts of a `write` slice's entries, 0

@@ -1,5 +1,5 @@
-"""The objects of a log backup's prefix besides data and metadata: `backupmeta`, the checkpoints, the safe point, and
-the marks of restores."""
+"""Parses the objects below a log backup's prefix that are neither data nor metadata: `backupmeta`, the checkpoints, the
+safe point, and the marks of restores."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def parse_checkpoint(key: str, data: bytes) -> int:
 
 
 def global_checkpoint(checkpoints: Mapping[int, int]) -> int:
-    """The watermark of the whole log: the highest of the checkpoints, which are given by store. Each store copies the
-    global checkpoint, so each checkpoint is a lower bound of it. 0 without checkpoints."""
+    """The watermark of the whole log. `checkpoints` has the checkpoint that each store has written. Each store copies
+    the global checkpoint, at different times, so the highest one is returned; 0 without checkpoints."""
     return max(checkpoints.values(), default=0)
 
 

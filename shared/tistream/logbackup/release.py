@@ -1,8 +1,8 @@
-"""The record that decides a release (docs/log-backup.md). A release is the step in which some changes of a log backup
-become change files. Pure.
+"""The record that decides a release (docs/log-backup.md). A release turns the changes of a log backup in a window of
+commit_ts into change files. Pure.
 
-A conditional put of its record decides release n. The bytes of its change files are a function of the record and of the
-log. Therefore any process may execute a release, executing it twice does no harm, and the chain of files cannot fork.
+A conditional put of its record decides release n. The bytes of its change files depend only on the record and the log.
+Therefore any process may execute a release, executing it twice does no harm, and the chain of files cannot fork.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REGION_ID, REGION_VERSION = 1, 1
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFile:
-    """One change file: the changes of `span` with low < commit_ts <= high.
+    """One change file of a release: the changes of `span` with low < commit_ts <= high.
 
     ts: the file's ts. index: the log index of its rows and its watermark. watermark: whether the file is the last one
     of the window (low, high]; if not, further files of the same window follow.
@@ -41,7 +41,7 @@ class ReleaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release `number` of a tenant: the changes with low < commit_ts <= high.
+    """Release `number` of a tenant, which has the changes with low < commit_ts <= high.
 
     prev_ts: the ts of the last file before this release, 0 for the first release. base_ts: the tenant's snapshot_ts,
     set in the first release only. url: the location of the log backup. metas: the log backup's metadata objects whose
@@ -95,7 +95,7 @@ def encode(release: Release) -> bytes:
 
 
 def decode(key: str, data: bytes) -> Release:
-    """Parse a record. Raises CorruptObject."""
+    """Decode the record in the object `key`. Raises CorruptObject."""
     try:
         found = orjson.loads(data)
         if found["version"] != VERSION:
@@ -134,7 +134,7 @@ def _number(found: Any) -> int:
 
 
 def _problem(release: Release) -> str | None:
-    """The reason why the pieces do not form a chain of files over (low, high]; None if they do."""
+    """The reason why the release's files do not form a chain over (low, high]; None if they do."""
     if not release.pieces or release.low >= release.high:
         return "it has no window"
     at, ts = release.low, release.prev_ts

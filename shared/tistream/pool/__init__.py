@@ -1,1 +1,2 @@
-"""The pool of committed rows: segments, their writer and readers, and the lineage of tasks."""
+"""The pool, which is all committed rows of a tenant: writes and reads its segments and runs, and finds them across
+tasks that were split or merged."""

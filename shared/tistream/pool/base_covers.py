@@ -1,4 +1,4 @@
-"""Reads the bases of a tenant from the newest manifests of its tasks."""
+"""Reads what backfills have made known (tistream.model.base_cover) from the newest manifests of a tenant's tasks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tistream.storage.object_store import ObjectStore
 
 
 def cover_of(objects: ObjectStore, tenant: TenantKey, tasks: Iterable[RoutedTask]) -> Cover:
-    """The cover of the tenant's bases. `tasks` are the tasks of the tenant's route. Raises the errors of
-    Lineage.covers."""
+    """The tenant's cover: the spans of keys whose rows are all known. `tasks` are the tasks in the tenant's route.
+    Raises the errors of Lineage.covers."""
     lineage = Lineage(objects, tenant)
     logs = [cover for task in tasks for cover in lineage.covers(task, None)]
     return laid_over((), (base for one in logs for base in clipped(one.log.view.cover, one.span)))

@@ -1,4 +1,4 @@
-"""A cache of parsed segment footers, limited in bytes."""
+"""Caches parsed footers of segments, up to a limit in bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ FOOTER_BYTES, TIMES = 16 << 10, 4
 
 
 class FooterCache:
-    """An LRU cache by segment key. Thread-safe. Segments are immutable, so entries never become stale."""
+    """An LRU cache of footers, by the key of the segment. Thread-safe. Segments are immutable, so entries never become
+    stale."""
 
     def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
         self._capacity = capacity_bytes
@@ -30,7 +31,7 @@ class FooterCache:
             return found
 
     def put(self, key: str, footer: ParquetFooter) -> None:
-        """Cache a footer, and evict the least recently used ones above the capacity."""
+        """Cache a footer, and evict the least recently used ones if the limit is exceeded."""
         with self._lock:
             if key in self._held:
                 return

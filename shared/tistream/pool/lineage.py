@@ -1,8 +1,9 @@
 """Finds the logs that hold a tenant's committed rows, across the seals of split and merged tasks (design.md 4).
 
-Readers follow the seals, not the meta server's list. From an old route, the parents' seals lead to the children. A new
-route may name children that have no state yet. Until they have, their rows are in the logs of the parents, which the
-route names too. Several children may list the same segment, so a reader of several logs deduplicates segments by key.
+Readers follow the seals, because the meta server's route may be older or newer than the logs. From a task in an old
+route, its seal leads to its children. A new route may name children that have written nothing yet; their rows are still
+in the logs of their parents, which the route names too. Several children may list the same segment, so a reader of
+several logs deduplicates segments by key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tistream.storage.object_store import ObjectStore
 
 
 class RoutedTask(Protocol):
-    """A task of a route table."""
+    """What a reader needs to know of a task in a route table."""
 
     @property
     def task_id(self) -> int: ...
@@ -31,7 +32,7 @@ class RoutedTask(Protocol):
 
 
 class ManifestProgress(Protocol):
-    """A sorter's report of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
+    """A sorter's report about a task: the task's manifests 1 … `manifest` hold every row at or below progress_ts."""
 
     @property
     def manifest(self) -> int: ...
@@ -41,14 +42,15 @@ class ManifestProgress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """A task's log, and a span of keys whose committed rows are all in that log."""
+    """A task's log, and a span of keys. All committed rows with these keys are in that log."""
 
     span: KeySpan
     log: TaskLog
 
 
 class Lineage:
-    """The task logs of one tenant that its routes lead to. Not thread-safe."""
+    """Finds the task logs of one tenant, from the tasks in its routes. Keeps the logs for later calls. Not
+    thread-safe."""
 
     def __init__(self, objects: ObjectStore, tenant: TenantKey) -> None:
         self._objects, self._tenant = objects, tenant
@@ -56,8 +58,8 @@ class Lineage:
         self._used: set[int] = set()
 
     def covers(self, task: RoutedTask, reported: int | None) -> list[Cover]:
-        """Logs that together cover the task's span, each key once. `reported` is the newest manifest that the task's
-        sorter reported; without a report it is None, and the object store is read.
+        """Logs that together cover the task's span, each key once. `reported` is the number of the newest manifest that
+        the task's sorter has reported. If it is None, the object store is asked for newer manifests.
 
         Raises:
             CorruptObject, InvariantBroken: manifests are damaged, or contradict each other.
@@ -105,8 +107,8 @@ class Lineage:
 def reached(covers: Iterable[Cover], promises: Mapping[int, ManifestProgress]) -> int:
     """The ts up to which the manifests that were read hold every row of these covers.
 
-    `promises` has the sorters' reports by task id. They must have been fetched before the manifests were read. A report
-    counts only if every manifest up to its `manifest` has been read.
+    `promises` has the sorters' reports, by task id. They must have been fetched before the manifests were read. A
+    report counts only if every manifest up to its `manifest` has been read.
     """
     return min(_reached(cover.log, promises.get(cover.log.task_id)) for cover in covers)
 
@@ -118,8 +120,8 @@ def _reached(log: TaskLog, promise: ManifestProgress | None) -> int:
 
 
 class SharedSegments:
-    """The live segments of several logs, deduplicated by key. While every log only appends, `segments` only appends
-    too."""
+    """The live segments of several logs, without duplicates. As long as the logs only add segments, `segments` only
+    grows at its end."""
 
     def __init__(self) -> None:
         self.segments: tuple[SegmentRef, ...] = ()

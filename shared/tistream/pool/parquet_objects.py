@@ -22,7 +22,8 @@ WHOLE_BYTES = 256 << 10  # an object up to this size is read whole, in one reque
 
 
 class NamedObject(Protocol):
-    """An object as a manifest states it: its key, its size in bytes, the CRC-32 of its bytes, and its rows."""
+    """What a manifest states about an object: its key, its size in bytes, the CRC-32 of its bytes, and its number of
+    rows."""
 
     @property
     def key(self) -> str: ...
@@ -36,7 +37,7 @@ class NamedObject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenedObject:
-    """An object's footer, and the bytes that were read to get it, as (offset, bytes)."""
+    """An object whose footer was read. `held` has the bytes that were read for it, as (offset, bytes)."""
 
     footer: ParquetFooter
     held: tuple[tuple[int, bytes], ...] = ()
@@ -76,8 +77,8 @@ def read_groups(
     columns: Collection[str] | None,
     schema: pa.Schema,
 ) -> pa.Table:
-    """Read row groups in the order of `indexes`, unfiltered, with `columns` (None means all) in the order and with the
-    types of `schema`. Raises the errors of open_object."""
+    """Read row groups in the order of `indexes`, with all their rows. The result has `columns` (None means all), in the
+    order and with the types of `schema`. Raises the errors of open_object."""
     names = [name for name in schema.names if columns is None or name in columns]
     wanted = pa.schema([schema.field(name) for name in names])
     if not indexes:

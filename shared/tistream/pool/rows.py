@@ -17,7 +17,8 @@ from tistream.storage.object_store import ObjectStore
 
 
 def row_groups_touching(segment: SegmentRef, window: Window, table_ids: Sequence[int] | None) -> list[int]:
-    """Indexes of the row groups that may hold rows of the window and of any of the tables (None means all)."""
+    """The indexes of the row groups that may hold rows of the window and of any of the tables (None means all
+    tables)."""
     ids = None if table_ids is None else np.unique(np.asarray(table_ids, np.int64))
     return [
         index
@@ -34,14 +35,14 @@ def read_rows(
     columns: Sequence[str] | None = None,
     footers: FooterCache | None = None,
 ) -> pa.Table:
-    """Rows of one segment with commit_ts in `window` and table_id in `table_ids`, in the segment's order.
+    """Read the rows of one segment with commit_ts in `window` and table_id in `table_ids`, in the segment's order.
 
     Args:
         table_ids: physical table ids; None means all.
         columns: names of segment.SCHEMA, returned in SCHEMA's order; None means all.
 
     Raises:
-        NotFoundYet: compaction has deleted the segment; the caller must refresh the task's log and plan again.
+        NotFoundYet: the segment was deleted after a compaction; the caller must refresh the task's log and plan again.
         CorruptObject: the segment is damaged.
     """
     wanted = [name for name in SCHEMA.names if columns is None or name in columns]
@@ -64,7 +65,7 @@ def read_row_group(
     columns: Sequence[str] | None = None,
     footers: FooterCache | None = None,
 ) -> pa.Table:
-    """Read one row group, unfiltered. Raises the errors of read_rows."""
+    """Read all rows of one row group. Raises the errors of read_rows."""
     return read_row_groups(objects, segment, [index], columns, footers)
 
 
@@ -75,7 +76,7 @@ def read_row_groups(
     columns: Sequence[str] | set[str] | None = None,
     footers: FooterCache | None = None,
 ) -> pa.Table:
-    """Read row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises the errors of
+    """Read all rows of row groups, in the order of `indexes`, with `columns` in SCHEMA's order. Raises the errors of
     read_rows."""
     if not indexes:
         return SCHEMA.empty_table().select([name for name in SCHEMA.names if columns is None or name in columns])
@@ -108,7 +109,7 @@ def _any_between(ids: np.ndarray[tuple[int], np.dtype[np.int64]], group: RowGrou
 
 
 def _holds_all(group: RowGroupInfo, window: Window, table_ids: Sequence[int] | None) -> bool:
-    """Whether the group's bounds prove that every row matches."""
+    """Whether the bounds of a row group prove that all its rows are in the window and in the tables."""
     if not (group.commit_ts_min in window and group.commit_ts_max in window):
         return False
     return table_ids is None or (group.table_id_min == group.table_id_max and group.table_id_min in table_ids)

@@ -18,7 +18,7 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class GroupBounds:
-    """The bounds of one row group of a run, all inclusive. `unpacked`: bytes of its pages, uncompressed."""
+    """The bounds of one row group of a run, all inclusive. `unpacked`: the uncompressed size of its pages, in bytes."""
 
     rows: int
     unpacked: int
@@ -55,13 +55,13 @@ def read_run_groups(
     indexes: Sequence[int],
     columns: Collection[str] | None = None,
 ) -> pa.Table:
-    """Read row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises the errors of
+    """Read all rows of row groups, in the order of `indexes`, with `columns` in SCHEMA's order. Raises the errors of
     open_run."""
     return read_groups(objects, run, opened, indexes, columns, SCHEMA)
 
 
 def read_run(objects: ObjectStore, run: RunRef, columns: Collection[str] | None = None) -> pa.Table:
-    """Read all rows of an object. Raises the errors of open_run."""
+    """Read all rows of an object of a run. Raises the errors of open_run."""
     opened = open_run(objects, run)
     return read_run_groups(objects, run, opened, range(len(opened.footer.groups)), columns)
 

@@ -1,4 +1,5 @@
-"""Encodes sorted versions as one object of a run (tistream.format.run). Runs in Spark's Python workers."""
+"""Encodes sorted versions of rows as one object of a run (tistream.format.run). It is imported in Spark's Python
+workers."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def write_run(
 
     Args:
         table: at least one row, columns of run.SCHEMA (any binary type for binary columns), sorted by run.ORDER.
-        level: the zstd level of columns that compress.
+        level: the zstd level, except for columns that do not compress.
 
     Returns:
         The object's bytes and its reference for a manifest.
@@ -53,8 +54,9 @@ def write_run(
 
 
 def group_edges(sizes: Ints) -> list[int]:
-    """The first row of each row group, then the total number of rows. A group has at most GROUP_ROWS rows, and at most
-    GROUP_BYTES bytes unless one row is larger. `sizes`: the bytes of each row."""
+    """Where to cut rows into row groups: the number of the first row of each group, and at the end the number of all
+    rows. A group has at most GROUP_ROWS rows, and at most GROUP_BYTES bytes unless a single row is larger. `sizes`: the
+    bytes of each row."""
     ends = np.cumsum(sizes)
     edges = [0]
     while (at := edges[-1]) < len(sizes):
@@ -65,7 +67,7 @@ def group_edges(sizes: Ints) -> list[int]:
 
 
 def row_bytes(table: pa.Table) -> Ints:
-    """Bytes of each row's key and value."""
+    """The size in bytes of each row's key and value together."""
     return byte_lengths(table.column("key")) + byte_lengths(table.column("value"))
 
 
@@ -85,7 +87,8 @@ def _check(table: pa.Table, key: str, low_ts: int | None, high_ts: int) -> None:
 
 
 def _file_schema(table: pa.Table) -> pa.Schema:
-    """SCHEMA with the binary types of `table`. All binary types have the same encoding in the file."""
+    """The run's SCHEMA, but with the binary types that `table` has. In the file, all binary types are encoded in the
+    same way."""
     return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
 
 

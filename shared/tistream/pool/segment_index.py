@@ -1,4 +1,4 @@
-"""Finds the live segments of a task or of a tenant by window. Pure. Updates are usually appends, as in a task's log."""
+"""Finds the live segments, of a task or of a tenant, that may hold rows of a window. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tistream.model.ts import Window
 
 
 class SegmentIndex:
-    """Live segments with arrays of their commit_ts bounds, which find the segments of a window."""
+    """The live segments, with arrays of their commit_ts bounds. It finds the segments of a window without looking at
+    every segment."""
 
     def __init__(self) -> None:
         self._segments: tuple[SegmentRef, ...] = ()
@@ -20,7 +21,7 @@ class SegmentIndex:
         self._rows: Int64s = np.empty(0, np.int64)
 
     def update(self, segments: tuple[SegmentRef, ...]) -> None:
-        """Replace the live segments. Cheap if segments were only appended."""
+        """Replace the live segments. This costs little if segments were only added at the end."""
         if segments is self._segments:
             return
         known = len(self._segments)
@@ -40,11 +41,11 @@ class SegmentIndex:
         return self._segments
 
     def overlapping(self, window: Window) -> list[SegmentRef]:
-        """The segments that may hold rows of the window, in commit order."""
+        """The segments that may hold rows of the window, ordered by their lowest commit_ts."""
         return [self._segments[at] for at in self._fit(window)]
 
     def beginnings(self, window: Window) -> tuple[Int64s, Int64s]:
-        """The lowest commit_ts and the row counts of the segments that `overlapping` returns."""
+        """The lowest commit_ts, and the number of rows, of each segment that `overlapping` returns."""
         fit = self._fit(window)
         return self._lows[fit], self._rows[fit]
 

@@ -1,4 +1,4 @@
-"""A task's committed segments for readers: follows the task's manifests, and finds segments by window."""
+"""A task's committed segments, as its manifests state them. It follows new manifests, and finds segments by window."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class TaskLog:
 
     @property
     def begun(self) -> bool:
-        """Whether a manifest restates the task's state. Until then, the rows of its keys are in its parents' logs."""
+        """Whether some manifest states the task's segments. Until then, the rows of its keys are in the logs of its
+        parents."""
         return self._view.state is not None
 
     @property
@@ -57,7 +58,7 @@ class TaskLog:
 
     @property
     def flushed_ts(self) -> int:
-        """The ts up to which the segments hold every commit of the span; 0 before the first flush."""
+        """The ts up to which the segments hold every commit in the task's span; 0 before the first flush."""
         return self._view.flushed_ts
 
     @property
@@ -69,7 +70,7 @@ class TaskLog:
 
     @property
     def segments(self) -> tuple[SegmentRef, ...]:
-        """Live segments, in the order of their manifests."""
+        """The live segments, in the order in which manifests named them."""
         return self._view.segments
 
     @property
@@ -78,10 +79,10 @@ class TaskLog:
 
     @property
     def children(self) -> tuple[tuple[int, KeySpan], ...]:
-        """The tasks that replace this one after its seal: (task_id, span)."""
+        """The tasks that replace this one, if it is sealed: (task_id, span)."""
         return self._view.last.children if self._view.last is not None else ()
 
     def segments_overlapping(self, window: Window) -> list[SegmentRef]:
-        """Live segments that may hold rows of the window, in commit order."""
+        """The live segments that may hold rows of the window, ordered by their lowest commit_ts."""
         self._index.update(self._view.segments)
         return self._index.overlapping(window)

@@ -42,7 +42,7 @@ def write_segment(
             segment.ORDER.
         key: the object key, for the returned reference.
         packed_rows: small tables share a row group up to this many rows.
-        level: the zstd level of columns that compress.
+        level: the zstd level, except for columns that do not compress.
 
     Returns:
         The object's bytes and its reference for a manifest.
@@ -70,8 +70,8 @@ def row_group_cuts(
     """The rows [start, end) of each row group, for rows sorted by table. Small tables are packed together and not
     split; a large table has row groups of its own.
 
-    `row_bytes` has the bytes of each row: a row group then ends early at GROUP_BYTES. None means that no row group gets
-    so large.
+    `row_bytes` has the size of each row in bytes: a row group ends before it exceeds GROUP_BYTES. None means that no
+    row group can get so large.
     """
     cuts: list[tuple[int, int]] = []
     packed = 0  # start of the row group that is being filled
@@ -93,7 +93,7 @@ def row_group_cuts(
 
 
 def _runs(table_ids: Int64s) -> Iterator[tuple[int, int]]:
-    """[start, end) of each sequence of equal table ids."""
+    """The rows [start, end) of each sequence of equal table ids."""
     edges = np.flatnonzero(table_ids[1:] != table_ids[:-1]) + 1
     bounds = [0, *edges.tolist(), len(table_ids)]
     return pairwise(bounds)
@@ -111,7 +111,7 @@ def _cut_by_bytes(start: int, end: int, row_bytes: Int64s) -> Iterator[tuple[int
 
 
 def _row_bytes(table: pa.Table) -> Int64s | None:
-    """Bytes of each row's key and values; None if no row group can reach GROUP_BYTES."""
+    """The size in bytes of each row's key and values together; None if no row group can reach GROUP_BYTES."""
     if table.nbytes <= GROUP_BYTES:
         return None
     total = np.zeros(table.num_rows, np.int64)
@@ -145,7 +145,8 @@ def _info(table_ids: Int64s, commit_ts: Int64s) -> RowGroupInfo:
 
 
 def _file_schema(table: pa.Table) -> pa.Schema:
-    """SCHEMA with the binary types of `table`. All binary types have the same encoding in the file."""
+    """The segment's SCHEMA, but with the binary types that `table` has. In the file, all binary types are encoded in
+    the same way."""
     if table.column_names != SCHEMA.names:
         raise InvariantBroken(8, f"a segment has the wrong columns: {table.column_names}")
     return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
@@ -168,8 +169,8 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
 
 
 def value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
-    """(encoding, zstd level) of a value column, chosen by a sample. DELTA_BYTE_ARRAY stores the lengths of values apart
-    from their bytes, which is smaller for values of similar length and larger for mixed ones."""
+    """Choose (encoding, zstd level) for a value column, by compressing a sample. DELTA_BYTE_ARRAY stores the lengths of
+    values apart from their bytes, which is smaller for values of similar length and larger for mixed ones."""
     sample = _sample(column)
     joined = b"".join(sample)
     if not joined:
@@ -181,13 +182,13 @@ def value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
 
 
 def _sample(column: pa.ChunkedArray) -> list[bytes]:
-    """About SAMPLE_ROWS values, evenly spaced over the column, without nulls and empty values."""
+    """About SAMPLE_ROWS values, evenly spaced over the column. Nulls and empty values are left out."""
     step = max(1, len(column) // SAMPLE_ROWS)
     return [value for at in range(0, len(column), step) if (value := column[at].as_py())]
 
 
 def byte_lengths(column: pa.ChunkedArray) -> Int64s:
-    """Bytes of each value; 0 for null."""
+    """The size of each value in bytes; 0 for null."""
     out = [np.zeros(0, np.int64)]
     for chunk in column.chunks:
         if not pa.types.is_binary_view(chunk.type):

@@ -1,5 +1,5 @@
 """Computes the ts from which on TiStream knows every row of a table, also rows from before it began (docs/backfill.md).
-It does no I/O, but reads the schema history."""
+Pure, except that it reads the schema history."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Refuses reads of tables into which IMPORT INTO or Lightning has written rows that no log contains. Such a table is
-served again once it is backfilled (docs/log-backup.md). It does no I/O, but reads the schema history."""
+served again once it is backfilled (docs/log-backup.md). Pure, except that it reads the schema history."""
 
 from __future__ import annotations
 

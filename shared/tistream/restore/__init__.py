@@ -1,2 +1,2 @@
-"""Builds SQL statements that restore rows: literals and comparisons of TiDB's types, and the undo of transactions.
-Pure."""
+"""Builds the SQL statements of restores and undos: literals and comparisons of TiDB's types, INSERTs, and the
+statements that undo transactions. Pure."""

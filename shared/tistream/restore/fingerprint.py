@@ -1,8 +1,8 @@
 """Fingerprints of a table's rows: a count, and a sum of 64-bit hashes that does not depend on the order of rows.
 
-Rows at a ts, as Arrow, and the rows that a server returns for `select_list` have equal fingerprints if every value is
-the same, and different ones otherwise, except by a collision. The hash function is that of this process's polars:
-compare fingerprints in one process only, and do not store them.
+The decoded rows of a table as of a ts, and the rows that a server returns for `select_list`, have equal fingerprints if
+every value is the same. Otherwise they differ, unless hashes collide. The hash function is that of this process's
+polars: compare fingerprints in one process only, and do not store them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Fingerprint:
 
 
 def select_list(columns: Sequence[Column]) -> str:
-    """The expressions of a SELECT whose result is an argument of `of_selected`: integers unchanged, binary strings in
+    """The list of expressions for a SELECT whose result `of_selected` can take: integers unchanged, binary strings in
     hexadecimal, and everything else as text in utf8mb4."""
     return ", ".join(map(_selected, columns)) or "1"
 
@@ -57,7 +57,8 @@ def of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column], dialec
 
 def of_rows(batch: pa.RecordBatch, columns: Sequence[Column], dialect: Dialect | None) -> Fingerprint:
     """The fingerprint of decoded rows (tistream.decode.rows). `columns` are the fields of the batch, in order.
-    `dialect` is that of the server whose rows it is compared with; None for files, which keep every value unchanged."""
+    `dialect` is that of the server whose fingerprint this one will be compared with; None if it is that of files, which
+    keep every value unchanged."""
     if dialect is None:
         return _of_values(batch)
     return _of(batch.num_rows, (_of_arrow(*one, dialect) for one in zip(columns, batch.columns, strict=True)))
@@ -87,7 +88,8 @@ def _of_server(column: Column, values: Iterable[Any], dialect: Dialect) -> pl.Se
 
 
 def _of_values(batch: pa.RecordBatch) -> Fingerprint:
-    """The sum of the hashes of all rows, computed from typed values. This costs a fifth of hashing their texts."""
+    """The sum of the hashes of all rows, computed from typed values. This takes a fifth of the time of hashing their
+    texts."""
     if not batch.num_columns or not batch.num_rows:
         return Fingerprint(batch.num_rows, 0)
     rows = pl.DataFrame([pl.Series(str(at), pl.from_arrow(one)) for at, one in enumerate(batch.columns)])
@@ -102,7 +104,8 @@ def _of_arrow(column: Column, array: pa.Array, dialect: Dialect) -> pl.Series:
 
 
 def _comparable(column: Column, texts: pl.Series, dialect: Dialect) -> pl.Series:
-    """Convert JSON documents to one form, because MySQL and TiDB rewrite documents and MariaDB keeps their text."""
+    """Convert JSON documents to one form, because MySQL and TiDB change the text of documents that they store, and
+    MariaDB does not."""
     if column.tp != t.JSON or dialect is Dialect.MARIADB:
         return texts
     one_form = [None if one is None else _document(one) for one in texts]

@@ -24,7 +24,8 @@ _ESCAPED = (("\\", "\\\\"), ("'", "''"), ("\x00", "\\0"), ("\n", "\\n"), ("\r", 
 def insert_statements(
     batch: pa.RecordBatch, columns: Sequence[Column], name: tuple[str, str], statement_bytes: int = STATEMENT_BYTES
 ) -> Iterator[str]:
-    """Yield statements that insert all rows of the batch, each of about `statement_bytes` or of one larger row.
+    """Yield statements that insert all rows of the batch. Each has about `statement_bytes` bytes, or more if a single
+    row is larger.
 
     Args:
         batch: decoded rows; its fields are `columns`, in order.
@@ -46,7 +47,7 @@ def insert_statements(
 
 
 def _literals(array: pa.Array) -> pl.Series:
-    """SQL literals of one column; NULL for null."""
+    """Convert a column to SQL literals; NULL for null."""
     series = pl.Series(pl.from_arrow(array))
     if series.dtype == pl.Binary:
         texts = _wrapped("X'{}'", series.bin.encode("hex"))
@@ -70,14 +71,16 @@ def _escaped(series: pl.Series) -> pl.Series:
 
 
 def _doubles(series: pl.Series) -> pl.Series:
-    """SQL literals of floats: the shortest digits with an exponent, because a number without one would be a DECIMAL."""
+    """Convert floats to SQL literals with the shortest digits and an exponent. Without an exponent, the server would
+    parse a DECIMAL."""
     text = pl.col("text")
     exact = pl.when(text.str.contains("e", literal=True)).then(text).otherwise(text + "e0")
     return series.cast(pl.String).to_frame("text").select(exact).to_series()
 
 
 def _pieces(sizes: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Split rows into ranges [first, last) of at most `limit` bytes together. A larger row has a range of its own."""
+    """Split rows into ranges [first, last) of at most `limit` bytes each. A row that is larger has a range of its own.
+    `sizes` has the bytes of each row."""
     ends = np.cumsum(sizes, dtype=np.int64)
     first = 0
     while first < len(ends):

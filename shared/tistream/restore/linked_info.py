@@ -1,4 +1,5 @@
-"""Adapts the TableInfo of restored tables, so that their foreign keys refer to the restored tables. Pure."""
+"""Changes the TableInfo of restored tables, so that their foreign keys refer to the restored tables under their new
+database names. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from tistream.schema.visible import fold
 
 
 def linked_info(info: dict[str, Any], database: str, renamed: Mapping[str, str]) -> dict[str, Any]:
-    """The TableInfo of a table of `database`, with the new names of databases in its foreign keys. `renamed`: new names
-    by old ones; other databases keep their names."""
+    """Copy the TableInfo of a table in `database`, with the new names of databases in its foreign keys. `renamed`: new
+    names by old ones; other databases keep their names."""
     moved = {fold(old): new for old, new in renamed.items()}
     keys = []
     for key in info.get("fk_info") or ():

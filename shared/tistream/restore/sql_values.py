@@ -27,9 +27,10 @@ _NAMED = frozenset({t.ENUM, t.SET})
 
 
 def literal(column: Column, value: Any) -> str:
-    """The value as a SQL literal for INSERT and SET.
+    """Convert a value of an event to a SQL literal for INSERT and SET.
 
-    Raises ValueError if an event of the column cannot have the value. The message names the column and not the value.
+    Raises ValueError if no event of the column can have this value. The message names the column, and does not show the
+    value.
     """
     if value is None:
         return "NULL"
@@ -40,8 +41,8 @@ def literal(column: Column, value: Any) -> str:
 
 
 def equals(column: Column, value: Any, dialect: Dialect) -> str:
-    """A condition that holds for exactly this value. Text is compared by its characters, whatever the collation; NULL
-    equals NULL.
+    """Build a SQL condition that holds for exactly this value. Text is compared character by character, whatever the
+    collation. NULL equals NULL.
 
     Raises ValueError under the same conditions as `literal`.
     """

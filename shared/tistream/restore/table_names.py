@@ -38,7 +38,8 @@ class TableNames:
 
 
 def parse_names(text: str) -> TableNames:
-    """Parse a name in one of the forms above. Raises ValueError, also for a system schema."""
+    """Parse a name in one of the forms that the module's docstring lists. Raises ValueError if the text has none of
+    these forms, or names a system schema."""
     found = _FORM.fullmatch(text)
     if found is None or (found[1] == "*" and found[2] not in (None, "*")):
         raise ValueError(f"{text[:SHOWN_MAX]!r} is not a name: write shop.orders, shop.*, or `a.b`.`c` with backticks")
@@ -49,7 +50,7 @@ def parse_names(text: str) -> TableNames:
 
 
 def distinct(names: Iterable[TableNames]) -> list[TableNames]:
-    """The names without those that another name covers, so that no table is covered twice."""
+    """Remove the names whose tables another name covers too, so that no table is covered twice."""
     kept: list[TableNames] = []
     for one in names:
         if any(other.covers(one) for other in kept):

@@ -1,11 +1,11 @@
-"""Plans the undo of transactions: the rows to change back, and the conflicts: rows that other transactions have changed
-since.
+"""Plans the undo of transactions: which rows are changed back, and which cannot be, because other transactions have
+changed them since (conflicts).
 
 An undo reverts *changes*; it does not return to a point in time. In each row that the chosen transactions changed, the
 changed columns get their earlier values. Everything that other transactions did to other rows and columns stays. A row
 is reverted only if its changed columns still have the values that the chosen transactions wrote. Otherwise it is a
-conflict, which names the transaction that changed the row later. An undo cannot find values that later transactions
-read from the row and wrote elsewhere.
+conflict, which names the transaction that changed the row later. An undo does not find values that later transactions
+have read from a row and written to other rows.
 
 The chosen changes of one row are undone newest first, and the result is one statement for each row. Columns are matched
 by their ids, because DDL may have renamed, added and dropped some in between.
@@ -23,8 +23,8 @@ Cells = Mapping[int, Any]  # values by column id
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row event of a chosen transaction. `row`: the visible key of the row, as JSON text, in the physical or
-    logical table `table_id`. `before` and `after` are the row's values; None if the row did not exist."""
+    """A chosen transaction's change of one row. `row`: the row's key as JSON text, as events show it. `table_id`: the
+    id of its physical or logical table. `before` and `after` are the row's values; None if the row did not exist."""
 
     table_id: int
     row: str
@@ -35,7 +35,7 @@ class Change:
 
     @property
     def changed(self) -> frozenset[int]:
-        """Ids of the columns that the change has set."""
+        """The ids of the columns that the change has set."""
         if self.before is None or self.after is None:
             return frozenset(self.before or self.after or ())
         return frozenset(
@@ -56,7 +56,7 @@ class CurrentRow:
 
 
 class Reason(Enum):
-    """The reasons for which a row cannot be undone."""
+    """Why the undo does not change a row."""
 
     CHANGED = "another transaction has changed the same columns since"
     GONE = "another transaction has deleted the row since"
@@ -81,7 +81,7 @@ class Reversal:
 
     @property
     def changed(self) -> frozenset[int]:
-        """Ids of the columns that the reversal sets; all columns of a row that it inserts or deletes."""
+        """The ids of the columns that the reversal sets: all columns if it inserts or deletes the row."""
         if self.now is None or self.then is None:
             return frozenset(self.now or self.then or ())
         return frozenset(column for column in self.now if self.now[column] != self.then.get(column))
@@ -90,7 +90,7 @@ class Reversal:
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """A row that the undo does not change. `left`: the values that the chosen transaction wrote. `now`: the current
-    values. `by`: (start_ts, commit_ts) of the row's newest change; zeros if it is not known, or if the table no longer
+    values. `by`: (start_ts, commit_ts) of the row's newest change; (0, 0) if it is not known, or if the table no longer
     exists."""
 
     table_id: int
@@ -103,8 +103,8 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """Reversals in the order in which they can be executed, and conflicts. `unchanged`: the number of rows that already
-    have their earlier values."""
+    """What an undo will do: the reversals, in the order in which they can be executed, and the conflicts. `unchanged`:
+    the number of rows that already have their earlier values."""
 
     reversals: tuple[Reversal, ...]
     conflicts: tuple[Conflict, ...]
@@ -143,7 +143,8 @@ def plan_undo(
 
 
 def _reversed(chain: Sequence[Change], standing: CurrentRow, columns: frozenset[int]) -> Reversal | Conflict:
-    """Undo the changes of one row, newest first. Returns the resulting Reversal, or the Conflict that prevents it."""
+    """Undo the changes of one row (`chain`), newest first. Returns the resulting Reversal, or the Conflict that
+    prevents it."""
     state = standing.cells
     dropped: dict[int, Any] = {}
     changed_since = standing.commit_ts > chain[-1].commit_ts
@@ -178,8 +179,8 @@ def _difference(change: Change, state: Cells | None, columns: frozenset[int], ch
 
 
 def _executable(reversals: Iterable[Reversal]) -> list[Reversal]:
-    """The reversals in an executable order: deletes, then updates, then inserts, so that no two rows have the same
-    unique value in between. Within each of these groups, the newest is first."""
+    """Sort reversals into an order in which they can be executed: deletes, then updates, then inserts, so that no two
+    rows have the same unique value in between. Within each of these groups, the newest is first."""
     return sorted(reversals, key=lambda one: (_rank(one), -one.commit_ts))
 
 

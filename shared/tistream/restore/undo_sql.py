@@ -1,5 +1,5 @@
-"""SQL of an undo. Each statement finds the row by its key and compares the values that the plan expects. So a statement
-affects no row if the row has changed since the plan was made."""
+"""Builds the SQL statements of an undo. Each statement finds the row by its key and compares the values that the plan
+expects. So a statement affects no row if the row has changed since the plan was made."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def statement(reversal: Reversal, target: Target, dialect: Dialect) -> str:
 
 
 def _written(target: Target, cells: Mapping[int, Any]) -> dict[int, Any]:
-    """The columns that a statement may set: all but generated ones, which the server computes."""
+    """The values that a statement may set. Generated columns are left out, because the server computes them."""
     return {column: value for column, value in cells.items() if not target.columns[column].generated}
 
 

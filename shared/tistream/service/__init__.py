@@ -1,1 +1,1 @@
-"""The shell of a service process: settings, HTTP server, start and end, logs, metrics and spans."""
+"""What every service process has around its own code: settings, HTTP server, start and end, logs, metrics and spans."""

@@ -1,9 +1,9 @@
-"""Environment variables that make the memory allocators keep freed memory for a while, in processes that work on
+"""Environment variables that make the memory allocators keep freed memory for a while, in processes that work on Arrow
 columns.
 
-Such a process frees arrays of megabytes and allocates similar ones again. If a page was returned to the kernel in
-between, the next access costs a page fault. This was a fifth of a sorter's processor time (docs/benchmarks.md,
-sorter-job). The kept memory is bounded by the process's peak.
+Such a process frees arrays of megabytes and allocates similar ones again. If the allocator returns the memory to the
+kernel in between, each page costs a page fault when it is used again. That took a fifth of a sorter's processor time
+(docs/benchmarks.md, sorter-job). The kept memory is bounded by the process's peak.
 
 An allocator reads the variables when its process starts, so the parent process sets them. They contain no secret and no
 path.

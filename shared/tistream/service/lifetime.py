@@ -1,4 +1,5 @@
-"""Ends processes: a child of the supervisor together with its parent, and this process in order or by force."""
+"""Ends processes: this process when its parent process (the supervisor) has ended, and this process in order or by
+force."""
 
 from __future__ import annotations
 
@@ -40,12 +41,12 @@ def _watch(parent: int) -> None:
 
 
 def end_in_order() -> None:
-    """End this process as an external SIGTERM does: open requests get their grace period, and the exit status is 0."""
+    """End this process as a SIGTERM would: open requests get their grace period, and the exit status is 0."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def end_after(seconds: float) -> None:
-    """End the process after this time, even if something hangs. Recovery is the same as after a crash."""
+    """End the process after this time, even if something hangs. After a restart it recovers as after a crash."""
 
     def end() -> None:
         log.warning("ended by force: something did not stop in time", extra={"after_seconds": seconds})

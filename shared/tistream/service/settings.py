@@ -1,8 +1,8 @@
-"""Settings from the environment: one prefix per service, and no silent misspellings.
+"""Reads settings from environment variables. Each service has a prefix, and a misspelt variable is an error.
 
 A service declares
 
-    class MetaSettings(ServiceSettings):
+class MetaSettings(ServiceSettings):
         model_config = settings_config("META")
         database_url: str = "sqlite:///meta.db"
 
@@ -37,7 +37,8 @@ class SettingsError(Exception):
 
 
 def settings_config(service: str) -> SettingsConfigDict:
-    """The model_config of a service's settings: prefix `TISTREAM_<SERVICE>__`, frozen, extra forbidden."""
+    """The pydantic configuration of a service's settings: they have the prefix `TISTREAM_<SERVICE>__`, are immutable,
+    and allow no other members."""
     return SettingsConfigDict(
         env_prefix=f"TISTREAM_{service.upper()}{NESTED}",
         env_nested_delimiter=NESTED,
@@ -81,7 +82,7 @@ class TlsSettings(BaseModel):
 
 
 class ServiceSettings(BaseSettings):
-    """Settings of every service. The names of durations end in their unit."""
+    """Settings that every service has. The names of durations end in their unit."""
 
     model_config = settings_config("SERVICE")
 
@@ -208,17 +209,17 @@ class ServiceSettings(BaseSettings):
 
     @classmethod
     def service_name(cls) -> str:
-        """The name of the service in its prefix: `meta` for `TISTREAM_META__`."""
+        """The service's name, as it is in the prefix: `meta` for `TISTREAM_META__`."""
         return str(cls.model_config["env_prefix"]).removeprefix("TISTREAM_").removesuffix(NESTED).lower()
 
     @property
     def node(self) -> str:
-        """The process's name: `node_id`, or the service's name with `-1`."""
+        """The process's name in the platform: `node_id`, or the service's name followed by `-1`."""
         return self.node_id or f"{self.service_name()}-1"
 
     @property
     def url(self) -> str:
-        """The base URL that peers use."""
+        """The base URL at which other processes reach this one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.advertise_url or f"{'https' if self.tls.serves else 'http'}://{host}:{self.port}"
 
@@ -255,7 +256,7 @@ def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
 
 
 def _refuse_unknown_services(own: str, environ: Mapping[str, str]) -> None:
-    """Raise SettingsError for variables of unknown services: a misspelt AUTH=on would leave an API open without
+    """Raise SettingsError for variables of unknown services: a misspelt AUTH=on would disable authentication without
     notice."""
     known = {own, *(settings_config(service)["env_prefix"] for service in SERVICES)}
     for name in sorted(environ):

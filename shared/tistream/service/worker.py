@@ -1,4 +1,4 @@
-"""A background loop: a named thread that calls a body repeatedly, and continues after its errors."""
+"""A background loop: a thread that calls a function repeatedly, and continues after errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Runs `body` in a daemon thread until `stop()`. Each run has a cause (tistream.cause) of its own.
+    """Runs `body` in a daemon thread until `stop()`. Each call has a cause id (tistream.cause) of its own.
 
-    `body` returns the milliseconds until its next run, or None for `interval_ms`; `wake()` ends the wait. A failing run
-    is counted, logged when its text differs from the previous failure, and tried again after a back-off that doubles
-    from `interval_ms` (at least 100) up to `backoff_max_ms`.
+    `body` returns the milliseconds until its next run, or None for `interval_ms`; `wake()` ends the wait. If a call
+    raises an error, the error is counted. It is logged if its text differs from that of the previous failure. The next
+    call follows after a back-off, which doubles from `interval_ms` (at least 100) up to `backoff_max_ms`.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class Loop:
         return self
 
     def wake(self) -> None:
-        """Run the body now, without waiting for the interval or the back-off; if it is running, run it once more."""
+        """Call the body now, without waiting for the interval or the back-off. If it is running, it is called once more
+        afterwards."""
         self._woken.set()
 
     def stop(self, timeout_s: float = 2.0) -> bool:

@@ -1,1 +1,1 @@
-"""External systems into which the platform writes rows: servers, SQL files and Parquet files."""
+"""The destinations of a restore: MySQL servers, SQL files and Parquet files."""

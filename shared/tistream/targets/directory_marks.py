@@ -1,4 +1,5 @@
-"""Records the progress of a restore into a directory in `restore.json`, which is replaced as a whole after each chunk.
+"""Records the progress of a restore that writes files: the file `restore.json` in its directory, replaced atomically
+after each chunk.
 
 A chunk's file is written before the record that counts it. A restore that was killed in between writes the same rows to
 the same file again.
@@ -20,7 +21,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TableMark:
-    """The progress of one table, and the files of its finished chunks, relative to the directory."""
+    """The progress of the restore of one table, and the paths of the files with its finished chunks, relative to the
+    directory."""
 
     restore_id: str
     mark: Mark
@@ -48,8 +50,8 @@ class DirectoryMarks:
             raise TargetRefused(f"{directory} cannot be used: {error.strerror or error}") from error
 
     def begin(self, table: RestoredTable, *, replace: bool) -> TableMark | None:
-        """The progress of a table; None if this restore has not begun it. With `replace`, the files of another restore
-        of the table are removed. Raises TableExists."""
+        """The progress of a table; None if this restore has not begun it. Raises TableExists if another restore has
+        written the table; with `replace`, its files are removed instead."""
         found = self._tables.get(_key(table))
         if found is None or found.restore_id == table.restore_id:
             return found
@@ -62,7 +64,7 @@ class DirectoryMarks:
         return None
 
     def set(self, table: RestoredTable, mark: Mark, files: tuple[str, ...]) -> None:
-        """Store the progress of a table."""
+        """Store the progress of a table, and the files of its finished chunks."""
         self._tables[_key(table)] = TableMark(table.restore_id, mark, files)
         self._write()
 
@@ -72,7 +74,7 @@ class DirectoryMarks:
 
     @property
     def files(self) -> list[str]:
-        """All files of finished chunks."""
+        """The paths of the files of all finished chunks, of all tables."""
         return [name for one in self._tables.values() for name in one.files]
 
     def _write(self) -> None:

@@ -38,7 +38,7 @@ def put_whole(path: Path, body: bytes) -> None:
 
 def directory_of(database: str, table: str) -> str:
     """The directory name of a table's rows. In both names, all characters but ASCII letters, digits, `_` and `-` are
-    percent-encoded. A longer name than _NAME_BYTES_MAX is cut, and ends with `~` and a digest of the name."""
+    percent-encoded. A name longer than _NAME_BYTES_MAX is cut, and ends with `~` and a digest of the name."""
     return f"{_encoded(database)}.{_encoded(table)}"
 
 

@@ -25,7 +25,7 @@ EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"
 
 class TargetFailed(Exception):
     """The server cannot be reached, or refused a statement. The text names the server and the reason; it contains no
-    password and no values of rows. `code` is the server's error number; None if it did not answer."""
+    password and no values of rows. `code` is the server's error number; None if the server did not answer."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
@@ -104,7 +104,7 @@ class MySqlTarget:
             raise self._failed(error) from error
 
     def batches(self, sql: str, size: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a query in batches of `size`, as they arrive. Raises TargetFailed."""
+        """Run a query. Yields its rows in batches of `size`, as they arrive. Raises TargetFailed."""
         try:
             with self._connection.cursor(pymysql.cursors.SSCursor) as cursor:
                 cursor.execute(sql)
@@ -139,7 +139,7 @@ class MySqlTarget:
 
 
 def _reason(error: Exception) -> str:
-    """The server's error message, without values of rows."""
+    """The server's error message, with values of rows removed."""
     if isinstance(error, pymysql.err.MySQLError) and len(error.args) == 2:
         code, text = error.args
         if code in _QUOTED:

@@ -29,7 +29,7 @@ _COLUMNS = """(
 
 
 class RestoredTables:
-    """The tables of one restore in one database of a target."""
+    """Creates and fills the tables of one restore in one database of a server."""
 
     def __init__(self, target: MySqlTarget, database: str, restore_id: str) -> None:
         """Create the database and the marker table if they do not exist. Raises TargetFailed."""
@@ -78,8 +78,8 @@ class RestoredTables:
         self, table: str, before: Mark, inserts: Iterable[str], end: Callable[[], tuple[int, str | None]]
     ) -> Mark:
         """Write the next chunk and its marker in one transaction. `end` is called after the inserts. It returns the
-        number of rows, and the cursor after them (None: it was the last chunk). Raises TargetFailed; the chunk is then
-        written completely or not at all."""
+        number of rows in the chunk, and the cursor after them (None: it was the last chunk). Raises TargetFailed; the
+        chunk is then written completely or not at all."""
         with self._target.transaction():
             self._target.execute_all(inserts)
             rows, cursor = end()

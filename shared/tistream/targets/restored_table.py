@@ -19,16 +19,17 @@ Name = tuple[str, str]
 
 
 class TableExists(Exception):
-    """The target has a table of that name that this restore did not create. The text is the name."""
+    """The target already has a table of that name, which this restore did not create. The text is the name."""
 
 
 class TargetRefused(Exception):
-    """The target cannot be used for the restore. The text names the place, and what to do."""
+    """The target cannot be used for the restore. The text names the directory or file, and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredTable:
-    """One table of a restore. `columns` are its visible columns, which are the fields of the rows, in order."""
+    """One table of a restore: its name at the source, its name in the target, and the statements that create it.
+    `columns` are its visible columns, which are the fields of the rows, in order."""
 
     source: Name
     name: Name
@@ -38,8 +39,8 @@ class RestoredTable:
 
 
 def restore_id(cluster_id: str, tenant_id: str, ts: int, source: Name, name: Name) -> str:
-    """A stable id for the restore of one table. The same command computes the same id, and so continues an interrupted
-    restore."""
+    """Compute an id for the restore of one table from what is restored. If the command is repeated, it has the same id,
+    and so continues the interrupted restore."""
     what = orjson.dumps([cluster_id, tenant_id, str(ts), source, name])
     return hashlib.blake2b(what, digest_size=16).hexdigest()
 
@@ -65,7 +66,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One page of rows. After all `batches` were read, `end` returns the number of rows, and the cursor after them
+    """One page of rows. After all `batches` have been read, `end` returns the number of rows, and the cursor after them
     (None: this was the last page)."""
 
     batches: Iterable[pa.RecordBatch]

@@ -72,8 +72,8 @@ class SqlFiles:
         return None
 
     def _put(self, statements: Iterable[str], *, transaction: bool = False) -> str:
-        """Write the next file, and return its name. A file that the recorded progress does not count is written
-        again."""
+        """Write the next file, and return its name. A file that was written but not recorded in the progress has the
+        same name, and is replaced."""
         name = f"{max((int(one[:-4]) for one in self._marks.files), default=0) + 1:06d}.sql"
         write_whole(self._directory / name, lambda file: self._write(file, statements, transaction=transaction))
         return name

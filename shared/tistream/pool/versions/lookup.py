@@ -1,7 +1,7 @@
 """Reads single keys: the newest version of each as of a ts, and every version of a few keys.
 
-Sources (runs and segments) are read newest first. Once a source has the newest version of a key, no older source is
-read for that key.
+Runs and segments are read newest first. Once the newest version of a key has been found, no older object is read for
+that key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PLACES = pa.schema([pa.field("table_id", pa.int64()), pa.field("key", pa.binary(
 
 
 def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts: int) -> pa.Table:
-    """The newest version with commit_ts <= ts of each key.
+    """Find the newest version with commit_ts <= ts of each key.
 
     Args:
         shards: the tenant's pool, in key order.
@@ -61,9 +61,9 @@ def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts
 def versions_of(
     shards: Sequence[IndexShard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
 ) -> pa.Table:
-    """Every version with commit_ts in `window` of some keys (run.SCHEMA), by key, then newest first. `places` has the
-    keys as in `newest_at`, each once. With `rows_max`, the result may end after that number of rows in all; the
-    versions that are missing then are the oldest ones."""
+    """Find every version with commit_ts in `window` of some keys. Returns run.SCHEMA, sorted by key, then newest first.
+    `places` has the keys as in `newest_at`, each once. With `rows_max`, the result may end after that number of rows;
+    then the oldest versions are missing."""
     keys = one_array(places.column("key").cast(pa.binary()))
     found: list[pa.Table] = []
     rows = 0
@@ -85,7 +85,7 @@ def _newest_first(found: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Versions of wanted keys in some row groups: row `rows[i]` of `opened` has the key `wanted[i]`."""
+    """Versions in some row groups that have wanted keys: row `rows[i]` of `opened` has the key number `wanted[i]`."""
 
     wanted: Ints
     rows: Ints
@@ -93,7 +93,7 @@ class _Match:
     opened: OpenedGroups
 
     def whole(self, at: Ints) -> pa.Table:
-        """Read the complete rows (run.SCHEMA) at these indexes."""
+        """Read all columns (run.SCHEMA) of the matches with these indexes."""
         rest = self.opened.read(_REST).take(pa.array(self.rows[at]))
         stamps = self.stamps.take(pa.array(at))
         columns = {name: table.column(name) for table in (stamps, rest) for name in table.column_names}
@@ -115,12 +115,12 @@ class _Best:
         self.commit_ts, self.start_ts, self.at = np.full((3, self.keys), -1, np.int64)
 
     def open_below(self, low: int, high: int, commit_ts: int) -> Ints:
-        """The keys with indexes from `low` to `high` (exclusive) for which a version up to `commit_ts` may be newer
-        than the one found."""
+        """The numbers, from `low` to `high` (exclusive), of the keys for which a version up to `commit_ts` may be newer
+        than the one found so far."""
         return np.flatnonzero(self.commit_ts[low:high] < commit_ts) + low
 
     def keep_newest(self, match: _Match) -> None:
-        """Keep the given versions that are newer than those found so far for the same keys."""
+        """Take over those versions of `match` that are newer than the ones found so far for their keys."""
         commit_ts, start_ts = merge.ints(match.stamps, "commit_ts"), merge.ints(match.stamps, "start_ts")
         order = np.lexsort((-start_ts, -commit_ts, match.wanted))
         wanted = match.wanted[order]
@@ -138,7 +138,8 @@ class _Best:
 
 
 def _answer(places: pa.Table, best: _Best, back: Ints) -> pa.Table:
-    """One row for each row of `places`. `back` has the index of its key among the wanted keys."""
+    """Build the result, with one row for each row of `places`. `back` has, for each of them, the number of its key
+    among the wanted keys."""
     rows = pa.concat_tables([*best.found, SCHEMA.empty_table()])
     at = best.at[back]
     found = rows.take(pa.array(at, mask=at < 0))
@@ -148,8 +149,8 @@ def _answer(places: pa.Table, best: _Best, back: Ints) -> pa.Table:
 
 
 def _spread(shards: Sequence[IndexShard], keys: pa.Array) -> Iterator[tuple[IndexShard, int, int]]:
-    """Assign the keys, which ascend, to shards: each shard with the range `start` (inclusive) to `end` (exclusive) of
-    indexes of its keys."""
+    """Assign ascending keys to the shards whose span they are in. Yields each shard that has keys, with the range of
+    their indexes: `start` (inclusive) to `end` (exclusive)."""
     for shard in shards:
         start = merge.below(keys, shard.span.start)
         end = merge.below(keys, shard.span.end) if shard.span.end else len(keys)
@@ -158,7 +159,7 @@ def _spread(shards: Sequence[IndexShard], keys: pa.Array) -> Iterator[tuple[Inde
 
 
 def _ids(table_ids: pa.ChunkedArray, first: merge.Bools, start: int, end: int) -> list[int]:
-    """The physical ids of the unique keys `start` to `end`, ascending."""
+    """The physical table ids of the unique keys `start` to `end`, ascending."""
     ids = table_ids.to_numpy()[first][start:end]
     return [int(one) for one in np.unique(ids)]
 
@@ -176,9 +177,9 @@ def _matches(
     end: int,
     still: _Open,
 ) -> Iterator[_Match]:
-    """The versions in the window of `keys[start:end]`, newest source first. Before a source is read, `still` is called
-    with the range of key indexes and the highest commit_ts of the source. It returns the keys for which the source must
-    be read."""
+    """Find the versions of `keys[start:end]` in the window, in the newest run or segments first. Before one of them is
+    read, `still` is called with the range of key indexes and the highest commit_ts in it. It returns the keys that must
+    still be looked up there."""
     for part in plan.groups_in_window(shard, window, ids):
         wanted = still(start, end, part.commit_ts_max)
         if len(wanted):
@@ -207,8 +208,8 @@ def _highest(run: RunRef, groups: RunGroups, at: int) -> int:
 
 
 def _touched(groups: RunGroups, keys: Sequence[bytes]) -> list[tuple[int, int, int]]:
-    """(row group, index of the first key, end of the keys) for each row group that may hold any of `keys`, which
-    ascend."""
+    """Find which row groups may hold any of `keys`, which ascend. Returns (row group, index of its first key, end of
+    its keys)."""
     if len(keys) > len(groups.rows):
         found = [
             (at, bisect_left(keys, first), bisect_right(keys, last))

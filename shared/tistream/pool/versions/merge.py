@@ -1,7 +1,7 @@
 """Merges sorted versions of keys: the newest version of each key, in key order. Pure.
 
-A version is a row of run.SCHEMA. Every table here holds one source, with keys in ascending order and the versions of a
-key newest first.
+A version is a row of run.SCHEMA. A table here has the rows of one run or of some segments: keys in ascending order, and
+the versions of a key newest first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def key_array(table: pa.Table) -> Any:
 
 
 def first_of_each(keys: Any) -> Bools:
-    """For keys in ascending order, whether each is the first among equal keys. bool[n]."""
+    """For keys in ascending order: whether each is the first of those that equal it. bool[n]."""
     out = np.ones(len(keys), np.bool_)
     if len(keys) > 1:
         out[1:] = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(zero_copy_only=False)
@@ -44,7 +44,7 @@ def first_of_each(keys: Any) -> Bools:
 
 
 def newest_in(stamps: pa.Table, low: int, high: int, *, every: bool = False) -> Ints:
-    """Select the rows of one source that a read needs: for each key its newest version with low < commit_ts <= high, or
+    """Select the rows of one table that a read needs: for each key its newest version with low < commit_ts <= high, or
     with `every` all its versions in this window. Returns row numbers, int64[m], ascending."""
     commit_ts = ints(stamps, "commit_ts")
     if len(commit_ts) and low < int(commit_ts.min()) and int(commit_ts.max()) <= high:
@@ -56,14 +56,14 @@ def newest_in(stamps: pa.Table, low: int, high: int, *, every: bool = False) -> 
 
 
 def merged(sources: Sequence[pa.Table], *, every: bool = False) -> Ints:
-    """The order that merges the concatenated rows of several sources: key ascending, then newest first. Without
-    `every`, it contains only the newest version of each key.
+    """Merge several sorted tables: returns the order of their concatenated rows by key, ascending, then newest first.
+    Without `every`, it contains only the newest version of each key.
 
     Args:
         sources: tables with the columns STAMPS, each in this order.
 
     Returns:
-        Indexes into the concatenation, int64[m].
+        Indexes of rows in the concatenation of all tables, int64[m].
     """
     if len(sources) == 1:
         whole = np.arange(len(sources[0]))
@@ -74,8 +74,8 @@ def merged(sources: Sequence[pa.Table], *, every: bool = False) -> Ints:
 
 
 def ordered(stamps: pa.Table) -> Ints:
-    """The order that sorts rows by key ascending, then newest first. It is fast if the rows consist of a few sorted
-    runs."""
+    """The order that sorts rows by key, ascending, then newest first. It is fast if the rows consist of a few sorted
+    sequences."""
     return _order(key_array(stamps), ints(stamps, "commit_ts"), ints(stamps, "start_ts"))
 
 
@@ -98,8 +98,8 @@ def _order(keys: Any, commit_ts: Ints, start_ts: Ints) -> Ints:
 
 
 def _handles(keys: Any) -> Ints | None:
-    """The integer handles, if all keys are record keys of one physical table with integer handles. The handles then
-    have the order of the keys. None otherwise."""
+    """The integer handles of keys, if all of them are record keys of one physical table with integer handles; otherwise
+    None. Handles sort as their keys do, and faster."""
     flat = flat_bytes(keys)
     if not len(flat) or not (flat.lengths == INT_HANDLE_KEY_BYTES).all():
         return None

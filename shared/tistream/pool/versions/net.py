@@ -1,8 +1,9 @@
 """Reads the net changes of a range of keys: of each key that changed in a window, its newest version there and its
 value before the window.
 
-A segment has each change with the value before it. If the segments of the window are small, they are sorted by key, and
-nothing else is read. Otherwise the changed keys come from the merge of runs, and their old values from the runs below.
+A segment has, with each change, the value before it. If the window's segments are small, they are sorted by key, and
+nothing else is read. Otherwise the changed keys are found by merging runs, and their old values are looked up in older
+runs.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from tistream.pool.versions.tail import Stamps
 def read_net(
     shards: Sequence[IndexShard], reader: Reader, window: Window, ranges: Sequence[TableRange]
 ) -> Iterator[pa.Table]:
-    """The net changes of the keys in `ranges` in `window`, in the order of `ranges` and keys.
+    """Read the net changes in `window` of the keys in `ranges`, in the order of `ranges` and keys.
 
     Args:
         shards: the tenant's pool, in key order.
-        window: its low end is at least 1, and the table has every row as of it.
+        window: its low end is at least 1; all rows of the tables must be known as of that ts.
         ranges: keys to read.
 
     Yields:
         Tables of segment.SCHEMA with a row for each key that changed, never empty: the newest version in the window,
-        and in `old_value` the value as of window.low, which may be the same.
+        and in `old_value` the value as of window.low, which may equal the new one.
 
     Raises:
         NotFoundYet: an object is gone; plan again from newer shards, after the last key that was returned.
@@ -78,9 +79,9 @@ def _from_segments(
 def _old_values(
     shard: IndexShard, reader: Reader, ts: int, rows: pa.Table, oldest: Stamps, *, backfilled: bool
 ) -> pa.ChunkedArray:
-    """The values of the keys of `rows` as of `ts`, from their oldest changes above it. A change without an old value
-    has inserted the row, unless its table was backfilled: a release of a log backup that came before the backfill has
-    the old values of no row from before the log. They are looked up."""
+    """The values of the keys of `rows` as of `ts`: the old value in the oldest change above `ts` (`oldest`). A change
+    without an old value has inserted the row. With `backfilled` that is uncertain, because a log backup that was read
+    before the backfill has no old values of rows from before the log; then the value is looked up."""
     values = one_array(oldest.columns(reader, ["old_value"]).column("old_value"))
     unknown = np.flatnonzero(pc.is_null(values)) if backfilled else np.empty(0, np.int64)
     if not len(unknown):

@@ -1,7 +1,7 @@
 """Chooses the objects and row groups that hold the versions of some keys as of a ts. Pure.
 
 A read covers a window (low, high] of commit_ts: a read as of T has the window (0, T], and the changes between A and B
-are in (A, B]. Of each key, the newest version in the window counts.
+are in (A, B]. The newest version of each key in the window is the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOGGED_ROWS, LOGGED_BYTES = 1 << 18, 16 << 20  # most rows, and stored bytes, of
 
 @dataclass(frozen=True, slots=True)
 class IndexShard:
-    """The committed versions of the keys in `span`: a part of a task's version index, and the task's segments.
+    """All committed versions of the keys in `span`: one part of a task's version index, and the task's segments.
 
     `runs` hold the state at base_ts and every version in (base_ts, indexed_ts]; `segments` hold every version above
     indexed_ts. Versions at or below `begins_ts` are there only if they were backfilled. `basis` has the base runs of
@@ -42,7 +42,7 @@ class IndexShard:
 
 
 def shards_of(covers: Iterable[Cover]) -> list[IndexShard]:
-    """The shards of a tenant, in key order, from the logs that lineage.covers returned for its tasks."""
+    """Build the shards of a tenant, in key order, from what lineage.covers returned for its tasks."""
     found: list[IndexShard] = []
     for cover in covers:
         view = cover.log.view
@@ -60,7 +60,7 @@ def shards_of(covers: Iterable[Cover]) -> list[IndexShard]:
 
 @dataclass(frozen=True, slots=True)
 class TableRange:
-    """Record keys of one physical table."""
+    """A range of the record keys of one physical table."""
 
     table_id: int
     span: KeySpan
@@ -103,8 +103,8 @@ class GroupInWindow:
 
 
 def groups_in_window(shard: IndexShard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
-    """The row groups of the shard's segments that may hold versions of the window, newest first. Versions that a run
-    holds do not count. `table_ids` ascend."""
+    """The row groups of the shard's segments that may hold versions of the window, newest first. Versions that are in a
+    run are not looked for in segments. `table_ids` ascend."""
     low = max(window.low, shard.indexed_ts)
     if low >= window.high or not table_ids:
         return []
@@ -134,13 +134,13 @@ def _groups(shard: IndexShard, window: Window, table_ids: Sequence[int]) -> list
 
 
 def _bytes(parts: Iterable[GroupInWindow]) -> float:
-    """Bytes of the row groups as they are stored, estimated by the average row of their segments."""
+    """The stored size in bytes of row groups, estimated from the average row of their segments."""
     return sum(part.rows * part.segment.size / max(part.segment.rows, 1) for part in parts)
 
 
 def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunRef, ...]]:
-    """The runs of the shard that may hold versions of the window with keys in `span`, newest first. A run is returned
-    as the objects that may hold such versions, in key order."""
+    """The runs of the shard that may hold versions of the window with keys in `span`, newest first. Each run is a tuple
+    of those of its objects that may hold such versions, in key order."""
     found: dict[tuple[int | None, int], list[RunRef]] = {}
     for run in shard.runs:
         overlaps = run.high_ts > window.low and (run.low_ts is None or run.low_ts < window.high)
@@ -152,8 +152,8 @@ def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunR
 
 
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
-    """Distribute the objects of several backfills to few runs. The objects of each run have disjoint key ranges and are
-    in key order."""
+    """Group objects of several backfills into few runs, so that the objects of each run have disjoint key ranges. They
+    are in key order."""
     chains: list[list[RunRef]] = []
     for run in sorted(objects, key=lambda run: run.first[1]):
         fitting = next((chain for chain in chains if chain[-1].last[1] < run.first[1]), None)

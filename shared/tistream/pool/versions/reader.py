@@ -1,5 +1,5 @@
-"""Fetches row groups of runs and segments for reads of versions. This module only does I/O; plan.py and merge.py
-decide."""
+"""Fetches row groups of runs and segments. It only does I/O; plan.py decides what to fetch, and merge.py what to do
+with the rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATISTICS_KEPT = 64  # runs whose statistics are cached; those of a run with 10
 
 @dataclass(frozen=True, slots=True)
 class RunGroups:
-    """The row groups of a run, in key order. All bounds are inclusive. `bytes` are the uncompressed bytes of each row
+    """The row groups of a run, in key order. All bounds are inclusive. `bytes` is the uncompressed size of each row
     group's pages."""
 
     first_keys: tuple[bytes, ...]
@@ -44,14 +44,14 @@ class RunGroups:
 
 
 class OpenedGroups(Protocol):
-    """Row groups whose columns are decoded when they are read."""
+    """Row groups whose bytes were fetched. Columns are decoded only when `read` asks for them."""
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Decode these columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
 
 
 class Reader(Protocol):
-    """The interface through which versions are read from a tenant's pool."""
+    """Fetches row groups of runs and segments of a tenant. Implementations may cache them."""
 
     def groups(self, run: RunRef) -> RunGroups:
         """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
@@ -64,7 +64,7 @@ class Reader(Protocol):
 
 
 class StoreReader:
-    """A Reader of an object store, without a cache of rows. Thread-safe."""
+    """A Reader that fetches from an object store, without a cache of rows. Thread-safe."""
 
     def __init__(self, objects: ObjectStore, footers: FooterCache | None = None) -> None:
         self._objects = objects

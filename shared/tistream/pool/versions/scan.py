@@ -1,6 +1,6 @@
-"""Reads the versions of a range of keys in key order. It merges the runs with the rows that segments hold above them.
+"""Reads the versions of a range of keys in key order. It merges the runs with the newer rows in segments.
 
-Memory is bounded by the pieces of the sources that are being merged, not by the range.
+Each run or segment is read piece by piece, so memory does not grow with the range.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def read_range(
     deletes: bool = False,
     every: bool = False,
 ) -> Iterator[pa.Table]:
-    """Versions of the keys in `ranges`, in the order of `ranges` and keys: the newest version of each key with
-    commit_ts in `window`.
+    """Read the newest version of each key with commit_ts in `window`. The keys are those in `ranges`; the result has
+    the order of `ranges` and keys.
 
     Args:
         shards: the tenant's pool, in key order.
@@ -49,7 +49,7 @@ def read_range(
         every: return every version in the window, newest first; implies `deletes`.
 
     Yields:
-        Tables of run.SCHEMA of some 10^4 rows, never empty.
+        Tables of run.SCHEMA, with some 10,000 rows each, never empty.
 
     Raises:
         NotFoundYet: an object is gone; plan again from newer shards, after the last key that was returned.
@@ -64,7 +64,7 @@ def read_range(
 
 @dataclass(slots=True)
 class _Values:
-    """Value columns of rows that were found together. All of them are decoded when the first one is needed."""
+    """The value columns of rows that were read together. They are decoded when the first of the rows is needed."""
 
     read: Callable[[], pa.Table]
     table: pa.Table | None = None
@@ -80,8 +80,8 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sorted rows of one source: their keys and timestamps, and the location of their values. The values of row i are
-    at row `at[i]` of `values`."""
+    """Sorted rows of one input of a merge. `stamps` has their keys and timestamps; the values of row i are at row
+    `at[i]` of `values`."""
 
     stamps: pa.Table
     at: Ints
@@ -91,7 +91,7 @@ class _Piece:
         return len(self.at)
 
     def split(self, count: int) -> tuple[_Piece, _Piece]:
-        """Split off the first `count` rows. Returns (the first rows, the rest)."""
+        """Split the piece after `count` rows. Returns (the first rows, the rest)."""
         return (
             _Piece(self.stamps.slice(0, count), self.at[:count], self.values),
             _Piece(self.stamps.slice(count), self.at[count:], self.values),
@@ -104,7 +104,8 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Source:
-    """One sorted input of a merge: the pieces in memory, and the iterator of the pieces that follow."""
+    """One sorted input of a merge, such as a run: the pieces that are in memory, and an iterator that reads those that
+    follow."""
 
     coming: Iterator[tuple[_Piece, bytes]]
     held: list[_Piece] = field(default_factory=list)
@@ -137,7 +138,7 @@ class _Source:
 
 
 class _Merge:
-    """The merge of one shard's sources over one range of keys."""
+    """Merges the inputs of one shard over one range of keys."""
 
     def __init__(self, shard: IndexShard, reader: Reader, window: Window, wanted: TableRange, *, every: bool) -> None:
         self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
@@ -149,7 +150,7 @@ class _Merge:
             self._sources.insert(0, _Source(self._tail_pieces(parts)))
 
     def tables(self, *, deletes: bool) -> Iterator[pa.Table]:
-        """Yield the merged rows."""
+        """Yield the merged rows, in key order."""
         for source in self._sources:
             source.fill()
         while any(source.held or source.more for source in self._sources):
@@ -218,7 +219,8 @@ class _Merge:
 
 
 def _one_after_another(popped: Sequence[_Piece], order: Ints) -> pa.Table:
-    """The value columns of the rows at these indexes, which ascend, of the pieces end to end."""
+    """The value columns of the rows at the indexes `order`, which ascend. Indexes count the rows of all pieces, one
+    piece after the other."""
     begins = np.cumsum([0, *(len(piece) for piece in popped)])
     edges = np.searchsorted(order, begins)
     parts = zip(popped, begins, pairwise(edges), strict=False)
@@ -226,7 +228,8 @@ def _one_after_another(popped: Sequence[_Piece], order: Ints) -> pa.Table:
 
 
 def _in_order(popped: Sequence[_Piece], order: Ints) -> pa.Table:
-    """The value columns of the rows at these indexes, in any order, of the pieces end to end."""
+    """The value columns of the rows at the indexes `order`, in any order. Indexes count the rows of all pieces, one
+    piece after the other."""
     begins = np.cumsum([0, *(len(piece) for piece in popped)])
     number = np.searchsorted(begins, order, side="right") - 1
     found, back = [], []

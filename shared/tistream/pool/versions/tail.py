@@ -1,4 +1,4 @@
-"""Sorts the versions that no run covers yet, so that segments become one more sorted source of a merge with runs.
+"""Sorts the versions in segments that are not in a run yet, so that they can be merged with runs.
 
 Segments are sorted by commit_ts. So the keys and timestamps of their rows are read first and sorted. Values are read
 later, for some keys at a time.
@@ -42,7 +42,7 @@ class Stamps:
         return len(self.part)
 
     def take(self, at: Ints) -> Stamps:
-        """The rows at these indexes."""
+        """The rows with these indexes."""
         return Stamps(self.parts, self.table.take(pa.array(at)), self.part[at], self.row[at])
 
     def slice(self, start: int, count: int) -> Stamps:
@@ -57,7 +57,7 @@ class Stamps:
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
     def columns(self, reader: Reader, names: Sequence[str]) -> pa.Table:
-        """Read other columns of these rows, which are columns of segment.SCHEMA."""
+        """Read the columns `names` of segment.SCHEMA for these rows."""
         found, at = [], []
         for number in np.unique(self.part).tolist():
             mine = np.flatnonzero(self.part == number)
@@ -76,8 +76,8 @@ class Stamps:
 
 
 def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> Iterator[Stamps]:
-    """Read the keys and timestamps of one row group after the other. Yields the rows with keys in `span` and a
-    commit_ts in the window of their row group."""
+    """Read the keys and timestamps of row groups, one group after the other. Yields the rows with keys in `span` and a
+    commit_ts in the group's window."""
     for number, part in enumerate(parts):
         table = reader.open_segment(part.segment, part.index).read(merge.STAMPS)
         commit_ts = merge.ints(table, "commit_ts")
@@ -107,8 +107,8 @@ def sorted_stamps(
 def _one_range(
     reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan, *, every: bool, rows_max: int
 ) -> tuple[Stamps | None, bytes | None]:
-    """The rows of the first range of `span`, and the key at which the next range starts. The key is None if this is the
-    last range."""
+    """Read the first range of `span` that has no more than about `rows_max` rows. Returns its sorted rows, and the key
+    at which the next range starts, or None if this is the last range."""
     held: list[Stamps] = []
     rows = 0
     cut: bytes | None = None
@@ -146,8 +146,8 @@ def _ordered(parts: Sequence[GroupInWindow], held: Sequence[Stamps], *, every: b
 
 
 def chunks(stamps: Stamps) -> Iterator[Stamps]:
-    """Cut sorted rows so that the values of each chunk fit into CHUNK_BYTES, estimated by the average row size of their
-    segments. The versions of one key may be in two chunks."""
+    """Cut sorted rows into chunks whose values fit into CHUNK_BYTES, estimated from the average row of their segments.
+    The versions of one key may be in two chunks."""
     weights = np.array([part.segment.size / max(part.segment.rows, 1) for part in stamps.parts] or [0.0])
     each = weights[stamps.part] * _UNPACKED
     start, total = 0, np.cumsum(each)

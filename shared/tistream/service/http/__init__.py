@@ -1,1 +1,2 @@
-"""The HTTP side of a service: app, access between services, TLS, request limits, start and end."""
+"""The HTTP server of a service: the app, the authentication between services, TLS, limits of requests, start and
+end."""

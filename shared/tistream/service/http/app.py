@@ -1,4 +1,5 @@
-"""The HTTP shell of every service: health, readiness, metrics, and problems instead of tracebacks."""
+"""The HTTP app that every service has around its routes: health, readiness, metrics, and errors as RFC 9457
+problems."""
 
 from __future__ import annotations
 
@@ -124,8 +125,9 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
 class _Shell:
     """The outermost middleware of a service. It counts requests, sets the cause of each request, and rejects bodies
-    that are too large. It answers unexpected exceptions with a problem that shows no internals, and requests that
-    outlast the process with 503. A request that names its cause keeps it; every answer names the cause."""
+    that are too large. An unexpected exception becomes a problem that shows no internals. A request that is still
+    running when the process ends gets 503. If a request has a cause id in a header, it keeps that id; every answer has
+    the id of its cause."""
 
     def __init__(
         self,

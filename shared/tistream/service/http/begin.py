@@ -1,4 +1,4 @@
-"""The first steps of a service's process, before it imports slow modules."""
+"""The first steps of a service's process. They run before slow modules are imported."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def begin(settings_class: type[S]) -> S:
 
 @contextmanager
 def wrong_settings_end_it() -> Iterator[None]:
-    """Run a `with` block. If it raises SettingsError, exit the process with status 2 and one line on stderr. This is
-    also used for settings whose files are read later."""
+    """Run a `with` block. If it raises SettingsError, exit the process with status 2 and one line on stderr. Also for
+    settings that name files which are read only later."""
     try:
         yield
     except SettingsError as error:

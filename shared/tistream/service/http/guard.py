@@ -1,4 +1,4 @@
-"""Checks the token of a request between services, before the request is processed in any other way."""
+"""Checks the token of a request between services, before anything else of the request is processed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ METRICS = "/metrics"
 
 
 class Guard:
-    """Checks that a request has a valid service token. All paths except the probes require one. `/metrics` also accepts
-    the metrics token that a file contains."""
+    """Checks that a request has a valid service token. All paths except the probes of health and readiness require it.
+    `/metrics` also accepts the token in the file that the settings name for metrics."""
 
     def __init__(self, keys: ServiceKeys, metrics_token_file: Path | None) -> None:
         self._keys = keys
         self._metrics = None if metrics_token_file is None else SecretFile(metrics_token_file, bearer_text)
 
     def refusal(self, path: str, authorization: str | None) -> str | None:
-        """The reason why a request is rejected; None if it is accepted."""
+        """The reason why a request with this `Authorization` header is rejected; None if it is accepted."""
         if path in OPEN:
             return None
         if authorization is None:
@@ -53,7 +53,7 @@ class Guard:
 
 
 class GuardMiddleware:
-    """Middleware that answers 401 to rejected requests."""
+    """ASGI middleware that answers 401 to requests that the Guard rejects."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app, self._guard = app, guard

@@ -1,4 +1,4 @@
-"""Authentication between services: the keys and certificates that the settings name."""
+"""The keys and certificates with which this process authenticates to other services, from its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tistream.wire.clients.client import DEADLINE_S, HttpClient
 
 
 class Peers:
-    """The credentials of this process among the services: its keys and certificates. Create one per process. Raises
+    """Loads this process's keys and certificates, and creates HTTP clients with them. Create one per process. Raises
     SettingsError if a file is missing or invalid."""
 
     def __init__(self, settings: ServiceSettings, clock: Clock) -> None:
@@ -32,5 +32,6 @@ class Peers:
             ) from error
 
     def new_http(self, *, deadline_s: float = DEADLINE_S, headers: Mapping[str, str] | None = None) -> HttpClient:
-        """A client that authenticates as this process."""
+        """Create an HTTP client that authenticates as this process. `deadline_s`: the deadline of each call, in
+        seconds."""
         return HttpClient(deadline_s=deadline_s, headers=headers, auth=self.auth, tls=self.certificates.client)

@@ -1,4 +1,4 @@
-"""RFC 9457 problems: the error answers of all services."""
+"""Builds RFC 9457 problems, the error answers of all services."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def problem_response(
     extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """An answer with a problem of type `tistream:<code>`. 429 and 503 have a Retry-After. The problem's `cause_id` is
-    also in the logs."""
+    """Build an answer with a problem of type `tistream:<code>`. An answer with status 429 or 503 has a Retry-After
+    header. The problem's `cause_id` is also in the log lines of the request."""
     title = code.replace("-", " ").capitalize()
     body = {"type": f"tistream:{code}", "title": title, "status": status, "detail": _text(detail), **(extra or {})}
     if (cause_id := cause.current()) is not None:
@@ -42,12 +42,12 @@ def problem_response(
 
 
 def _text(detail: str) -> str:
-    """Escape lone surrogates, which names from a request may contain and UTF-8 cannot encode."""
+    """Escape lone surrogates. Names from a request may contain them, and UTF-8 cannot encode them."""
     return detail.encode("utf-8", "backslashreplace").decode()
 
 
 def for_error(error: TiStreamError) -> Response:
-    """Convert one of our own errors to a problem answer."""
+    """Convert an error of TiStream to a problem answer."""
     extra = error.extra if isinstance(error, InvalidRequest) else None
     headers = {}
     if isinstance(error, Unauthenticated):
@@ -80,8 +80,8 @@ def _on_validation(_request: Request, error: Exception) -> Response:
 
 
 def _no_json(item: dict[str, Any]) -> dict[str, str]:
-    """The text for a JSON syntax error. Pydantic reports its position as a field's name, and the reason in the
-    context."""
+    """The text for a JSON syntax error. Pydantic reports the position as if it were a field's name, and the reason in
+    the context `ctx`."""
     place, at = item["loc"][0], item["loc"][-1]
     return {"in": str(place), "name": "", "reason": f"is not valid JSON: {item['ctx']['error']} at character {at}"}
 

@@ -1,5 +1,5 @@
-"""Closes connections on which no complete request arrives in time. Otherwise a client could open many connections, send
-nothing or a byte now and then, and hold them forever, without any token."""
+"""Closes connections on which no complete request arrives in time. Without that, a client that has no token could open
+many connections, send nothing or a byte now and then, and keep them forever."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class DeadlinedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer an invalid request with 400. If an answer has begun already, close the connection."""
+        """Answer an invalid request with 400, as uvicorn does. If an answer has begun already, close the connection
+        instead."""
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:

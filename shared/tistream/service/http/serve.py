@@ -82,7 +82,7 @@ class _Server(uvicorn.Server):
         self._limit_seconds = limit_seconds
 
     async def on_tick(self, counter: int) -> bool:
-        """Runs ten times a second; every ten seconds it checks for new certificates."""
+        """Called by uvicorn ten times a second. Every ten seconds it looks for new certificates."""
         if self._peers is not None and counter % _TICKS_A_LOOK == 0:
             self._peers.certificates.look()
         return await super().on_tick(counter)

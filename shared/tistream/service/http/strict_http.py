@@ -1,6 +1,6 @@
-"""Accepts only HTTP/1.1 heads that have one interpretation. h11 also accepts a bare LF as a line's end, folded lines,
-and a length beside chunked encoding. A proxy in front may interpret such heads as other requests (RFC 9112, 11.2). Here
-they are errors: the protocol answers 400 and closes the connection."""
+"""Rejects HTTP/1.1 requests whose head is ambiguous. h11 accepts a bare LF as a line's end, folded lines, and a length
+together with chunked encoding. A proxy in front may interpret such a head as a different request ("request smuggling",
+RFC 9112, 11.2). Here it is an error: the server answers 400 and closes the connection."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
 
 
 class _StrictBuffer(ReceiveBuffer):
-    """A buffer of h11 that rejects such lines. h11 reads heads and trailers of chunked bodies only by
-    `maybe_extract_lines`."""
+    """h11's receive buffer, which here rejects bare LFs and folded lines. h11 reads heads and trailers of chunked
+    bodies only by `maybe_extract_lines`."""
 
     _seen = 0  # offset up to which lines were checked, so that they are not checked again with each byte
 
@@ -36,7 +36,7 @@ class _StrictBuffer(ReceiveBuffer):
 
 
 class StrictConnection(h11.Connection):
-    """The server's side of a connection."""
+    """The server's side of an HTTP/1.1 connection, with the checks of this module."""
 
     def __init__(self, incomplete_bytes_max: int) -> None:
         super().__init__(h11.SERVER, incomplete_bytes_max)

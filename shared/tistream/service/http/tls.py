@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 
 
 class Certificates:
-    """The TLS contexts of a process: `server` for serving, `client` for calls. A context is None if the process does
-    not use TLS in that direction.
+    """The TLS contexts of a process: `server` for serving, `client` for calls. `server` or `client` is None if the
+    process does not use TLS there.
 
     Raises OSError (which includes ssl.SSLError) if a file is missing, or contains no certificate.
     """
@@ -28,8 +28,8 @@ class Certificates:
         """Read certificate files again if they changed since the last call. New connections use the new certificates;
         open ones keep the old ones. Invalid files are logged, and the loaded certificates stay.
 
-        Trusted authorities are only added: an authority that was removed from a file is trusted until the process
-        restarts.
+        Authorities are only added to the trusted ones: an authority that was removed from a file is trusted until the
+        process restarts.
         """
         try:
             seen = self._marks()
@@ -54,7 +54,8 @@ class Certificates:
 
 
 def server_context(tls: TlsSettings) -> ssl.SSLContext:
-    """The context for serving. With a CLIENT_CA_FILE clients must present a certificate that it signed."""
+    """The TLS context for serving. If the settings have a CLIENT_CA_FILE, clients must present a certificate that one
+    of its authorities has signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.client_ca_file is not None:
@@ -64,7 +65,7 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(tls: TlsSettings) -> ssl.SSLContext:
-    """The context for calls: the trusted authorities, and the client certificate."""
+    """The TLS context for calls to other processes: the trusted authorities, and the client certificate."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(context, tls, None)

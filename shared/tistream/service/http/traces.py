@@ -22,7 +22,7 @@ class Sender(Tracer, Protocol):
     """A tracer that sends spans to a collector."""
 
     def end(self, limit_s: float) -> None:
-        """Send the remaining spans, for at most this time."""
+        """Send the spans that have not been sent yet. Gives up after `limit_s` seconds."""
 
 
 _sender: Sender | None = None
@@ -46,7 +46,7 @@ def begin_traces(settings: ServiceSettings) -> None:
 
 
 def end_traces() -> None:
-    """Send the remaining spans. If the collector does not answer, this lasts END_SECONDS, and the remaining spans are
+    """Send the spans that have not been sent yet. If the collector does not answer within END_SECONDS, they are
     lost."""
     global _sender
     sender, _sender = _sender, None
@@ -59,8 +59,9 @@ class RequestSpans:
     """Creates the spans of the requests to a process.
 
     A request between services becomes part of its caller's trace, if the caller has one and the request has a valid
-    token. A request that a loop repeats has no span. A request from outside (`public`) gets a trace of its own, so that
-    callers cannot decide what is kept, or add spans to another's trace. The caller's trace becomes a link.
+    token. A request that a loop repeats has no span. A request from outside the platform (`public`) gets a trace of its
+    own, which links to the caller's trace. Otherwise callers could decide which traces are kept, or add spans to other
+    traces.
     """
 
     def __init__(self, guard: Guard | None, *, public: bool) -> None:
@@ -68,7 +69,7 @@ class RequestSpans:
 
     @contextmanager
     def around(self, scope: Scope) -> Iterator[Span]:
-        """Run a `with` block in the span of one request. The code that serves the request sets the span's outcome."""
+        """Run a `with` block in the span of one request. The block must record the outcome with `describe_request`."""
         if not trace.on() or scope["path"] in UNTRACED:
             yield NOTHING
             return

@@ -1,1 +1,1 @@
-"""Reports about a service: logs, metrics, spans, usage."""
+"""What a service reports about itself: logs, metrics, spans, usage of tenants."""

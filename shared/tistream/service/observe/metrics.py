@@ -1,4 +1,4 @@
-"""Prometheus helpers: one registry per process, created in the composition root and passed down."""
+"""Prometheus helpers. Each process has one registry, which its `main` creates and passes to the code that needs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry with metrics of the process's memory, CPU, descriptors and garbage collections."""
+    """Create a registry, with metrics of the process's memory, CPU, file descriptors and garbage collections."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -20,7 +20,7 @@ def new_registry() -> CollectorRegistry:
 
 
 class HttpMetrics:
-    """Counts requests by status and route template. Raw paths and names of tenants are not labels."""
+    """Counts requests by status and route template. Raw paths and names of tenants are never labels."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(
@@ -39,7 +39,7 @@ class HttpMetrics:
 
 
 def stale_routes(registry: CollectorRegistry) -> Counter:
-    """A counter of route tables that were not followed."""
+    """Create the counter of route tables that were ignored because they were older than one already seen."""
     return Counter(
         "tistream_stale_routes_total",
         "Route tables that were not followed: of an older owner, or older than one that was.",
@@ -48,7 +48,7 @@ def stale_routes(registry: CollectorRegistry) -> Counter:
 
 
 class LoopMetrics:
-    """Runs and errors of the background loops of a process."""
+    """Metrics of the background loops of a process: their runs and errors."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.runs = Counter("tistream_loop_runs_total", "Runs of a background loop.", ("loop",), registry=registry)

@@ -51,8 +51,8 @@ _ROOT = set_span_in_context(NonRecordingSpan(SpanContext(0, 0, is_remote=False))
 
 
 class OtelTracer:
-    """Implements trace.Tracer. It is not the process's global tracer. So spans of libraries, which may contain raw
-    paths, are not recorded."""
+    """Implements trace.Tracer. It is not registered as OpenTelemetry's global tracer, so spans of libraries, which may
+    contain raw paths, are not recorded."""
 
     def __init__(self, exporter: OTLPSpanExporter, service: str, node: str, ratio: float) -> None:
         self._provider = TracerProvider(
@@ -182,7 +182,7 @@ def parse_headers(text: str) -> dict[str, str]:
 
 
 class _Headers(AuthBase):
-    """The headers of requests to the collector, read from the file at each request."""
+    """Adds the configured headers to each request to the collector. They are read from their file at each request."""
 
     def __init__(self, file: SecretFile[dict[str, str]]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Counters of a process's requests to its object store, by kind. The store's bill depends on them."""
+"""Metrics of a process's requests to its object store, by kind of request. The store's bill depends on them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def measured(objects: ObjectStore, registry: CollectorRegistry) -> MeasuredObjec
 
 
 class StoreTraffic(Collector):
-    """A Prometheus collector of the store's totals. The label `kind` is one of tistream.storage.measured.KINDS."""
+    """A Prometheus collector that exports a store's totals. The label `kind` is one of
+    tistream.storage.measured.KINDS."""
 
     def __init__(self, totals: Callable[[], Mapping[str, Traffic]]) -> None:
         self._totals = totals
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """The totals as metrics."""
+        """The store's totals so far, as metrics."""
         requests = CounterMetricFamily(
             "tistream_object_requests", "Requests to the object store, by kind; those that failed too.", labels=["kind"]
         )

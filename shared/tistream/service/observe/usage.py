@@ -1,8 +1,8 @@
-"""Meters the work of a process for each tenant, by hour, and reports it to the meta servers.
+"""Counts what a process does for each tenant, by hour, and reports the counts to the meta servers.
 
-A report contains the totals since this start of the process. So a report that is lost, or arrives twice, changes
-nothing. If a process is killed, its unreported usage is lost. Usage that is derived from manifests (`Durable`) is
-reported again by the next process.
+A report contains the totals since the process started. So a report that is lost, or arrives twice, changes nothing. If
+a process is killed, its unreported usage is lost. Usage that is derived from manifests (`Durable`) is reported again by
+the next process.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ T = TypeVar("T")
 
 
 class Durable(Protocol):
-    """Usage that is derived from a tenant's manifests."""
+    """Usage that a sorter derives from a tenant's manifests, so that it survives a restart."""
 
     def due(self, now_ms: int) -> tuple[Sequence[Intake], Sequence[StoredUsage]]:
-        """Usage that has not been reported."""
+        """The usage that must be reported now: it has not been acknowledged."""
 
     def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
-        """Mark these reports as acknowledged."""
+        """Record that a meta server has received these reports."""
 
 
 class _Totals:
@@ -147,7 +147,7 @@ class UsageMeter:
                 seen.update(kinds)
 
     def _of(self, tenant: TenantKey, hour_ms: int) -> _Totals:
-        """The totals of a tenant and hour, marked as changed because the caller will change them."""
+        """The totals of a tenant in an hour. Marks them as changed, because the caller will change them."""
         self._dirty.add((tenant, hour_ms))
         return self._totals.setdefault((tenant, hour_ms), _Totals())
 

@@ -23,7 +23,7 @@ from tistream.read.plan import CrowdedRun, GroupRef, PlanPiece
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Barrier, Moving, Needed, Rendered, Shapes, render
-from tistream.read.source_contract import Batch, ScanSource
+from tistream.read.source_contract import Alive, Batch, ScanSource, always
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class GroupRows:
 
 
 class OversizedCommit:
-    """Reads one crowded commit_ts of one scope, in pieces of at most `budget` rows."""
+    """Reads one crowded commit_ts of one scope, in pieces of at most `budget` rows. `alive` is called before each row
+    group is read."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class OversizedCommit:
         numbered: bool = False,
         moving: Moving | None = None,
         needed: Needed | None = None,
+        alive: Alive = always,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -70,6 +72,7 @@ class OversizedCommit:
         self._numbered = numbered
         self._moving = moving
         self._needed = needed
+        self._alive = alive
         # The keys at which pieces are cut, by transaction and lowest key.
         self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}
 
@@ -95,6 +98,7 @@ class OversizedCommit:
         yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
 
     def _runs(self, number: int, rows: GroupRows) -> Iterator[CrowdedRun]:
+        self._alive()
         table = rows.read(self._source).select(["table_id", "start_ts", "key"])
         ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
         begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
@@ -154,6 +158,7 @@ class OversizedCommit:
         one row group is in memory. If only some keys of a row group are needed, their rows are copied."""
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
         for place, own in groupby(runs, key=lambda run: run.place):
+            self._alive()
             rows = self._groups[place].read(self._source).select(columns)
             for begin, end in _joined(own):
                 table = rows.slice(begin, end - begin)

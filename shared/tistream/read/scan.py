@@ -24,7 +24,7 @@ from tistream.read.plan import GroupRef, PlanCut
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Moving, Needed, render
-from tistream.read.source_contract import Batch, GroupIndex, ScanSource, Worked
+from tistream.read.source_contract import Alive, Batch, GroupIndex, ScanSource, Worked, always
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -125,7 +125,8 @@ class _Weights:
 
 class Scan:
     """Reads the events of one scope that follow the position `start` and have a commit_ts <= `high`. `numbered`: values
-    of ENUM and SET are numbers, not names. `moving`, `needed`: see row_events."""
+    of ENUM and SET are numbers, not names. `moving`, `needed`: see row_events. `alive` is called before each row group
+    is read, and before rows are rendered."""
 
     def __init__(
         self,
@@ -138,6 +139,7 @@ class Scan:
         numbered: bool = False,
         moving: Moving | None = None,
         needed: Needed | None = None,
+        alive: Alive = always,
     ) -> None:
         self._source = source
         self._scope = scope
@@ -147,6 +149,7 @@ class Scan:
         self._numbered = numbered
         self._moving = moving
         self._needed = needed
+        self._alive = alive
         self._low = start.low_ts  # every event at or below it has been returned
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
@@ -178,7 +181,7 @@ class Scan:
         while self._low < end:
             shape = self._numbered, self._moving, self._needed
             key = (self._scope, self._low, end, self._rows, self._budget, *shape)
-            step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
+            step = self._source.shared(key, end, lambda alive: self._step(groups, end, ids, alive), self._alive)
             if step.crowd is not None:
                 yield from self._crowd(step.crowd)
             elif step.batch is not None:
@@ -186,14 +189,15 @@ class Scan:
             self._low = step.high
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
-    def _step(self, groups: Sequence[GroupRef], end: int, ids: Int64s | None) -> Worked[_Step]:
+    def _step(self, groups: Sequence[GroupRef], end: int, ids: Int64s | None, alive: Alive) -> Worked[_Step]:
         """Make the batch of the next chunk. The result is shared with all pulls at the same position."""
         near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
         high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
-        high, found = self._look(near, Window(self._low, high), ids)
-        chunk = self._read_chunk(high, found)
+        high, found = self._look(near, Window(self._low, high), ids, alive)
+        chunk = self._read_chunk(high, found, alive)
         if chunk.cut.crowded:
             return Worked(_Step(chunk.cut.high, None, chunk), None, ())
+        alive()
         rows = pa.concat_tables(chunk.tables) if chunk.tables else SCHEMA.empty_table()
         batch = self._batch(rows, Window(self._low, chunk.cut.high))
         step = _Step(chunk.cut.high, batch)
@@ -203,7 +207,7 @@ class Scan:
             return Worked(step, None, ())
         return Worked(step, batch.events.held_bytes, [part.group for part in chunk.parts])
 
-    def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None) -> tuple[int, list[_Found]]:
+    def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None, alive: Alive) -> tuple[int, list[_Found]]:
         """Find the rows that the window and the scope may select, by the ids and ts of the row groups `near`. Returns
         the high end of what was searched, which is below the window's end if searching all would cost too much, and the
         rows. `near` is ordered by lowest commit_ts, so the rest of it begins above that end."""
@@ -214,13 +218,14 @@ class Scan:
             if decoded > LOOK_CHUNKS * self._budget.decoded_bytes and begins > found[0].begins:
                 high = begins - 1
                 break
+            alive()
             index = self._source.index(ref)
             decoded += index.decoded_bytes
             at, commit_ts = _chosen(ref, index, window, ids, raw=isinstance(self._scope, RawScope))
             found.append(_Found(begins, GroupRows(ref, at), commit_ts, index.table_id[at]))
         return high, found
 
-    def _read_chunk(self, high: int, found: list[_Found]) -> _ReadChunk:
+    def _read_chunk(self, high: int, found: list[_Found], alive: Alive) -> _ReadChunk:
         """Read the next chunk, cut so that it fits into the budget."""
         most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
         every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
@@ -230,7 +235,7 @@ class Scan:
             cut = plan.exact_cut(every, high, min(self._rows, most), most)
             parts = [GroupRows(one.rows.group, one.rows.at[one.commit_ts <= cut.high]) for one in found]
             parts = [rows for rows in parts if len(rows.at)]
-            fit, tables = self._read(parts, weights)
+            fit, tables = self._read(parts, weights, alive)
             if fit >= min(cut.rows, most):
                 if cut.crowded:  # all rows of a piece may be of the heaviest table
                     ids = [one.table_id[one.commit_ts == cut.high] for one in found]
@@ -238,12 +243,13 @@ class Scan:
                 return _ReadChunk(cut, parts, tables, most)
             most = fit
 
-    def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
+    def _read(self, parts: list[GroupRows], weights: _Weights, alive: Alive) -> tuple[int, list[pa.Table]]:
         """Read these rows until the memory limit is reached. Returns about how many rows may be in memory at once, and
         the rows that were read."""
         rows = decoded = shown = 0
         tables: list[pa.Table] = []
         for part in parts:
+            alive()
             tables.append(part.read(self._source))
             rows += len(part.at)
             decoded += tables[-1].nbytes
@@ -269,6 +275,7 @@ class Scan:
             numbered=self._numbered,
             moving=self._moving,
             needed=self._needed,
+            alive=self._alive,
         ).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tistream.concurrency import Event, new_event, new_lock
+from tistream.read.source_contract import Alive, always
 
 T = TypeVar("T")
 
+LOOK_MS = 250  # how often a caller that waits for another thread's result checks its reader
 _PART_MAX = 4  # an entry may have at most 1/4 of the capacity, because it would evict all small ones
 
 
@@ -30,6 +32,7 @@ class Made:
 class _Making:
     done: Event
     made: Made | None = None
+    waiting: int = 0  # callers that wait for it, beside the one that computes it
 
 
 class SharedWork:
@@ -45,9 +48,10 @@ class SharedWork:
         self._bytes = 0
         self.hits = 0
 
-    def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
+    def get(self, key: Hashable, make: Callable[[Alive], Made], alive: Alive = always) -> Any:
         """The cached result for `key`. If it is not cached, this waits for another thread that is computing it, or
-        calls `make`. Raises the errors of `make`."""
+        calls `make` with a check of all readers that wait for it. `alive` checks the caller's own reader. Raises the
+        errors of `make` and `alive`."""
         with self._lock:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):
@@ -57,22 +61,33 @@ class SharedWork:
             others = self._making.get(key)
             if others is None:
                 mine = self._making[key] = _Making(new_event())
+            else:
+                others.waiting += 1
         if others is not None:
-            others.done.wait()
-            theirs = others.made
+            theirs = self._theirs(others, alive)
             if theirs is not None and theirs.size is not None and not self._over(theirs.until_ms):
                 with self._lock:
                     self.hits += 1
                 return theirs.value
-            return make().value  # the other thread failed, did not share its result, or took too long
+            return make(alive).value  # the other thread failed, did not share its result, or took too long
         try:
-            made = mine.made = make()
+            made = mine.made = make(lambda: None if mine.waiting else alive())
         finally:
             with self._lock:
                 del self._making[key]
                 self._keep(key, mine.made)
             mine.done.set()
         return made.value
+
+    def _theirs(self, others: _Making, alive: Alive) -> Made | None:
+        """Wait for the result of another thread. Returns None if that thread failed."""
+        try:
+            while not others.done.wait(LOOK_MS / 1000):
+                alive()
+        finally:
+            with self._lock:
+                others.waiting -= 1
+        return others.made
 
     def _drop_what_is_over(self) -> None:
         """Drop the results whose time has passed. Results expire about in the order in which they were added."""

@@ -24,7 +24,7 @@ from tistream.read.plan import GroupRef
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Interval, Shapes
 from tistream.read.shared_work import Made
-from tistream.read.source_contract import GroupIndex, T, Worked
+from tistream.read.source_contract import Alive, GroupIndex, T, Worked
 from tistream.schema.history import History, ListedTable, NamedInterval
 from tistream.schema.imports import Import
 from tistream.schema.visible import TableVersion, fold
@@ -126,20 +126,20 @@ class TenantSource:
     def index(self, group: GroupRef) -> GroupIndex:
         return self._cache.index(group)
 
-    def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
+    def shared(self, key: Hashable, high: int, make: Callable[[Alive], Worked[T]], alive: Alive) -> T:
         with self._lock:
             history = self._history()
             if history is not self._worked_of:  # the history was read again, and may differ
                 self._worked_of, self._mine = history, object()
             mine = self._mine
 
-        def made() -> Made:
-            worked = make()
+        def made(alive: Alive) -> Made:
+            worked = make(alive)
             with self._lock:
                 stands = self._history_now() is history and high <= history.resolved_ts
             return Made(worked.value, worked.size if stands else None, self._cache.until_ms(worked.of))
 
-        return cast(T, self._cache.work.get((mine, key), made))
+        return cast(T, self._cache.work.get((mine, key), made, alive))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
         """Whether any table or database has the scope's name at any time from `low` to `high`, both inclusive."""

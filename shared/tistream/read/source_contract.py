@@ -18,6 +18,13 @@ from tistream.read.row_events import Barrier, Shapes
 
 T = TypeVar("T")
 
+Alive = Callable[[], None]
+"""Checks that the reader of a scan is still there. What it raises ends the scan."""
+
+
+def always() -> None:
+    """An Alive of a reader that does not leave."""
+
 
 @dataclass(frozen=True, slots=True)
 class Worked(Generic[T]):
@@ -70,9 +77,10 @@ class ScanSource(Protocol):
     def index(self, group: GroupRef) -> GroupIndex:
         """The table_id and commit_ts of the rows of a row group."""
 
-    def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
+    def shared(self, key: Hashable, high: int, make: Callable[[Alive], Worked[T]], alive: Alive) -> T:
         """Call `make`, or return the result of another pull that called it with the same key. The result depends only
-        on data up to the ts `high`."""
+        on data up to the ts `high`. `alive` checks the caller's reader. `make` gets a check that passes while any
+        reader that waits for the result is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,21 @@ def api_finalizer_takes_locks(original: Function) -> Function:
 
 
 @mutant(
+    "tistream:Scan.__init__",
+    invariants=(23,),
+    catchers=("test_no_row_group_is_read_after_the_client_has_gone",),
+)
+def scan_without_its_client(original: Function) -> Function:
+    """A scan whose client has gone reads the rest of its chunk."""
+
+    def broken(*args: Any, **given: Any) -> None:
+        given.pop("alive", None)
+        original(*args, **given)
+
+    return broken
+
+
+@mutant(
     "tistream:lineage._reached",
     invariants=(6, 9),
     catchers=("test_progress_counts_once_the_manifest_that_it_rests_on_was_read",),

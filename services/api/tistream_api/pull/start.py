@@ -147,6 +147,6 @@ class Pulls:
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = self.budget if limit is None else self.budget.for_page(limit)
             tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-            return self.working.each(tenant, wanted(events, view.source, scope, start, high, budget), alive)
+            return self.working.each(tenant, wanted(events, view.source, scope, start, high, budget, alive), alive)
 
         return scan

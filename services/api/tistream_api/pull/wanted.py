@@ -12,18 +12,27 @@ from tistream.model.ts import Window
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
 from tistream.read.scan import Budget, Scan
-from tistream.read.source_contract import Batch, ScanSource
+from tistream.read.source_contract import Alive, Batch, ScanSource, always
 from tistream_api.request.params import ALL, DDL
 
 
-def wanted(kind: str, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Iterator[Batch]:
-    """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`."""
+def wanted(
+    kind: str,
+    source: ScanSource,
+    scope: Scope,
+    start: Position,
+    high: int,
+    budget: Budget,
+    alive: Alive = always,
+) -> Iterator[Batch]:
+    """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`. `alive` checks the
+    client while rows are read."""
     if kind == DDL:  # from the schema history: no segment is read
         if start.low_ts < high:
             events = Events.ordered([source.ddl_events(scope, Window(start.low_ts, high))])
             yield Batch(events.after(start), high)
         return
-    batches = Scan(source, scope, start, high, budget).batches()
+    batches = Scan(source, scope, start, high, budget, alive=alive).batches()
     yield from batches if kind == ALL else map(_rows, batches)
 
 

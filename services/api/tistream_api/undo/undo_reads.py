@@ -87,7 +87,9 @@ class _Undo:
         if high < low:
             raise InvalidRequest(f"window.to {high} lies below window.from {low}", {"parameter": "window"})
         for scope in scopes:
-            for batch in Scan(self.view.source, scope, Position(low), high, self.points.budget).batches():
+            alive = self.admitted.asking.alive
+            scan = Scan(self.view.source, scope, Position(low), high, self.points.budget, alive=alive)
+            for batch in scan.batches():
                 if batch.barrier is not None:
                     self.view.met(batch.barrier)
                     raise undecodable(batch.barrier)

@@ -1,4 +1,4 @@
-"""`python -m tistream_meta`: the composition root of the meta server."""
+"""The command `python -m tistream_meta`: builds the meta server from its settings, and serves."""
 
 from fastapi import FastAPI
 

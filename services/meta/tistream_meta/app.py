@@ -66,7 +66,7 @@ KEEPING_MS = 60_000
 
 
 class NewHttp(Protocol):
-    """Makes an HttpClient for this process. It sends `headers` with every call."""
+    """A function that makes an HttpClient for this process. The client sends `headers` with every call."""
 
     def __call__(self, *, headers: Mapping[str, str]) -> HttpClient: ...
 

@@ -14,7 +14,7 @@ from tistream_meta.decide.model import Store
 
 
 class MetaMetrics:
-    """All metrics of the meta server. Create it once per process."""
+    """All metrics of the meta server. Create it once for each process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.owner = Gauge("tistream_meta_owner", "1 while this process is the owner, else 0.", registry=registry)
@@ -65,11 +65,11 @@ class MetaMetrics:
         )
 
     def follow_ownership(self, is_owner: Callable[[], bool]) -> None:
-        """Let the gauge of the owner call `is_owner` at each scrape."""
+        """Set the function that is called at each scrape to find out whether this process is the owner."""
         self.owner.set_function(is_owner)
 
     def count_nodes(self, states: Iterable[NodeState]) -> None:
-        """Set the gauge of nodes."""
+        """Set the gauge of nodes by state."""
         tally = Tally(states)
         for state in NodeState:
             self.nodes.labels(state.value).set(tally[state])

@@ -1,4 +1,5 @@
-"""The action that is being executed and its actor, as the audit log will record them."""
+"""Remembers, for the request or step that is running, its action and its actor. The audit log records them with each
+change."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _action: ContextVar[str | None] = ContextVar("tistream_action", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An action that the audit log records: a request of an operator, or a step that the platform takes by itself."""
+    """An action that the audit log records: a request of an operator, or a step that the platform takes by itself; and
+    its actor."""
 
     action: str
     actor: acting.Actor
@@ -26,7 +28,7 @@ class Act:
 
 @contextmanager
 def doing(action: str) -> Iterator[None]:
-    """Run a `with` block whose changes are recorded under `action`, with the actor that `acting` has set."""
+    """A context manager: changes made inside are recorded under `action`, with the actor that `acting` has set."""
     token = _action.set(action)
     try:
         yield
@@ -35,5 +37,5 @@ def doing(action: str) -> Iterator[None]:
 
 
 def current() -> Act:
-    """The action that is being executed, with its actor."""
+    """The action that is running, with its actor."""
     return Act(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

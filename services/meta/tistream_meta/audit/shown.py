@@ -1,5 +1,5 @@
-"""The form in which the audit log records a subject: its name, and the values that operators can change. Pure. No value
-is secret."""
+"""Converts tenants, tasks, tokens and others to what the audit log records: a name, and the values that operators can
+change. Pure. No value is secret."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RETIRED: Values = {"retired": True}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a change. `tenant` is the tenant that the subject belongs to; None if it belongs to no tenant, or
-    to several."""
+    """What a change was made to: its kind and its name. `tenant` is the tenant to which it belongs; None if it belongs
+    to no tenant, or to several."""
 
     name: str
     tenant: TenantKey | None = None
@@ -63,7 +63,7 @@ def of_source(source: Source) -> Values:
 
 
 def of_restore(wanted: NewRestore) -> Values:
-    """The recorded values of a restore, without the place of its target."""
+    """The recorded values of a restore, without the location of its target."""
     names = [f"{one.database}.{one.table}" for one in wanted.tables]
     return {"ts": wanted.ts, "target": wanted.target.kind, "if_exists": wanted.if_exists, "tables": names}
 
@@ -139,7 +139,7 @@ def token(one: TokenInfo) -> Subject:
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:
-    """Both sets of values, without the members that are equal."""
+    """Both sets of values, without the members that are equal in both."""
     if was is None or became is None:
         return was, became
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]

@@ -1,4 +1,4 @@
-"""Backfills in the meta database: part of the repository. A backfill that has ended keeps its row."""
+"""The backfills in the meta database. A backfill that has ended keeps its row."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _BACKFILLS = tables.backfills
 
 
 class BackfillBook:
-    """Reads and writes the backfills in the meta database. Each call is a transaction of its own, and raises as the
-    repository's calls do."""
+    """Reads and writes the backfills in the meta database. Each call is a transaction of its own, and raises the errors
+    of the repository's calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
@@ -72,12 +72,12 @@ class BackfillBook:
         return self._transactions.run(body)
 
     def start(self, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
-        """Insert a backfill and return its id. If one with the same source and tables is running, return the id of that
-        one instead. `asked` are the requested patterns of tables. Raises UnknownName, LimitReached."""
+        """Insert a backfill and return its id. If a backfill with the same source and tables is running, return that
+        one's id instead. `asked` are the requested patterns of tables. Raises UnknownName, LimitReached."""
         return self._write(lambda connection: self.start_in(connection, key, source, asked))
 
     def start_in(self, connection: Connection, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
-        """Insert a backfill, as `start` does, as part of a transaction."""
+        """Insert a backfill as `start` does, in the caller's transaction."""
         texts = source.model_dump_json(), json.dumps(asked)
         tenant_rows.one(connection, key)
         known = connection.execute(select(_BACKFILLS).where(_of(key))).all()
@@ -105,12 +105,12 @@ class BackfillBook:
         return backfill_id
 
     def start_all(self, connection: Connection, key: TenantKey, url: str) -> str:
-        """Start a backfill of all tables from the full backup at `url`, as part of a transaction."""
+        """Start a backfill of all tables from the full backup at `url`, in the caller's transaction."""
         return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
 
     def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:
-        """End a running backfill. Idempotent. Raises UnknownName, and AlreadyDiffers if it has ended in another
-        state."""
+        """Record that a running backfill has ended, in this state. Idempotent. Raises UnknownName, and AlreadyDiffers
+        if it has ended in another state."""
 
         def body(connection: Connection) -> BackfillRow:
             tenant = tenant_rows.one(connection, key)

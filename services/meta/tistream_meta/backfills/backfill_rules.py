@@ -29,8 +29,8 @@ class BackfillRules:
     open_backup_store: Callable[[str], ObjectStore]
 
     def start(self, key: TenantKey, order: StartBackfill) -> str:
-        """Start a backfill and return its id. If one with the same source and tables is running, return the id of that
-        one.
+        """Start a backfill and return its id. If a backfill with the same source and tables is running, return that
+        one's id.
 
         Raises:
             InvalidRequest: the order is malformed.

@@ -1,6 +1,5 @@
-"""The rows of the audit log. Each is written in the transaction of its change, so one never exists without
-the other.
-"""
+"""Reads and writes the rows of the audit log. Each row is written in the transaction of its change, so one never exists
+without the other."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ class Write(Protocol):
 def note(
     connection: Connection, now_ms: ColumnElement[int], subject: Subject, was: Values | None, became: Values | None
 ) -> None:
-    """Record the change of a subject, if its values differ. `None` for a value means that the subject did not exist
-    before, or does not exist afterwards."""
+    """Record the change of a subject from the values `was` to `became`, unless they are equal. None: the subject did
+    not exist before, or does not exist afterwards."""
     was, became = shown.differing(was, became)
     if was == became:
         return
@@ -58,19 +57,20 @@ def note(
 def note_tenant(
     connection: Connection, now_ms: ColumnElement[int], key: TenantKey, was: Tenant | None, became: Tenant | None
 ) -> None:
-    """Record the change of a tenant, as note does."""
+    """Record the change of a tenant, as `note` does."""
     note(connection, now_ms, shown.tenant(key), shown.of_tenant(was), shown.of_tenant(became))
 
 
 def note_tasks(connection: Connection, now_ms: ColumnElement[int], was: Iterable[Task], became: Iterable[Task]) -> None:
-    """Record the changes of the tasks in `was`, as note does. Each of them must be in `became`, too."""
+    """Record the changes of the tasks in `was`, as `note` does. Each of them must be in `became`, too."""
     now = {task.task_id: task for task in became}
     for task in was:
         note(connection, now_ms, shown.task(task), shown.of_task(task), shown.of_task(now[task.task_id]))
 
 
 class AuditLog:
-    """Reads and trims the audit log. Each call is a transaction of its own, and raises as the repository's calls do."""
+    """Reads the audit log, and deletes old entries. Each call is a transaction of its own, and raises the errors of the
+    repository's calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
@@ -94,7 +94,7 @@ class AuditLog:
         return self._transactions.run(body)
 
     def forget(self, keep_ms: int) -> int:
-        """Delete the entries older than `keep_ms`, in a write of the owner. Returns the number of deleted entries."""
+        """Delete the entries older than `keep_ms`, as the owner. Returns the number of deleted entries."""
         old = delete(_AUDIT).where(_AUDIT.c.at_ms < self._now_ms - keep_ms)
         return self._write(lambda connection: connection.execute(old).rowcount)
 

@@ -1,4 +1,4 @@
-"""The rows of `counters`. Every function runs inside a transaction of the repository."""
+"""Reads and writes the rows of `counters`. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def raise_by(connection: Connection, name: str, by: int) -> None:
 
 
 def raise_to(connection: Connection, name: str, least: int) -> None:
-    """Raise a counter to `least`, if its value is lower."""
+    """Set a counter to `least`, if its value is lower."""
     lower = (_COUNTERS.c.name == name) & (_COUNTERS.c.value < least)
     connection.execute(update(_COUNTERS).where(lower).values(value=least))
 
@@ -38,6 +38,6 @@ def next_version(connection: Connection) -> int:
 
 
 def next_task_ids(connection: Connection, count: int) -> int:
-    """Reserve `count` consecutive task ids that no task ever had; returns the first."""
+    """Reserve `count` consecutive task ids that no task ever had. Returns the first of them."""
     raise_by(connection, tables.LAST_TASK_ID, count)
     return read(connection, tables.LAST_TASK_ID) - count + 1

@@ -1,4 +1,4 @@
-"""Opens the meta database: SQLite on one machine, MySQL in production, behind the same SQLAlchemy Core."""
+"""Opens the meta database: SQLite on one machine, MySQL in production. Both are used through SQLAlchemy Core."""
 
 from __future__ import annotations
 

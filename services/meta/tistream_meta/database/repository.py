@@ -1,14 +1,14 @@
-"""The meta database: translates between rows and model. Only this module and the modules of the rows (tenant_rows.py,
-task_rows.py, …) have a Connection.
+"""Reads and writes the meta database, and converts between rows and the values of decide/model.py. Only this module and
+the modules of the rows (tenant_rows.py, task_rows.py, …) use a Connection.
 
 Persisted: clusters, tenants, tasks with their epochs, stores with their dispatchers, nodes with their newest start, the
 owner's lease, and the version of the route table. Not persisted: liveness (heartbeats come within seconds),
 announcements (a lost one costs latency only), route tables (made from the rest).
 
-Every write transaction begins with an update of the owner row under this process's owner_rev. That takes the write lock
-before anything is read, so no transaction upgrades its lock half-way. It also fences: a meta server that has lost its
-lease to another cannot write. A transaction that changes a route raises the route version. A transaction may be retried
-(transactions.py), so its body only reads and writes the database.
+Every write transaction begins with an update of the owner row under this process's owner_rev. The update takes the
+write lock before anything is read, so no transaction has to upgrade its lock later. It is also a fence: a meta server
+that has lost its lease to another cannot write. A transaction that changes a route raises the route version. A
+transaction may be retried (transactions.py), so its body only reads and writes the database.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Repository:
         return cls(open_engine(url, limits), node_id)
 
     def book(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
-        """Create a further part of the repository from its transactions, its writes as the owner, and the database's
-        clock."""
+        """Build a further part of the repository. `make` gets what the part needs: transactions, the function for
+        writes as the owner, and the database's clock in ms."""
         return make(self._transactions, self._write, self._now_ms)
 
     @property
     def owner_rev(self) -> int:
-        """The owner_rev under which this process was the owner last; 0 if it never was."""
+        """The owner_rev under which this process was last the owner; 0 if it never was."""
         return self._owner_rev
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Repository:
         self._engine.dispose()
 
     def prepare(self) -> int:
-        """Migrate the schema to the newest version, and return that version."""
+        """Migrate the schema to the newest version. Returns that version."""
         with translated():
             version = migrate(self._engine, then=_seed)
         self.prepared = True
@@ -99,12 +99,12 @@ class Repository:
         self, lease_ms: int, url: str, above: RouteMark = NOTHING_SEEN, *, first: bool = True, restored: bool = False
     ) -> Owner:
         """Become the owner under a new owner_rev, if the lease has expired or is this process's own. At its `first`
-        election it may also take the lease of an earlier process of its name. Returns the owner, whichever process it
-        is.
+        election a process may also take the lease of an earlier process of its name. Returns the owner, whichever
+        process it is.
 
-        The new routes get versions above those in `above`. If these are newer than the database, it was restored, and
-        it has forgotten versions of routes, and ids of tasks whose manifests exist. `restored` says that the database
-        is known to be a restored one, whatever its version is by now.
+        The new routes get versions above those in `above`. If these are newer than the database, the database was
+        restored, and has forgotten versions of routes, and ids of tasks whose manifests exist. `restored` says that the
+        database is known to be a restored one, whatever its version is by now.
         """
         owner = tables.owner
         # A process that was the owner before does not know of a successor under its own name, and must not take that
@@ -167,8 +167,8 @@ class Repository:
         return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms), version)
 
     def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
-        """Extend the lease. `heard` are the nodes that have sent a heartbeat since the last renewal: the present time
-        is stored as that of their last heartbeat."""
+        """Extend the lease. `heard` are the nodes that have sent a heartbeat since the last renewal: for them, the
+        present time is stored as that of their last heartbeat."""
         names = sorted(heard)
 
         def body(connection: Connection) -> None:
@@ -234,7 +234,7 @@ class Repository:
         return self._transactions.run(body)
 
     def set_problem(self, key: TenantKey, problem: str) -> Change | None:
-        """Store the reason why a tenant cannot start yet. Returns None if that reason is stored already."""
+        """Store the reason why a tenant cannot start yet. Returns None if the same reason is stored already."""
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.set_problem(connection, key, problem)
@@ -267,11 +267,12 @@ class Repository:
         return self._write(body)
 
     def new_task_ids(self, count: int) -> int:
-        """Reserve `count` consecutive task ids that no task ever had; returns the first."""
+        """Reserve `count` consecutive task ids that no task ever had. Returns the first of them."""
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
     def order(self, orders: Sequence[TaskOrder], *, by_operator: bool = False) -> Change:
-        """Store or delete orders to seal tasks, in one transaction. `by_operator`: an operator requested it."""
+        """Store or delete orders to seal tasks (to split or merge them), in one transaction. `by_operator`: an operator
+        requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [task_id for one in orders for task_id in one.task_ids]
@@ -296,8 +297,8 @@ class Repository:
         return self._write(body)
 
     def take(self, commands: Sequence[Command], *, by_operator: bool = False) -> Change:
-        """Execute steps of tasks in one transaction: name next sorters, abandon moves, hand tasks over under new
-        epochs. `by_operator`: an operator requested it."""
+        """Write steps of moves of tasks, in one transaction: name next sorters, abandon moves, hand tasks over under
+        new epochs. `by_operator`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [command.task_id for command in commands]
@@ -310,7 +311,7 @@ class Repository:
         return self._write(body)
 
     def raise_epochs(self, above: Mapping[int, int]) -> Change:
-        """Raise the epochs of tasks above the given ones. The tasks stay with their sorters."""
+        """Raise the epochs of tasks above the given ones, by task id. The tasks stay with their sorters."""
 
         def body(connection: Connection) -> Change:
             task_rows.raise_epochs(connection, above)
@@ -350,7 +351,7 @@ class Repository:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def new_start(self) -> int:
-        """A start_epoch above all that were handed out before."""
+        """Reserve a start_epoch that is higher than all before."""
 
         def body(connection: Connection) -> int:
             counter_rows.raise_by(connection, tables.LAST_START, 1)
@@ -419,10 +420,9 @@ class Repository:
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """A consistent snapshot of everything that the route table is made from. It is read in a write transaction of
-        the owner, so that no earlier write of this owner can be committed after it. Tenants, stores and nodes are
-        ordered by name, tasks of a tenant by key.
-        """
+        """Read everything from which the route table is made, as one consistent snapshot. The read is in a write
+        transaction of the owner, so that no earlier write of this owner can be committed after it. Tenants, stores and
+        nodes are ordered by name, tasks of a tenant by key."""
 
         def body(connection: Connection) -> Plan:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
@@ -435,7 +435,7 @@ class Repository:
         return self._write(body)
 
     def raise_version(self) -> Change:
-        """Raise the route version because the set of live nodes has changed, which is not persisted."""
+        """Raise the route version because the set of live nodes has changed. That set is not in the database."""
         return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
     def _write(self, body: Callable[[Connection], T]) -> T:

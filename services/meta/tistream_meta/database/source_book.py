@@ -1,5 +1,5 @@
-"""Sources in the meta database: part of the repository. A removed source keeps its row, because a later source must be
-of the same upstream cluster."""
+"""The sources of tenants in the meta database. A removed source keeps its row, because a later source must be of the
+same upstream cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SOURCES = tables.sources
 
 
 class StoredSources:
-    """Reads and writes the sources in the meta database. Each call is a transaction of its own, and raises as the
-    repository's calls do."""
+    """Reads and writes the sources in the meta database. Each call is a transaction of its own, and raises the errors
+    of the repository's calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
@@ -58,8 +58,8 @@ class StoredSources:
         upstream_id: str,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> tuple[Source, bool]:
-        """Add a source. Idempotent. Returns the source, and whether it is new. For a new source, `also` is executed in
-        the same transaction. Raises UnknownName, AlreadyDiffers."""
+        """Add a source. Idempotent. Returns (the source, whether it is new). If it is new, `also` is called in the same
+        transaction. Raises UnknownName, AlreadyDiffers."""
 
         def body(connection: Connection) -> tuple[Source, bool]:
             source, new = _add(connection, key, kind, url, snapshot, upstream_id, self._now_ms)

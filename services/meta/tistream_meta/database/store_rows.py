@@ -1,4 +1,4 @@
-"""The rows of stores. Every function runs inside a transaction of the repository."""
+"""Reads and writes the rows of stores. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def every(connection: Connection) -> tuple[Store, ...]:
 
 
 def retire(connection: Connection, tenant: TenantKey, store_id: int, through_ts: int) -> Store | None:
-    """Mark a store as retired; its files up to `through_ts` are to be deleted. Returns None if it was retired before.
+    """Mark a store as retired; its files up to `through_ts` will be deleted. Returns None if it was retired before.
     Raises UnknownName."""
     stores, values = tables.stores, {"dispatcher_node": None, "retired_ts": through_ts}
     known = connection.execute(select(stores).where(_is_key(tenant, store_id))).one_or_none()

@@ -1,4 +1,5 @@
-"""Encodes and decodes the JSON columns of tasks: the order to seal a task, and a task's parents. Pure."""
+"""Encodes and decodes the JSON columns of tasks: the order to seal a task (to split or merge it), and a task's parents.
+Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The tables of the meta database, for SQLAlchemy Core. migrations/*.sql creates them; a test compares the two.
-
-Only what must survive a restart of every process is here. Timestamps from the upstream end in `_ts`; the rest are
-milliseconds since the Unix epoch of the database's clock.
-"""
+"""The tables of the meta database, for SQLAlchemy Core. migrations/*.sql creates them; a test compares the two. Only
+what must survive a restart of every process is here. Columns that end in `_ts` are timestamps (TSO) of the upstream.
+Other times are ms since the Unix epoch, by the database's clock."""
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
 

@@ -1,4 +1,4 @@
-"""The rows of `tasks`. Every function runs inside a transaction of the repository."""
+"""Reads and writes the rows of `tasks`. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
 
 
 def at_sorter(connection: Connection, sorter: str) -> tuple[Task, ...]:
-    """The tasks of a sorter."""
+    """The tasks that are assigned to a sorter."""
     return tuple(map(_task, connection.execute(select(_TASKS).where(_TASKS.c.sorter_node == sorter))))
 
 
@@ -48,7 +48,7 @@ def add(
     sorter: str | None = None,
     parents: Sequence[int] = (),
 ) -> None:
-    """Insert tasks. With `sorter` they begin at that sorter under their first epoch, otherwise they have no sorter."""
+    """Insert tasks. With `sorter` they are assigned to it under their first epoch, otherwise they have no sorter."""
     epoch = 0 if sorter is None else 1
     _insert(
         connection, [Task(one.task_id, tenant, one.span, sorter, epoch, parents=tuple(parents)) for one in children]
@@ -92,7 +92,7 @@ def _insert(connection: Connection, tasks: Iterable[Task]) -> None:
 
 
 def order(connection: Connection, one: TaskOrder) -> None:
-    """Store or delete the order to seal tasks."""
+    """Store or delete the order to seal tasks (to split or merge them)."""
     connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
 
 
@@ -109,7 +109,7 @@ def replace_sealed(connection: Connection, one: Succession) -> None:
 
 
 def take(connection: Connection, commands: Iterable[Command]) -> None:
-    """Execute steps of tasks that move to other sorters."""
+    """Write steps of the moves of tasks to other sorters."""
     held: list[dict[str, Any]] = []
     named: list[dict[str, Any]] = []
     for command in commands:
@@ -131,14 +131,14 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
 
 
 def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
-    """Raise the epochs of tasks above those that were found in their manifests."""
+    """Raise the epochs of tasks above the given ones, by task id, which were found in their manifests."""
     lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
     rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
     connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)
 
 
 def fence(connection: Connection, sorter: str) -> None:
-    """Raise the epochs of a sorter's tasks, which fences off an earlier start of the sorter process."""
+    """Raise the epochs of a sorter's tasks. An earlier start of the sorter process can then not write them any more."""
     connection.execute(update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1))
 
 

@@ -57,13 +57,13 @@ class Write(Protocol):
 
 class TenantEnds:
     """Pauses, deletes and erases tenants and stores in the meta database. Each call is a transaction of its own, and
-    raises as the repository's writes do."""
+    raises the errors of the repository's writes."""
 
     def __init__(self, write: Write, now_ms: ColumnElement[int]) -> None:
         self._write, self._now_ms = write, now_ms
 
     def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
-        """Stop reading a tenant's files, or with `paused` false resume. Idempotent. Raises UnknownName,
+        """Stop reading a tenant's files; with `paused` false, begin again. Idempotent. Raises UnknownName,
         InvalidRequest."""
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
@@ -106,7 +106,7 @@ class TenantEnds:
             return self._write(body)
 
     def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
-        """Retire a store: no dispatcher reads it any more, and its files up to `through_ts` are to be deleted. Returns
+        """Retire a store: no dispatcher reads it any more, and its files up to `through_ts` will be deleted. Returns
         None if it was retired before. Raises UnknownName."""
 
         def body(connection: Connection) -> Change | None:

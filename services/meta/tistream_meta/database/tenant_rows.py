@@ -1,4 +1,4 @@
-"""The rows of tenants and clusters. Every function runs inside a transaction of the repository."""
+"""Reads and writes the rows of tenants and clusters. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def create(
     index_keys: bool | None = None,
     kind: TenantKind | None = None,
 ) -> tuple[Tenant, bool]:
-    """Insert a tenant, and its cluster if this is the cluster's first tenant. Returns the tenant, and whether it is
-    new.
+    """Insert a tenant, and its cluster if this is the cluster's first tenant. Returns (the tenant, whether it is new).
 
     For an existing tenant, `wanted`, `encryption`, `index_keys` and `kind` None match any value. For a new tenant, None
     means `default`, no encryption key of its own, the sorters' setting for index keys, and the kind TiDB. Raises
@@ -78,7 +77,7 @@ def create(
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
-    """Store why a tenant cannot start yet. Returns None if that problem is stored already, or if the tenant has
+    """Store why a tenant cannot start yet. Returns None if the same reason is stored already, or if the tenant has
     started."""
     tenants = tables.tenants
     changed = connection.execute(
@@ -102,7 +101,8 @@ def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | 
 
 
 def set_rule(connection: Connection, key: TenantKey, rule: Rule) -> tuple[Tenant, bool]:
-    """Store one rule of a tenant. Returns the tenant, and whether it changed. Raises UnknownName."""
+    """Store one rule of a tenant: retention, encryption key or quotas. Returns (the tenant, whether it changed). Raises
+    UnknownName."""
     known, tenants, quotas = one(connection, key), tables.tenants, tables.quotas
     match rule:
         case Retention(ms):

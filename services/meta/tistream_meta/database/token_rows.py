@@ -1,9 +1,8 @@
-"""The rows of tokens. Every function runs inside a transaction of the repository. Each change of the valid tokens
-raises their version.
+"""Reads and writes the rows of tokens. Every function runs inside a transaction of the repository.
 
-Every API server holds all valid tokens, and fetches them again when one changes. So the number and size of a tenant's
-valid tokens are limited, because the tenant's operator could make any number of them. Only the newest expired and
-revoked tokens of a tenant are kept.
+A change of the valid tokens raises the version of the token list. Every API server holds all valid tokens, and fetches
+them again when the version changes. So the number and size of a tenant's valid tokens are limited, because the tenant's
+operator could make any number of them. Only the newest expired and revoked tokens of a tenant are kept.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
 
 
 def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:
-    """Make room for one more token of the same tenant: delete its oldest expired and revoked tokens above the limits.
-    Raises LimitReached if too many are valid. Tokens for the whole platform have no limit."""
+    """Delete the oldest expired and revoked tokens of the tenant above the limits, so that there is room for one more
+    token. Raises LimitReached if too many are valid. Tokens for the whole platform have no limit."""
     of = beneath(grants)
     if of is None:
         return

@@ -1,4 +1,5 @@
-"""Runs transactions: retries those that the database has surely rolled back (retries.py), and translates its errors."""
+"""Runs transactions: retries those that the database has surely rolled back (retries.py), and converts its errors to
+ours."""
 
 from __future__ import annotations
 
@@ -23,22 +24,23 @@ T = TypeVar("T")
 
 
 class CommitUnknown(Unavailable):
-    """COMMIT was not answered: the writes may be committed. The caller must read them back before it relies on them."""
+    """Raised if the answer to COMMIT did not arrive: the writes may be committed. The caller must read them back before
+    it relies on them."""
 
 
 class _Undone(Exception):
-    """The transaction was rolled back for certain, and may be attempted again."""
+    """Raised if the transaction was rolled back for certain, and may be attempted again."""
 
 
 class Transactions:
-    """The transactions of one engine. Thread-safe: each `run` has a connection of its own."""
+    """Runs transactions of one engine. Thread-safe: each `run` has a connection of its own."""
 
     def __init__(self, engine: Engine, rng: Random) -> None:
         self._engine, self._rng = engine, rng
 
     def run(self, body: Callable[[Connection], T]) -> T:
-        """Return what `body` returns, once its transaction is committed. `body` may be called several times, each time
-        in a transaction of its own, so it must only read and write the database.
+        """Call `body` in a transaction, and return what it returned once the transaction is committed. `body` may be
+        called several times, each time in a transaction of its own, so it must only read and write the database.
 
         Raises:
             CommitUnknown: the transaction may be committed.
@@ -73,7 +75,7 @@ class Transactions:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """A `with` block in which every error of the database, or of the connection to it, is raised as Unavailable."""
+    """A context manager in which every error of the database, or of the connection to it, is raised as Unavailable."""
     try:
         yield
     except DBAPIError as error:

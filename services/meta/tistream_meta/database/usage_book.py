@@ -1,8 +1,8 @@
-"""Usage of tenants in the meta database (docs/adr/0014).
+"""The usage of tenants in the meta database (docs/adr/0014). Each write is a transaction of its own, and any meta
+server may execute it.
 
-Each write is a transaction of its own, and any meta server may execute it. For each counter of a process start, the
-greatest reported value is kept. For the stored bytes of a task, the value of the newest manifest is kept. So reports
-may arrive twice, late and in any order, at any meta server.
+For each counter of a process start, the highest reported value is kept. For the stored bytes of a task, the value of
+the newest manifest is kept. So reports may arrive twice, late and in any order, at any meta server.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def stored_now(self, key: TenantKey, now_ms: int) -> int | None:
-        """Bytes that a tenant has in the pool, as last reported; None without a report in the last NEWEST_MS."""
+        """Bytes that a tenant has in the pool, as last reported; None if there was no report in the last NEWEST_MS."""
 
         def body(connection: Connection) -> int | None:
             stored = _stored_of(connection, key, now_ms - NEWEST_MS, now_ms + HOUR_MS)
@@ -86,7 +86,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def limited(self) -> dict[TenantKey, int]:
-        """The tenants whose quota limits stored bytes, each with its limit in bytes."""
+        """The tenants with a quota of stored bytes, each with this quota in bytes."""
         quotas = tables.quotas
 
         def body(connection: Connection) -> dict[TenantKey, int]:
@@ -96,7 +96,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def forget(self, before_ms: int) -> int:
-        """Delete hours that began before `before_ms`; returns the number of deleted rows."""
+        """Delete the usage of hours that began before `before_ms` (Unix ms). Returns the number of deleted rows."""
         every = (tables.tenant_usage, tables.tenant_stored)
 
         def body(connection: Connection) -> int:
@@ -125,8 +125,8 @@ def _row(cluster_id: str, tenant_id: str, hour_ms: int, node_id: str, instance: 
 
 
 def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Raise counters to the reported values, where these are higher. The first statement is a write, because SQLite
-    does not wait for another connection's lock once a transaction has read."""
+    """Store the reported values of counters that are above the stored ones. The first statement is a write, because
+    SQLite does not wait for another connection's lock once a transaction has read."""
     if not rows:
         return
     table = tables.tenant_usage
@@ -142,7 +142,8 @@ def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> No
 
 
 def _keep_newest(connection: Connection, several: Sequence[StoredUsage]) -> None:
-    """Replace the stored bytes of tasks unless a newer manifest was reported. Writes first, as _keep_greatest does."""
+    """Store the reported bytes of tasks, unless a newer manifest was reported before. Writes first, as _keep_greatest
+    does."""
     if not several:
         return
     table = tables.tenant_stored
@@ -187,8 +188,8 @@ def _counts_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int)
 
 
 def _stored_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> dict[int, int]:
-    """Stored bytes by hour. Child tasks report the inherited objects of a sealed task, all of them the same ones, or a
-    part once retention has dropped some. So the maximum over the children is counted."""
+    """A tenant's stored bytes by hour. All children of a sealed task report its objects, which they have inherited, or
+    a part of these once retention has dropped some. So the maximum over the children is counted."""
     table = tables.tenant_stored
     most = func.max(table.c.bytes).label("most")
     query = select(table.c.hour_ms, most).where(_hours(table.c, key, from_ms, to_ms))

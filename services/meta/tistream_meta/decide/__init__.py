@@ -1,2 +1,2 @@
-"""Pure decisions: which sorter gets a task and which dispatcher a store, splits and merges, liveness of nodes, who
-holds shards of changefeeds."""
+"""Decisions without I/O: which sorter gets a task, which dispatcher a store and which worker the shards of a
+changefeed; splits and merges of tasks; liveness of nodes."""

@@ -1,7 +1,7 @@
-"""Balances load over nodes: finds the node with the lowest load, and the items that move to it.
+"""Balances load over nodes: chooses the items that move, and the node with the lowest load for each. Pure.
 
-Pure. task_policy.py uses it for tasks on sorters, store_policy.py for stores on dispatchers. These modules decide which
-items may move, in which order, and how many at a time.
+task_policy.py uses it for tasks on sorters, store_policy.py for stores on dispatchers. These modules decide which items
+may move, in which order, and how many at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNEVEN = 1.2  # times the mean load: a node above it has too much; one below 1/U
 
 
 class NodeLoads:
-    """The expected load of each live node: an item that moves is counted at its destination."""
+    """The expected load of each live node. An item that is moving counts at its destination."""
 
     def __init__(self, of: Mapping[str, float]) -> None:
         self.of = {node: of[node] for node in sorted(of)}
@@ -25,11 +25,11 @@ class NodeLoads:
         heapq.heapify(self._heap)
 
     def among(self, nodes: Iterable[str]) -> NodeLoads:
-        """A copy of the loads that has exactly the given nodes, which are alive now. A new node starts at 0."""
+        """A copy of the loads for exactly these nodes, which are alive now. A new node has load 0."""
         return NodeLoads({node: self.of.get(node, 0.0) for node in nodes})
 
     def least(self) -> str:
-        """The node with the lowest load; ties go to the first by name. There must be a node."""
+        """The node with the lowest load; of several, the first by name. At least one node must exist."""
         while True:
             amount, node = self._heap[0]
             if amount == self.of[node]:
@@ -37,7 +37,7 @@ class NodeLoads:
             heapq.heapreplace(self._heap, (self.of[node], node))
 
     def mean(self) -> float:
-        """The mean load of a node. There must be a node."""
+        """The mean load of a node. At least one node must exist."""
         return sum(self.of.values()) / len(self.of)
 
     def give(self, node: str, amount: float) -> None:
@@ -54,7 +54,7 @@ class NodeLoads:
 
 @dataclass(frozen=True, slots=True)
 class Weighed(Generic[Item]):
-    """An item that can be moved, with its load and the node that has it."""
+    """An item that can be moved, its load, and the node that has it."""
 
     item: Item
     node: str
@@ -63,7 +63,7 @@ class Weighed(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[Item]):
-    """The next node of an item, and why."""
+    """An item that must move, the node that it moves to, and why."""
 
     item: Item
     target: str
@@ -71,8 +71,8 @@ class Move(Generic[Item]):
 
 
 def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Item]]:
-    """Yield moves of each item to the node with the lowest load. `loads` counts every move that is taken from the
-    iterator."""
+    """Yield a move of each item to the node with the lowest load at that moment. Each move that the caller takes from
+    the iterator is added to `loads`."""
     for one in items:
         target = loads.least()
         loads.move(one.node, target, one.amount)
@@ -82,10 +82,8 @@ def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Ite
 def even_out(items: Iterable[Weighed[Item]], loads: NodeLoads, uneven: float, *, fill: bool) -> Iterator[Move[Item]]:
     """Yield moves of items from nodes above `uneven` times the mean load to the node with the lowest load. With `fill`,
     items also move from nodes above the mean, while the node with the lowest load is below the mean divided by
-    `uneven`.
-
-    Items are considered in their order, each once. `loads` counts every move that is taken from the iterator.
-    """
+    `uneven`. Items are considered in their order, each once. Each move that the caller takes from the iterator is added
+    to `loads`."""
     mean = loads.mean()
     for one in items:
         source, target = one.node, loads.least()

@@ -18,9 +18,9 @@ _MASK = (1 << 64) - 1
 
 
 class Discoverers:
-    """The dispatchers that take part in discovery: the live ones that are not being drained. Without any of these they
-    are the ones being drained; and without any live dispatcher the lost ones, because one of them may have lost only
-    its connection to the meta server."""
+    """The dispatchers among which the discoverer of each tenant is chosen: the live ones that are not being drained. If
+    all live ones are being drained, these are used; and without any live dispatcher the lost ones, because one of them
+    may have lost only its connection to the meta server."""
 
     def __init__(self, dispatchers: Mapping[str, NodeState]) -> None:
         there = {node: state for node, state in dispatchers.items() if state is not NodeState.LOST}

@@ -1,7 +1,7 @@
 """Decides which worker holds which shard of a changefeed, and in which states a feed may be changed. Pure.
 
 A worker sends a heartbeat (a beat) once a second. A beat renews the leases of the shards that it reports under their
-epochs, and its answer lists the shards that it is to hold. A shard is free if no process holds it, its lease has
+epochs. The answer lists the shards that the worker must hold. A shard is free if no process holds it, its lease has
 expired, or its worker process has restarted. A worker that holds less than its share is assigned a free shard, under
 the next epoch, when it sends its next beat. If a worker holds more than its share, or is being drained, its answer
 leaves out the surplus shards, whose leases then expire. Two workers may write one shard for a moment: the sink fences
@@ -53,7 +53,7 @@ class Feed:
 @dataclass(frozen=True, slots=True)
 class HeldShard:
     """A row of the table `feed_shards`. `node_id` and `instance` name the worker that holds the shard, and its process
-    start. `lease_until_ms` is by the database's clock. `report` is the newest FeedReport, as JSON."""
+    start. `lease_until_ms` is Unix time by the database's clock. `report` is the newest FeedReport, as JSON."""
 
     tenant: TenantKey
     feed_id: str
@@ -75,7 +75,7 @@ class HeldShard:
         return (self.node_id, self.instance) == (node_id, instance)
 
     def free(self, node_id: str, instance: str, now_ms: int) -> bool:
-        """Whether this start of a worker may be assigned the shard at `now_ms`."""
+        """Whether this start of a worker may be assigned the shard at `now_ms`, by the database's clock."""
         restarted = self.node_id == node_id and self.instance != instance
         return self.node_id is None or self.lease_until_ms < now_ms or restarted
 
@@ -83,8 +83,9 @@ class HeldShard:
 def assigned(
     shards: Sequence[HeldShard], node_id: str, instance: str, workers: Collection[str], now_ms: int
 ) -> list[HeldShard]:
-    """The shards of running feeds that a worker holds after its beat. New ones have their next epoch, the others are
-    unchanged. `workers` are the live workers that are not being drained."""
+    """The shards of running feeds that a worker must hold after its beat. Those that are new to it have their next
+    epoch, the others are unchanged. `shards` are all shards of running feeds; `workers` are the live workers that are
+    not being drained."""
     mine = [one for one in shards if one.of(node_id, instance)]
     if node_id not in workers:
         return []
@@ -105,7 +106,8 @@ def check_room(feeds: Sequence[Feed], key: TenantKey) -> None:
 
 
 def check_quotas(limits: Limits, key: TenantKey, feeds: int, shards: int) -> None:
-    """Check that a tenant may have this number of feeds, and of shards of all of them. Raises QuotaReached."""
+    """Check a tenant's quotas: it may have this number of feeds, and this number of shards of all feeds together.
+    Raises QuotaReached."""
     for what, name, wanted, most in (
         ("changefeeds", "changefeeds", feeds, limits.changefeeds),
         ("shards of changefeeds", "changefeed_shards", shards, limits.changefeed_shards),

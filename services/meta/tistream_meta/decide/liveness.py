@@ -19,7 +19,7 @@ from enum import Enum
 
 
 class Liveness(Enum):
-    """Liveness of a node, from its heartbeats alone."""
+    """The liveness of a node, as its heartbeats show it."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -27,7 +27,7 @@ class Liveness(Enum):
 
 
 class NodeState(Enum):
-    """Liveness of a node, or that it is being drained."""
+    """The liveness of a node; DRAINING while an operator drains it."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -36,7 +36,8 @@ class NodeState(Enum):
 
 
 def is_lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
-    """Whether the work of a node must go to another node: the node is lost or not known, or no node has the work."""
+    """Whether another node must take over the work of `node`: the node is lost or not known, or it is None, because no
+    node has the work."""
     return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST
 
 
@@ -52,9 +53,8 @@ class Timings:
 
 
 def liveness(heard_ms: int | None, owner_since_ms: int, now_ms: int, timings: Timings) -> Liveness:
-    """The liveness of a node whose last heartbeat came at `heard_ms` (None: none since this owner began). Monotonic
-    milliseconds.
-    """
+    """The liveness of a node at `now_ms`. `heard_ms`: when its last heartbeat came; None if none has come since this
+    owner began. All times are monotonic ms."""
     silence_ms = now_ms - max(owner_since_ms, owner_since_ms if heard_ms is None else heard_ms)
     if silence_ms < timings.suspect_ms:
         return Liveness.ALIVE
@@ -62,5 +62,5 @@ def liveness(heard_ms: int | None, owner_since_ms: int, now_ms: int, timings: Ti
 
 
 def node_state(state: Liveness, draining: bool) -> NodeState:
-    """A node's state, given whether an operator drains it."""
+    """The state of a node with this liveness. `draining`: an operator drains it."""
     return NodeState.DRAINING if draining and state is not Liveness.LOST else NodeState(state.value)

@@ -1,5 +1,5 @@
-"""The model of the meta database: tenants, tasks, nodes, stores and sources, as immutable values. The repository
-translates rows into them."""
+"""The values that the meta database stores: tenants, tasks, nodes, stores and sources. They are immutable. The
+repository converts rows to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tistream.wire.limits import NO_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The time for which committed rows are kept, in milliseconds after their commit; None means for ever."""
+    """How long committed rows are kept after their commit, in ms; None means for ever."""
 
     ms: int | None
 
@@ -60,7 +60,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A task that will exist once its parents are sealed; it continues them for the keys in this span."""
+    """A task that will exist once its parents are sealed. It takes over the keys in this span from them."""
 
     task_id: int
     span: KeySpan
@@ -68,7 +68,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The order to end a task by a seal that names `children`: two of a split, one of a merge.
+    """The order to end a task by a seal that names `children`: two for a split, one for a merge.
 
     Tasks to be merged first stop at one flushed_ts, `stop_at`. `final` permits them to seal there. A final order is
     never withdrawn, because one of the tasks may have sealed already.
@@ -85,11 +85,9 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tenant's span, its sorter, and the next sorter that prepares to take it over.
-
-    `task_epoch` is 0 if no sorter ever had the task. `parents` are the sealed tasks that it continues. `seal` is the
-    order to end it.
-    """
+    """A task: a span of a tenant's keys, its sorter, and the next sorter that prepares to take it over. `task_epoch` is
+    0 if no sorter ever had the task. `parents` are the sealed tasks that it continues. `seal` is the order to end
+    it."""
 
     task_id: int
     tenant: TenantKey
@@ -103,7 +101,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A registered process: the newest start under its name; see incarnations.py."""
+    """A registered process: its name, role and URL, and its newest start (incarnations.py)."""
 
     node_id: str
     role: str
@@ -156,7 +154,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The result of a transaction: the new rows, the tasks that are `gone`, and the new version of the routes. An
+    """What a transaction has changed: the new rows, the tasks that are `gone`, and the new version of the routes. An
     `erasing` tenant has no stores any more."""
 
     version: int
@@ -172,7 +170,7 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The meta server that holds the lease, or held it last. `lease_left_ms` (by the database's clock) is negative once
-    the lease has run out. `version` is that of the newest routes in the database."""
+    the lease has expired. `version` is that of the newest routes in the database."""
 
     node_id: str
     owner_rev: int

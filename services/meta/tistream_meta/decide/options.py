@@ -1,4 +1,4 @@
-"""The settings that the meta server's logic uses."""
+"""The settings that the meta server's decisions use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tistream_meta.decide.scheduling_rules import SchedulingRules
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that the meta server's logic uses; see settings.py."""
+    """The settings that the meta server's decisions use; see settings.py."""
 
     own_url: str
     ranges_per_tenant: int

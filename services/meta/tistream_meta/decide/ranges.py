@@ -1,9 +1,9 @@
-"""Cuts the key space of a new tenant into ranges, one per task. Pure and deterministic.
+"""Cuts the key space of a new tenant into ranges, one for each task. Pure and deterministic.
 
 The keys of a tenant are `m…` (schema) and `t{table id}_r{handle}`, `t{table id}_i…` (tidb, tablecodec.go); ids and
-integer handles are encoded so that bytes compare as numbers do. The cuts are spread over the table ids that exist
-and some that will be created next, at table starts and inside tables by turns, and with many ranges also inside
-the `m` keys and the tables with reserved ids. Any byte string is a legal boundary, so a cut needs no live key.
+integer handles are encoded so that bytes compare as numbers do. The cuts are spread over the table ids that exist and
+some that will be created next. They lie alternately at table starts and inside tables, and with many ranges also inside
+the `m` keys and the tables with reserved ids. Any byte string is a legal boundary, so a cut needs no existing key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _SIGN_BIT = 1 << 63
 
 
 def cut(physical_ids: Sequence[int], count: int) -> tuple[KeySpan, ...]:
-    """Exactly `count` (1..RANGES_MAX) non-empty spans in key order that cover the whole key space."""
+    """Cut the whole key space into exactly `count` (1..RANGES_MAX) non-empty spans, in key order. `physical_ids`: the
+    ids of existing tables and partitions."""
     assert 1 <= count <= RANGES_MAX
     top = max((table_id for table_id in physical_ids if table_id < RESERVED_FROM), default=0) + NEW_TABLES
     bounds = _schema_bounds(top, count) + _reserved_bounds(count)
@@ -36,8 +37,8 @@ def cut(physical_ids: Sequence[int], count: int) -> tuple[KeySpan, ...]:
 
 
 def cut_raw(count: int) -> tuple[KeySpan, ...]:
-    """Exactly `count` (1..RANGES_MAX) non-empty spans that cover the whole key space, cut evenly within keyspace 0 of
-    RawKV, because the keys of a new tenant are not known."""
+    """Cut the whole key space into exactly `count` (1..RANGES_MAX) non-empty spans for a RawKV tenant. The cuts are
+    even within keyspace 0, because the keys of a new tenant are not known."""
     assert 1 <= count <= RANGES_MAX
     bounds = [raw_row.prefix(0) + ((part << 16) // count).to_bytes(2, "big") for part in range(1, count)]
     return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))
@@ -58,9 +59,8 @@ def _comparable(number: int) -> bytes:
 
 
 def _schema_bounds(top: int, count: int) -> list[bytes]:
-    """The end of `m`, and one cut in 16 between the hashes `DB:{id}`. Their ids come from the same sequence as those of
-    tables, and compare as text.
-    """
+    """Cuts in the `m` keys: one at their end, and a sixteenth of `count` between the keys `DB:{id}` of databases. Ids
+    of databases come from the same sequence as those of tables, and compare as text."""
     if count < 8:
         return []
     inside = (count - 1) // 16
@@ -69,7 +69,7 @@ def _schema_bounds(top: int, count: int) -> list[bytes]:
 
 
 def _spread(top: int, count: int) -> list[int]:
-    """`count` ids, spread evenly over 1..top. They are all different if count <= top."""
+    """`count` ids, spread evenly over 1..top. They all differ if count <= top."""
     return [1 + (2 * index + 1) * top // (2 * count) for index in range(count)]
 
 
@@ -80,10 +80,8 @@ def _reserved_bounds(count: int) -> list[bytes]:
 
 
 def _table_bounds(top: int, count: int) -> list[bytes]:
-    """`count` cuts at ids spread evenly over 1..top: by turns at a table's start and inside its rows.
-
-    Where an id gets several cuts, the first is its start and the others lie at growing handles.
-    """
+    """`count` cuts at ids spread evenly over 1..top, alternately at a table's start and inside its rows. Where an id
+    gets several cuts, the first is its start and the others lie at growing handles."""
     ids = _spread(top, count)
     cuts = Counter(ids)
     seen = Counter[int]()

@@ -1,7 +1,8 @@
 """Decides which restore a process may run, and which reports are accepted. Pure.
 
-A restore is queued, then running, then done, failed or cancelled. A claim has an epoch and a lease. A restore whose
-lease has expired may be claimed again under the next epoch, and reports of the earlier claim are refused.
+A restore is queued, then running, then done, failed or cancelled. A process claims a restore under an epoch, with a
+lease. After the lease has expired, another process may claim the restore under the next epoch, and reports of the
+earlier claim are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNFINISHED: tuple[State, ...] = ("queued", "running")
 @dataclass(frozen=True, slots=True)
 class Restore:
     """A row of the table `restores`. `wanted` is a NewRestore as JSON, and `tables` a list of RestoreTable as JSON.
-    `lease_until_ms` is by the database's clock."""
+    `lease_until_ms` is Unix time by the database's clock."""
 
     tenant: TenantKey
     restore_id: str
@@ -58,7 +59,8 @@ def surplus(of_tenant: Iterable[Restore]) -> list[Restore]:
 
 
 def next_claim(restores: Iterable[Restore], now_ms: int) -> Restore | None:
-    """The restore that a process claims next: the oldest that is queued, or whose lease has expired."""
+    """The restore that a process may claim next: the oldest that is queued, or whose lease has expired at `now_ms`;
+    None if there is no such restore."""
     free = (
         one for one in restores if one.state == "queued" or (one.state == "running" and one.lease_until_ms < now_ms)
     )
@@ -66,8 +68,8 @@ def next_claim(restores: Iterable[Restore], now_ms: int) -> Restore | None:
 
 
 def check_report(one: Restore, epoch: int) -> None:
-    """Check a report of the claim `epoch`. Raises ClaimEnded if another process has claimed the restore since, or if
-    the restore has ended."""
+    """Check that a report may be applied. `epoch`: the claim under which it was made. Raises ClaimEnded if another
+    process has claimed the restore since, or if the restore has ended."""
     if one.epoch != epoch:
         raise ClaimEnded(f"restore {one.restore_id} was claimed under epoch {one.epoch}: the claim {epoch} has ended")
     if not one.unfinished:

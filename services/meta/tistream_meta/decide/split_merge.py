@@ -30,9 +30,9 @@ MARGIN_TS = from_physical_ms(3_000)
 
 @dataclass(frozen=True, slots=True)
 class SorterReport:
-    """The last report of a task's sorter. `load`: bytes per second. `split_key`: empty if not known. `settled_ms`: how
-    long the sorter has worked under this epoch. `still_ms`: how long the task's progress has not moved. Both are as far
-    as this owner knows."""
+    """The last report of a task's sorter about the task. `load`: bytes per second. `split_key`: empty if not known.
+    `settled_ms`: for how long the sorter has had the task under this epoch. `still_ms`: for how long the task's
+    progress has not changed. The last two count from the time at which this owner began, at the earliest."""
 
     held: bool = False
     load: float = 0.0
@@ -51,16 +51,14 @@ NO_REPORT = SorterReport()
 class Rules:
     """When tasks are split and merged.
 
-    hot: bytes per second below which no task is split.
-    cold: sum of the loads of two neighbours, in bytes per second, up to which they are merged.
-    uneven: a task is split only if its load exceeds this multiple of the mean load of a sorter.
-    settle_ms: how long a task must have worked before its load is used.
-    under_way_max: number of orders at a time.
-    patience_ms: how long the tasks of a merge may take to reach their stop, and how long an order counts as under way.
-    still_ms: tasks whose progress has not moved for this long are not merged: they would not reach a stop, and nothing
-    should be written for them. Neighbours whose progress differs by this much are not merged either.
-    pause_ms: after a withdrawn merge, the time until the next merge of the same tasks.
-    tasks_max, tasks_min: per tenant.
+    hot: bytes per second below which no task is split. cold: sum of the loads of two neighbours, in bytes per second,
+    up to which they are merged. uneven: a task is split only if its load exceeds this multiple of the mean load of a
+    sorter. settle_ms: how long a task must have worked before its load is used. under_way_max: number of orders at a
+    time. patience_ms: how long the tasks of a merge may take to reach their stop, and how long an order counts as in
+    progress. still_ms: tasks whose progress has not changed for this long are not merged: they would not reach a stop,
+    and nothing should be written for them. Neighbours whose progress differs by this much are not merged either.
+    pause_ms: after a withdrawn merge, the time until the next merge of the same tasks. tasks_max, tasks_min: per
+    tenant.
     """
 
     hot: float = 4 << 20
@@ -80,7 +78,7 @@ DEFAULT_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
-    """A new order for these tasks. If `seal` is None, their order is withdrawn."""
+    """The new order (to split or merge) for these tasks. `seal` None withdraws their order."""
 
     task_ids: tuple[int, ...]
     seal: Seal | None
@@ -89,7 +87,7 @@ class TaskOrder:
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """A succession: the sealed `parents` are replaced by their `children` in the route table."""
+    """The replacement of sealed `parents` by their `children` in the route table."""
 
     tenant: TenantKey
     parents: tuple[int, ...]
@@ -98,8 +96,8 @@ class Succession:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A split (one span, cut at `key`) or a merge (two neighbours) that is to be ordered. The children's ids come from
-    the database."""
+    """A split (one span, cut at `key`) or a merge (two neighbours) that must be ordered. It has no ids of children,
+    because these come from the database."""
 
     task_ids: tuple[int, ...]
     spans: tuple[KeySpan, ...]
@@ -124,11 +122,9 @@ def successions(tasks: Iterable[Task], reported: Mapping[int, SorterReport]) -> 
 
 
 def forgotten(tasks: Sequence[Task], reported: Mapping[int, SorterReport]) -> list[TaskOrder]:
-    """Merges that the database has forgotten, for example after a restore of the database: one of the tasks is sealed
-    for a merge, and its neighbour has no order. Returns these orders again, as final ones.
-
-    If a neighbour does not stop for the merge any more, it cannot be sealed at that ts, and nothing is ordered.
-    """
+    """Find merges whose orders the database has lost, for example because it was restored: one of the tasks is sealed
+    for a merge, and its neighbour has no order. Returns the orders, as final ones. If a neighbour does not stop for the
+    merge any more, it cannot be sealed at that ts, and nothing is ordered."""
     out = []
     seen: set[tuple[TenantKey, int]] = set()
     for task in tasks:
@@ -189,11 +185,14 @@ def wishes(
     age_ms: Mapping[int, int] = MappingProxyType({}),
     withdrawn: Container[int] = (),
 ) -> list[Wish]:
-    """Tasks to split and to merge now.
+    """Find tasks to split and to merge now.
 
-    `tasks` of one tenant are in key order. `sorters`: number of sorters that are alive. `age_ms` is how long this owner
-    has known a task's order, so that an order that hangs does not block others for ever. `withdrawn` are the tasks
-    whose merge was withdrawn less than `pause_ms` ago.
+    Args:
+        tasks: of one or more tenants, those of a tenant in key order.
+        sorters: number of sorters that are alive.
+        age_ms: how long this owner has known a task's order, so that an order that hangs does not block others for
+            ever.
+        withdrawn: the tasks whose merge was withdrawn less than `pause_ms` ago.
     """
     under_way = {
         task.seal.children[0].task_id
@@ -241,7 +240,7 @@ def wishes(
 
 
 def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> Wish:
-    """The Wish to merge two neighbours, at a stop above the progress of both."""
+    """The Wish to merge two neighbours. They stop at a ts above the progress of both."""
     span = _around([left.span, right.span])
     assert span is not None
     return Wish((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)
@@ -270,7 +269,7 @@ def _stop(reported: Iterable[SorterReport]) -> int:
 
 
 def _around(spans: Iterable[KeySpan]) -> KeySpan | None:
-    """The union of these spans as one span; None if they overlap or leave a gap."""
+    """The union of these spans as one span; None if they overlap or there is a gap between them."""
     ordered = sorted(spans, key=lambda span: span.start)
     if any(left.end != right.start or not left.end for left, right in pairwise(ordered)):
         return None

@@ -32,7 +32,7 @@ Loads = Mapping[tuple[TenantKey, int], float]
 @dataclass(frozen=True, slots=True)
 class StoreAssignment:
     """A store with its new dispatcher, and the reason. `taken`: a live dispatcher loses the store, so the move counts
-    against the budget."""
+    against the limit of moves."""
 
     store: Store
     why: str
@@ -40,8 +40,8 @@ class StoreAssignment:
 
 
 def summed_up(given: Sequence[StoreAssignment]) -> list[dict[str, object]]:
-    """A summary of assignments for the log. It has for each reason the number of stores, the names of three stores, and
-    their new dispatchers."""
+    """A summary of assignments for the log: for each reason the number of stores, the names of three stores, and their
+    new dispatchers."""
     out: list[dict[str, object]] = []
     for why in sorted({one.why for one in given}):
         of_why = [one.store for one in given if one.why == why]
@@ -87,7 +87,7 @@ def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[Weighed[Store
 
 
 def _expected_loads(nodes: Iterable[str], stores: Iterable[Store], loads: Loads) -> NodeLoads:
-    """The load that each live dispatcher will have."""
+    """The load of each live dispatcher, from the stores that it has."""
     of = dict.fromkeys(sorted(nodes), 0.0)
     for store in stores:
         if store.dispatcher_node in of:
@@ -98,9 +98,8 @@ def _expected_loads(nodes: Iterable[str], stores: Iterable[Store], loads: Loads)
 def _moves(
     stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, shares: NodeLoads
 ) -> Iterator[Move[Store]]:
-    """Moves in the order of their priority: first away from dispatchers that are being drained, then from overloaded
-    dispatchers to the least loaded.
-    """
+    """The moves of stores, most important first: away from dispatchers that are being drained, then from overloaded
+    dispatchers to the least loaded."""
     leaving = [store for store in stores if nodes[store.dispatcher_node or ""] is NodeState.DRAINING]
     yield from drain(_heaviest_first(leaving, loads), shares)
     enough = UNEVEN * shares.mean()

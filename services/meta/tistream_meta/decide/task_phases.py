@@ -65,13 +65,13 @@ TRANSITIONS: Mapping[Phase, Mapping[PhaseEvent, Phase]] = MappingProxyType(
 
 
 class WrongStep(Exception):
-    """A step that is not possible in the task's phase."""
+    """Raised for a step that is not possible in the task's phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A task as the scheduler sees it. `held` is reported to this owner by the task's sorter, and `prepared` by the
-    next one."""
+    """Where a task is, as the scheduler knows it. `held`: its sorter has reported to this owner that it holds the task.
+    `prepared`: the next sorter has reported that it is ready to take the task over."""
 
     task_id: int
     sorter_node: str | None = None

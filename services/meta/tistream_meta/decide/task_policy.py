@@ -25,7 +25,7 @@ MOVES_MAX = 8  # tasks under way to another sorter at a time
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One step of a task's move to execute, and the reason for it."""
+    """One step of a task's move that must be executed, and the reason for it."""
 
     task_id: int
     step: PhaseEvent
@@ -46,7 +46,7 @@ DEFAULT_LIMITS = MoveLimits()
 
 
 def expected_loads(nodes: Iterable[str], placements: Iterable[Placement], load: Mapping[int, float]) -> NodeLoads:
-    """The load that each live sorter will have: a moving task counts at its destination."""
+    """The load of each live sorter, from the tasks that it has. A moving task counts at its destination."""
     of = dict.fromkeys(sorted(nodes), 0.0)
     for task in placements:
         node = task.next_node or task.sorter_node
@@ -61,10 +61,8 @@ def schedule(
     load: Mapping[int, float],
     limits: MoveLimits = DEFAULT_LIMITS,
 ) -> list[Command]:
-    """The steps to execute now; empty if nothing needs to change. The `load` of a task is 1 if it is not known.
-
-    Costs n log n in tasks and nodes.
-    """
+    """The steps of moves to execute now; empty if nothing needs to change. `load`: of each task; 1 for a task without
+    an entry. Costs n log n in tasks and nodes."""
     loads = expected_loads(alive(nodes), placements, load)
     return [*urgent(placements, nodes, load, loads), *spread(placements, nodes, load, loads, limits)]
 
@@ -77,9 +75,9 @@ def alive(nodes: Mapping[str, NodeState]) -> list[str]:
 def urgent(
     placements: Iterable[Placement], nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: NodeLoads
 ) -> list[Command]:
-    """Steps that must not be delayed: moves under way, and sorters for tasks without one. Each task is decided by
-    itself, so the caller may pass only tasks whose state has changed.
-    """
+    """The steps that must not wait: the next steps of moves in progress, and sorters for tasks without one. Each task
+    is decided by itself, so the caller may pass only tasks whose state has changed. Each assignment is added to
+    `loads`."""
     found = (_under_way(task, nodes) or _basic(task, nodes, load, loads) for task in placements)
     return [command for command in found if command is not None]
 
@@ -91,7 +89,8 @@ def spread(
     loads: NodeLoads,
     limits: MoveLimits,
 ) -> list[Command]:
-    """Moves away from nodes that are being drained, and to sorters with a lower load, within the budget."""
+    """Moves away from nodes that are being drained, and to sorters with a lower load, within `limits`. Each move is
+    added to `loads`."""
     if not loads.of:
         return []
     budget = limits.moves_max - sum(task.phase is Phase.PREPARING for task in placements)
@@ -108,7 +107,7 @@ def _load(task: Placement, load: Mapping[int, float]) -> float:
 
 
 def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | None:
-    """The next step of a moving task: hand it over, or abandon the move."""
+    """The next step of a moving task: hand it over, or abandon the move; None if the move must wait."""
     if task.next_node is None or task.sealed:
         return None
     if nodes.get(task.next_node) is not NodeState.ALIVE:
@@ -123,9 +122,8 @@ def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | Non
 def _basic(
     task: Placement, nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: NodeLoads
 ) -> Command | None:
-    """A task without a live sorter gets the sorter with the lowest load. Tasks of a lost sorter stay while no other
-    sorter is alive.
-    """
+    """Assign a task without a live sorter to the sorter with the lowest load. Returns None if the task has a live
+    sorter. Tasks of a lost sorter stay there while no other sorter is alive."""
     if not loads.of or task.next_node is not None or task.sealed or not is_lost(task.sorter_node, nodes):
         return None
     node = loads.least()
@@ -141,9 +139,8 @@ def _moves(
     loads: NodeLoads,
     limits: MoveLimits,
 ) -> Iterator[Command]:
-    """Moves in the order of their priority: first away from nodes that are being drained, then from overloaded sorters
-    to the least loaded.
-    """
+    """The moves of tasks, most important first: away from nodes that are being drained, then from overloaded sorters to
+    the least loaded."""
     weighed = [Weighed(task, task.sorter_node, _load(task, load)) for task in tasks if task.sorter_node is not None]
     yield from map(_prepare, drain((one for one in weighed if nodes.get(one.node) is NodeState.DRAINING), loads))
     by_load = sorted(

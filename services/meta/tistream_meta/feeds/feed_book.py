@@ -33,7 +33,7 @@ _ShardKey = tuple[TenantKey, str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Beat:
-    """The outcome of a beat: the shards to hold, and the rows that change."""
+    """What follows from a worker's beat: the shards that it must hold, and the rows that change."""
 
     held: Sequence[tuple[Feed, HeldShard]]
     shards: Sequence[HeldShard]
@@ -43,14 +43,14 @@ class _Beat:
 
 
 class FeedBook:
-    """Reads and writes the changefeeds in the meta database. Each call is a transaction of its own, and raises as the
-    repository's calls do."""
+    """Reads and writes the changefeeds in the meta database. Each call is a transaction of its own, and raises the
+    errors of the repository's calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewChangefeed) -> tuple[Shown, bool]:
-        """Add a feed with its shards. Returns the feed, and whether it is new. Raises UnknownName, AlreadyDiffers,
+        """Add a feed with its shards. Returns (the feed, whether it is new). Raises UnknownName, AlreadyDiffers,
         LimitReached, QuotaReached."""
 
         def body(connection: Connection) -> tuple[Shown, bool]:
@@ -115,7 +115,7 @@ class FeedBook:
         )
 
     def skip(self, key: TenantKey, feed_id: str, skip: Skip) -> Shown:
-        """Name an event that a feed is to leave out. Idempotent. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        """Store that a feed must leave out this event. Idempotent. Raises UnknownName, AlreadyDiffers, LimitReached."""
         return self._change(key, feed_id, lambda feed, _: feed_changes.skipping(feed, skip))
 
     def events(self, key: TenantKey, feed_id: str) -> Sequence[FeedEvent]:
@@ -135,7 +135,7 @@ class FeedBook:
         secrets: Mapping[str, str] = MappingProxyType({}),
     ) -> Shown:
         """Change a feed, and end the leases of its workers. `change` is called with the feed and its checkpoint, and
-        returns the changed feed. `secrets` are sealed texts that are stored with the feed."""
+        returns the changed feed. `secrets` are encrypted texts, by name, that are stored with the feed."""
 
         def body(connection: Connection) -> Shown:
             feed, shard = feed_rows.one(connection, key, feed_id)
@@ -180,8 +180,8 @@ class FeedBook:
         return self._write(body)
 
     def beat(self, beat: WorkerBeat, workers: Collection[str]) -> Sequence[Shown]:
-        """Store a worker's reports, and return the shards that it is to hold. `workers` are the live workers that are
-        not being drained."""
+        """Store a worker's reports, renew its leases, and return the shards that the worker must hold. `workers` are
+        the live workers that are not being drained."""
 
         def body(connection: Connection) -> Sequence[Shown]:
             found = self._judge(connection, beat, workers)
@@ -267,8 +267,8 @@ class FeedBook:
 def _reported(
     shard: HeldShard, others: Sequence[HeldShard], feed: Feed, report: FeedReport, now_ms: int
 ) -> tuple[HeldShard, Feed, Sequence[Happening]]:
-    """The shard and its feed after a report of the worker that holds the shard, and the events that follow from the
-    report. `others` are the feed's other shards."""
+    """Apply a report of the worker that holds the shard. Returns the changed shard, the changed feed, and the events
+    that follow from the report. `others` are the feed's other shards."""
     before = None if shard.report is None else FeedReport.model_validate_json(shard.report)
     checkpoint_ts = max(shard.checkpoint_ts, report.checkpoint_ts or 0)
     reported = [None if one.report is None else FeedReport.model_validate_json(one.report) for one in others]

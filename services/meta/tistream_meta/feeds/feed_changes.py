@@ -22,16 +22,19 @@ _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed
 
 
 def paused(feed: Feed) -> Feed:
-    """The feed after a pause. Raises AlreadyDiffers if the feed has finished."""
+    """The feed after a user has paused it. Raises AlreadyDiffers if the feed has finished."""
     if feed.state == "finished":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to pause")
     return replace(feed, state="paused", error=None)
 
 
 def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
-    """The feed after a resume. With `checkpoint_ts` its checkpoint is moved there. Raises AlreadyDiffers if the feed
-    has finished, or if the checkpoint of a running feed would be moved; InvalidRequest if the move would leave nothing
-    to send."""
+    """The feed after a user has resumed it. With `checkpoint_ts` its checkpoint is moved there.
+
+    Raises:
+        AlreadyDiffers: the feed has finished, or the checkpoint of a running feed would be moved.
+        InvalidRequest: the move would leave nothing to send.
+    """
     if checkpoint_ts is None:
         if feed.state == "finished":
             raise AlreadyDiffers(
@@ -55,9 +58,13 @@ def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
 
 
 def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
-    """The feed after an update. `checkpoint_ts` is that of its sink. A finished feed whose end is moved to a later ts
-    becomes paused. Raises AlreadyDiffers if the feed runs, or is not the one that the caller has seen; InvalidRequest
-    for a bad end_ts."""
+    """The feed after a user has changed its sink, configuration or end. `checkpoint_ts` is that of its sink. A finished
+    feed whose end is moved to a later ts becomes paused.
+
+    Raises:
+        AlreadyDiffers: the feed runs, or has another revision than the caller has seen.
+        InvalidRequest: the end_ts is invalid.
+    """
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
@@ -82,7 +89,7 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
 
 
 def skipping(feed: Feed, skip: Skip) -> Feed:
-    """The feed with one more event that it is to leave out. Raises AlreadyDiffers if the feed has finished, and
+    """The feed with one more event that it must leave out. Raises AlreadyDiffers if the feed has finished, and
     LimitReached."""
     if any(_same(one, skip) for one in feed.skips):
         return feed
@@ -101,9 +108,9 @@ def _same(one: Skip, other: Skip) -> bool:
 
 
 def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
-    """The feed with a changed sink URI, which may name another sink. If that sink has no progress, the feed begins at
-    the checkpoint that it had in the previous sink. A move of the checkpoint that no worker has applied yet is still to
-    be applied; a move that was applied is not repeated in the new sink."""
+    """The feed after a change of its sink URI, which may name another sink. If that sink has no progress, the feed
+    begins at the checkpoint that it had in the previous sink. A move of the checkpoint that no worker has applied yet
+    stays due; a move that was applied is not repeated in the new sink."""
     done = 0 if feed.applied is None else feed.applied.revision
     if feed.moved is not None and feed.moved.revision > done:
         return feed
@@ -151,8 +158,8 @@ def reported(
     state: StoredState | None,
 ) -> list[Happening]:
     """The events that follow from a worker's report. `before` is the previous report. `applied` and `state` are those
-    of the feed after this report. `known` is the newest revision that is recorded as applied. A feed has finished when
-    its last shard has."""
+    of the feed after this report. `known` is the newest revision of which it is recorded that it was applied. A feed
+    has finished when its last shard has."""
     found = []
     if applied is not None and applied != known:
         found.append(_in_force(applied))
@@ -179,14 +186,14 @@ def _table(one: StoppedTableInfo) -> str:
 
 
 def cut(before: Feed, after: Feed) -> Happening:
-    """The event that records that a feed has other shards."""
+    """The event that records that a feed has other shards than before."""
     at_ts = None if after.moved is None else str(after.moved.ts)
     reason = f"{feed_shards.count(before)} shards have stopped at one ts, and {feed_shards.count(after)} continue"
     return Happening(what="cut", revision=after.revision, after_ts=at_ts, reason=reason)
 
 
 def taken(shard: HeldShard) -> Happening:
-    """The event that records that a worker begins to hold a shard."""
+    """The event that records that a worker begins to hold this shard."""
     return Happening(what="held", reason=f"worker {shard.node_id}, epoch {shard.epoch}")
 
 

@@ -1,5 +1,5 @@
-"""The history of changefeeds in the meta database, as events. Each event is written in the transaction of its
-change."""
+"""Reads and writes the history of changefeeds in the meta database, as events. Each event is written in the transaction
+of its change."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _EVENTS = tables.feed_events
 
 
 def note(connection: Connection, now_ms: ColumnElement[int], feed: Feed, event: Happening) -> None:
-    """Record an event of a feed, with the caller if there is one. Only the newest EVENTS_MAX events of the feed are
-    kept."""
+    """Record an event of a feed, with the user who caused it, if one did. Only the newest EVENTS_MAX events of the feed
+    are kept."""
     actor = acts.current().actor
     by = event.by if actor is acts.PLATFORM else actor.name
     here = named(_EVENTS, feed.tenant, feed.feed_id)

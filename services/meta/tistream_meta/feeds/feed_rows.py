@@ -1,4 +1,4 @@
-"""The rows of changefeeds and of their shards in the meta database: reads the rows, and converts feeds to rows."""
+"""Reads and writes the rows of changefeeds and of their shards in the meta database."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def shards(connection: Connection, *where: ColumnElement[bool]) -> list[HeldShar
 
 
 def store(connection: Connection, feed: Feed) -> None:
-    """Store the feed in place of its row."""
+    """Write the feed over its row."""
     connection.execute(update(FEEDS).where(named(FEEDS, feed.tenant, feed.feed_id)).values(_changing(feed)))
 
 
 def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None) -> None:
-    """End the leases of the feed's shards. Their next workers get new epochs, so a report that is under way changes
-    nothing. `checkpoint_ts` becomes the checkpoint that users see; None leaves it."""
+    """End the leases of the feed's shards. Their next workers get new epochs, so that a report that arrives late
+    changes nothing. `checkpoint_ts` becomes the checkpoint that users see; None: it is unchanged."""
     values: dict[str, Any] = {"node_id": None, "lease_until_ms": 0, "report": None}
     if checkpoint_ts is not None:
         values["checkpoint_ts"] = checkpoint_ts
@@ -77,7 +77,7 @@ def new_shard(feed: Feed, shard: int, epoch: int, checkpoint_ts: int) -> dict[st
 
 
 def values_of(feed: Feed) -> dict[str, Any]:
-    """The row of a feed."""
+    """The column values of a feed's row."""
     return {
         "cluster_id": feed.tenant.cluster_id,
         "tenant_id": feed.tenant.tenant_id,

@@ -1,5 +1,5 @@
-"""Combines the shards of a changefeed: the progress and state that users see of the feed, and its state after a report.
-Pure."""
+"""Combines the shards of a changefeed to the progress and state that users see, and computes the feed's state after a
+report. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count(feed: Feed) -> int:
 
 
 def end_ts(feed: Feed) -> int | None:
-    """Where its shards stop; None: nowhere."""
+    """The ts at which the feed's shards stop; None if they have no end."""
     ends = [ts for ts in (feed.end_ts, None if feed.recut is None else feed.recut.at_ts) if ts is not None]
     return min(ends, default=None)
 
@@ -58,7 +58,7 @@ def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
 
 
 def met(reports: Sequence[FeedReport]) -> bool:
-    """Whether each shard has sent every event up to one ts, the same for all, and none above it."""
+    """Whether every shard has sent all events up to the same ts, and none above it."""
     return len({one.reached_ts for one in reports} | {one.checkpoint_ts for one in reports}) == 1
 
 
@@ -92,7 +92,7 @@ def with_skipped(feed: Feed, shard: int, skipped: int) -> Feed:
 
 def together(shards: Sequence[HeldShard]) -> HeldShard:
     """Combine the shards of a feed into one. The result is the first shard with the lowest checkpoint of all shards,
-    whether they report or not (invariant 45), and with the combined reports."""
+    whether they report or not (invariant 45), and has the combined reports."""
     first = shards[0]
     if len(shards) == 1:
         return first

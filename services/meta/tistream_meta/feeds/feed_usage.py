@@ -31,13 +31,13 @@ Used = Mapping[int, Mapping[str, tuple[int, int]]]
 
 
 class FeedUsageBook:
-    """Reads and deletes the counts. Each call is a transaction of its own."""
+    """Reads and deletes the hourly counts of changefeeds. Each call is a transaction of its own."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def of_tenant(self, key: TenantKey, from_ms: int, to_ms: int) -> Used:
-        """The counts of a tenant's feeds in the hours that begin at or after `from_ms` and before `to_ms`."""
+        """The counts of a tenant's feeds in the hours that begin at or after `from_ms` and before `to_ms` (Unix ms)."""
 
         def body(connection: Connection) -> Used:
             sums = func.sum(_USED.c.feed_rows).label("rows_in"), func.sum(_USED.c.feed_bytes).label("bytes_in")
@@ -72,7 +72,8 @@ class FeedUsageBook:
 
 
 def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -> None:
-    """Credit the totals in a report of a shard's worker to the hour that begins at `hour_ms`."""
+    """Add what a shard's worker has reported since the last report to the hour that begins at `hour_ms` (Unix ms). The
+    report has totals."""
     names = {
         "cluster_id": feed.tenant.cluster_id,
         "tenant_id": feed.tenant.tenant_id,
@@ -95,7 +96,7 @@ def note(connection: Connection, hour_ms: int, feed: Feed, report: FeedReport) -
 
 
 def with_feeds(usage: Usage, used: Used) -> Usage:
-    """The usage of a tenant with that of its feeds in the same hours. Pure."""
+    """Add the usage of a tenant's feeds to the tenant's usage of the same hours. Pure."""
     known = {int(hour.hour_ms): hour for hour in usage.hours}
     total: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     hours = []

@@ -19,14 +19,14 @@ _FEEDS, _SHARDS = tables.changefeeds, tables.feed_shards
 
 
 class FeedCounts:
-    """Reads the states of the changefeeds of all tenants. Each call is a transaction of its own, and raises as the
-    repository's calls do."""
+    """Reads the states of the changefeeds of all tenants. Each call is a transaction of its own, and raises the errors
+    of the repository's calls."""
 
     def __init__(self, transactions: Transactions, _: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._now_ms = transactions, now_ms
 
     def read(self) -> tuple[Sequence[State], Sequence[bool]]:
-        """The state of each feed; and for each shard of a running feed, whether a worker holds it."""
+        """Returns (the state of each feed; for each shard of a running feed, whether a worker holds it)."""
 
         def body(connection: Connection) -> tuple[Sequence[State], Sequence[bool]]:
             keys = [_FEEDS.c[name] == _SHARDS.c[name] for name in ("cluster_id", "tenant_id", "changefeed_id")]
@@ -65,11 +65,11 @@ class FeedCounts:
 
 
 class FeedWatch:
-    """Sets the owner's metrics of changefeeds; on another meta server they are 0."""
+    """Sets the owner's metrics of changefeeds. A meta server that is not the owner sets them to 0."""
 
     def __init__(self, counts: FeedCounts, is_owner: Callable[[], bool], metrics: MetaMetrics) -> None:
         self._counts, self._is_owner, self._metrics = counts, is_owner, metrics
 
     def step(self) -> None:
-        """Loop body. Raises Unavailable."""
+        """Loop body: read the counts and set the metrics. Raises Unavailable."""
         self._metrics.count_feeds(*(self._counts.read() if self._is_owner() else ((), ())))

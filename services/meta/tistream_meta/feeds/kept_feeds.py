@@ -21,8 +21,8 @@ _KEPT = tables.kept_feeds
 
 @dataclass(frozen=True, slots=True)
 class KeptFeed:
-    """A removed feed. `generation`, `revision`, `skipped` and `ended` are as in Feed. `epoch` is the highest of its
-    shards."""
+    """What is kept of a removed feed. `generation`, `revision`, `skipped` and `ended` are as in Feed. `epoch` is the
+    highest epoch of its shards."""
 
     generation: int
     revision: int
@@ -34,7 +34,7 @@ class KeptFeed:
 
     @classmethod
     def of(cls, feed: Feed, shards: Sequence[HeldShard]) -> KeptFeed:
-        """What is kept of a feed with these shards."""
+        """What must be kept of a feed with these shards."""
         return cls(
             feed.generation,
             feed.revision,
@@ -46,8 +46,9 @@ class KeptFeed:
         )
 
     def continued(self, feed: Feed) -> Feed:
-        """The new feed `feed`, as one that continues this one. Its revision is a new one, so that workers apply its
-        configuration from the progress in the sink on. Raises InvalidRequest for another number of shards."""
+        """The new feed `feed`, changed so that it continues the removed one. It has a new revision, so that workers
+        apply its configuration from the progress in the sink on. Raises InvalidRequest if the two have different
+        numbers of shards."""
         wanted = feed_shards.count(feed)
         if wanted != self.shards:
             raise InvalidRequest(
@@ -66,7 +67,8 @@ class KeptFeed:
 
 
 def keep(connection: Connection, now_ms: ColumnElement[int], feed: Feed) -> None:
-    """Keep a feed that is about to be removed. Of each tenant the newest FEEDS_MAX are kept."""
+    """Store what must be kept of a feed that is about to be removed. Only the newest FEEDS_MAX of each tenant are
+    kept."""
     shards = feed_rows.shards(connection, feed_rows.named(tables.feed_shards, feed.tenant, feed.feed_id))
     kept = KeptFeed.of(feed, shards)
     members = {name: getattr(kept, name) for name in kept.__slots__}
@@ -88,7 +90,7 @@ def keep(connection: Connection, now_ms: ColumnElement[int], feed: Feed) -> None
 
 
 def taken(connection: Connection, key: TenantKey, feed_id: str) -> KeptFeed | None:
-    """What is kept of a feed, which is deleted thereby; None if nothing is kept."""
+    """Read what was kept of a feed, and delete it. None if nothing was kept."""
     here = feed_rows.named(_KEPT, key, feed_id)
     row = connection.execute(select(_KEPT).where(here)).one_or_none()
     if row is None:

@@ -20,8 +20,8 @@ class QuotaSharers:
     _busy: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def heard(self, node_id: str, tenants: Sequence[str], now_ms: int) -> Mapping[str, int]:
-        """Take the tenants for which a worker is busy. Returns, for each tenant for which any worker is, among how many
-        workers its quotas are divided if this worker sends."""
+        """Record the tenants for which a worker is busy. Returns among how many workers the quotas of a tenant are
+        divided if this worker sends, for each tenant for which any worker is busy."""
         for tenant in tenants:
             self._busy.setdefault(tenant, {})[node_id] = now_ms
         recent = {

@@ -1,4 +1,4 @@
-"""Secrets of tenants in the meta database, sealed: this process cannot read them."""
+"""The secrets of tenants in the meta database. They are encrypted, and this process cannot decrypt them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tistream_meta.feeds import secret_rows
 
 
 class SecretBook:
-    """Reads and writes secrets. Each call is a transaction of its own, and raises as the repository's calls do."""
+    """Reads and writes secrets. Each call is a transaction of its own, and raises the errors of the repository's
+    calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def put(self, key: TenantKey, name: str, sealed: str) -> SecretInfo:
-        """Store a secret in place of one of the same name. Raises UnknownName, LimitReached."""
+        """Store a secret; it replaces one of the same name. Raises UnknownName, LimitReached."""
 
         def body(connection: Connection) -> SecretInfo:
             tenant_rows.one(connection, key)
@@ -56,7 +57,7 @@ class SecretBook:
         return self._write(body)
 
     def sealed(self, key: TenantKey) -> Mapping[str, str]:
-        """The sealed texts of a tenant's secrets, by name."""
+        """The encrypted texts of a tenant's secrets, by name."""
 
         def body(connection: Connection) -> Mapping[str, str]:
             return secret_rows.sealed(connection, key)

@@ -1,4 +1,4 @@
-"""The rows of secrets in the meta database."""
+"""Reads and writes the rows of secrets in the meta database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECRETS, _FEEDS = tables.secrets, tables.changefeeds
 
 
 def put(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, name: str, sealed: str) -> None:
-    """Store a secret in place of one of the same name. Raises LimitReached."""
+    """Store a secret; it replaces one of the same name. Raises LimitReached."""
     known = connection.execute(
         select(func.count()).select_from(_SECRETS).where(_of(key), _SECRETS.c.name != name)
     ).scalar_one()
@@ -36,8 +36,8 @@ def put(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, name
 def put_of_feed(
     connection: Connection, now_ms: ColumnElement[int], key: TenantKey, feed_id: str, taken: Mapping[str, str]
 ) -> None:
-    """Store the sealed secrets that replace the passwords in a feed's sink URI. Raises LimitReached, and AlreadyDiffers
-    if another feed refers to a secret of the same name."""
+    """Store the encrypted secrets that replace the passwords in a feed's sink URI. Raises LimitReached, and
+    AlreadyDiffers if another feed refers to a secret of the same name."""
     for name, text in taken.items():
         users = [user for info in infos(connection, key, name) for user in info.used_by if user != feed_id]
         if users:
@@ -64,13 +64,13 @@ def remove(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, n
 
 
 def sealed(connection: Connection, key: TenantKey) -> Mapping[str, str]:
-    """The sealed texts of a tenant's secrets, by name."""
+    """The encrypted texts of a tenant's secrets, by name."""
     rows = connection.execute(select(_SECRETS.c.name, _SECRETS.c.sealed).where(_of(key)))
     return {row.name: row.sealed for row in rows}
 
 
 def infos(connection: Connection, key: TenantKey, name: str | None = None) -> list[SecretInfo]:
-    """The secrets of a tenant, or the one of this name, with the changefeeds that refer to them."""
+    """The secrets of a tenant, or only the one of this name, each with the changefeeds that refer to it."""
     feeds = connection.execute(
         select(_FEEDS.c.changefeed_id, _FEEDS.c.sink_uri, _FEEDS.c.config)
         .where(_FEEDS.c.cluster_id == key.cluster_id, _FEEDS.c.tenant_id == key.tenant_id)

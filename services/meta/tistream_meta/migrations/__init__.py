@@ -33,7 +33,7 @@ _NAME_TYPE = {"mysql": "CHARACTER SET ascii COLLATE ascii_bin", "sqlite": "COLLA
 
 
 def files(dialect: str) -> dict[int, str]:
-    """The SQL of every migration by its number; empty if the file is for another database."""
+    """The SQL of every migration, by its number. The text is empty if the file is for another database."""
     found: dict[int, str] = {}
     for entry in resources.files(__name__).iterdir():
         matched = _FILE.fullmatch(entry.name)
@@ -44,7 +44,7 @@ def files(dialect: str) -> dict[int, str]:
 
 
 class NewerDatabase(Exception):
-    """The database's schema was created by a newer version of the program."""
+    """Raised if a newer version of the program created the database's schema."""
 
 
 def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) -> int:
@@ -75,7 +75,7 @@ def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) ->
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
-    """A `with` block with a connection. On MySQL only one process at a time is in such a block."""
+    """A context manager with a connection. On MySQL only one process at a time is in such a block."""
     with engine.connect() as connection:
         if engine.dialect.name == "mysql":
             connection.detach()  # it is closed at the end in any case, and the lock ends with it

@@ -1,1 +1,1 @@
-"""The work of the elected owner: election, scheduling, routes."""
+"""The election of the owner, and the work that only the owner does: scheduling, and publishing routes."""

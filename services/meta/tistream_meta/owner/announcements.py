@@ -1,8 +1,8 @@
-"""Keeps the announcements of new change files in memory for a short while.
+"""Keeps the announcements of new change files in memory for a short time. A lost announcement costs latency only.
 
-A lost announcement costs latency only. Sequence numbers grow across restarts: those of owner_rev r lie in (r << 32, (r
-+ 1) << 32]. A reader gets `lost` if its sequence number is from an earlier owner, or if the ring has overwritten
-announcements after it.
+Each announcement has a sequence number. The numbers grow across restarts: those of owner_rev r lie in (r << 32, (r + 1)
+<< 32]. The answer to a reader is marked `lost` if the reader's number is from an earlier owner, or if announcements
+after it were dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
 class AnnouncementRing:
-    """The newest `capacity` announcements under one owner_rev. Pure."""
+    """The newest announcements under one owner_rev, at most `capacity`. Pure."""
 
     def __init__(self, owner_rev: int, capacity: int) -> None:
         self._first = (owner_rev << _REV_BITS) + 1  # sequence of the oldest one kept
@@ -48,7 +48,7 @@ class AnnouncementRing:
 
 
 class AnnouncementBoard:
-    """A ring that readers can wait on. Thread-safe."""
+    """An AnnouncementRing on which readers can wait. Thread-safe."""
 
     def __init__(self, owner_rev: int, capacity: int, stopping: Callable[[], bool]) -> None:
         self.owner_rev = owner_rev
@@ -64,7 +64,8 @@ class AnnouncementBoard:
         return sequence
 
     def after(self, sequence: int, wait_ms: int) -> Announcements:
-        """The result of AnnouncementRing.after. Waits up to `wait_ms` for a new announcement, unless some were lost."""
+        """The announcements with a higher sequence number, as AnnouncementRing.after returns them. Waits up to
+        `wait_ms` for a new announcement, unless some were lost."""
         with self._changed:
             remaining_s = wait_ms / 1000
             while sequence == self._ring.last and remaining_s > 0 and not self._stopping():

@@ -1,4 +1,5 @@
-"""The owner's copy of the database. Only the owner writes, so it need not read the database again. Not thread-safe."""
+"""The owner's copy of the database in memory. Only the owner writes, so it need not read the database again. Not
+thread-safe."""
 
 from __future__ import annotations
 
@@ -12,19 +13,19 @@ from tistream_meta.decide.model import Change, Node, Plan, Store, Task, Tenant
 
 @dataclass(slots=True)
 class Touched:
-    """The tasks (removed ones included) and tenants that a change may affect."""
+    """The tasks (removed ones included) and tenants that a change may concern."""
 
     tasks: set[int] = field(default_factory=set)
     tenants: set[TenantKey] = field(default_factory=set)
 
     def add(self, other: Touched) -> None:
-        """Add the tasks and tenants of another Touched."""
+        """Add the tasks and tenants of `other`."""
         self.tasks |= other.tasks
         self.tenants |= other.tenants
 
 
 class OwnerCopy:
-    """The owner's copy of everything that routes are made from, as of `version`."""
+    """The owner's copy of everything from which routes are made, as of `version`."""
 
     def __init__(self, plan: Plan) -> None:
         self.version = plan.version
@@ -46,7 +47,7 @@ class OwnerCopy:
         return Touched(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> Touched:
-        """Apply the changes of a committed transaction. Returns the tasks and tenants that they affect."""
+        """Apply the changes of a committed transaction to the copy. Returns the tasks and tenants that they concern."""
         touched = set(change.gone)
         for tenant in change.tenants:
             self.tenants[tenant.key] = tenant
@@ -94,7 +95,7 @@ class OwnerCopy:
         return [node.node_id for node in self.nodes.values() if node.role == role]
 
     def by_node(self) -> list[tuple[Node, int, int]]:
-        """Every node, ordered by name, each with the number of its tasks and the number of its stores."""
+        """Returns (node, number of its tasks, number of its stores) for every node, by name."""
         tasks = Counter(task.sorter_node for task in self.tasks.values())
         stores = Counter(store.dispatcher_node for store in self.stores.values())
         return [(node, tasks[name], stores[name]) for name, node in sorted(self.nodes.items())]
@@ -104,7 +105,7 @@ class OwnerCopy:
         return [self.stores[tenant, store_id] for store_id in sorted(self._stores_of[tenant])]
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased or have a deletion date, by name."""
+        """The tenants that are being erased, or that will be deleted at a set time, by name."""
         return [one for _, one in sorted(self.tenants.items()) if one.erasing or one.delete_at_ms is not None]
 
     def retired(self) -> list[Store]:

@@ -1,4 +1,5 @@
-"""Elects the owner among the meta servers: takes and renews the lease, or records which process holds it."""
+"""Elects the owner among the meta servers by a lease in the database. A process takes and renews the lease, or records
+which process holds it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """This process's part in the election. `begin(owner_rev)` is called with the lock held, before this process answers
-    as the owner: after its election, and when it is the owner again after a time without renewals."""
+    """This process's part in the election. `begin(owner_rev)` is called before this process answers as the owner, with
+    the lock held: after its election, and when it is the owner again after a time without renewals."""
 
     def __init__(
         self,
@@ -49,25 +50,23 @@ class Ownership:
 
     @property
     def held(self) -> bool:
-        """Whether this process is the owner, as far as it knows. The lease counts, on this process's own clock, from
-        the time when the last successful renewal was sent.
-        """
+        """Whether this process is the owner, as far as it knows. It measures the lease with its own clock, from the
+        time at which it sent the last successful renewal."""
         return self._since_ms is not None and not self._lapsed and not self._overdue()
 
     @property
     def since_ms(self) -> int | None:
-        """When the present, unbroken ownership began, on the monotonic clock; None if `held` is false."""
+        """When the present, unbroken ownership began, in monotonic ms; None if `held` is false."""
         return self._since_ms if self.held else None
 
     @property
     def other(self) -> MetaClient | None:
-        """A client of the owner, if another process is the owner and is known; else None."""
+        """A client of the owner; None if this process is the owner, or no owner is known."""
         return None if self._other is None else self._other[1]
 
     def saw(self, mark: RouteMark, newest: RouteMark) -> None:
-        """Record that a node has followed the routes `mark`; `newest` are the newest routes of the database. The lock
-        must be held.
-        """
+        """Record that a node has routes with the mark `mark`. `newest` is the mark of the newest routes in the
+        database. The caller must hold the lock."""
         self._seen = self._seen.joined(mark)
         # Versions grow across elections. So no process has followed an earlier owner's routes of a version above the
         # one at this election, unless the database was restored to a time before that version.
@@ -75,7 +74,7 @@ class Ownership:
         self._restored |= mark.owner_rev > newest.owner_rev or mark.version > known
 
     def followed(self, table: RouteTable) -> RouteTable:
-        """Record that this process has followed another owner's routes, so that its own routes get higher versions.
+        """Record that this process has copied another owner's routes, so that its own routes get higher versions.
         Returns those routes."""
         with self._lock:
             self._seen = self._seen.joined(RouteMark(table.owner_rev, table.version))
@@ -114,11 +113,8 @@ class Ownership:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Wraps writes as the owner. A write that is Fenced ends the ownership, because another process has it.
-
-        Raises:
-            Unavailable: the write was fenced.
-        """
+        """A context manager for writes as the owner. If a write is Fenced, another process is the owner: this ends the
+        ownership of this process, and raises Unavailable."""
         try:
             yield
         except Fenced as error:

@@ -1,6 +1,5 @@
-"""Heartbeats of the nodes, and the state of each node that follows from them. Kept in memory only, because every node
-sends a heartbeat to a new owner within one heartbeat interval.
-"""
+"""The heartbeats of the nodes, and the state of each node, which is derived from them. They are only in memory, because
+every node sends a heartbeat to a new owner within one heartbeat interval."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ BEATS_A_SECOND = 400  # heartbeats that one process handles without being busy w
 
 @dataclass(slots=True)
 class NodeHeartbeats:
-    """The last heartbeat of each node, and its state. Not thread-safe. Times are monotonic milliseconds."""
+    """The time of the last heartbeat of each node, and the node's state. Not thread-safe. Times are monotonic ms."""
 
     timings: Timings
     states: Mapping[str, NodeState] = field(default_factory=dict)
@@ -38,9 +37,8 @@ class NodeHeartbeats:
         return now_ms - max(since_ms, self._heard_ms.get(node_id, since_ms))
 
     def next_ms(self) -> int:
-        """Heartbeat interval, in ms: one second, or longer in large clusters, so that one process handles at most
-        BEATS_A_SECOND heartbeats a second. At most half of `suspect_ms`.
-        """
+        """The interval in ms at which nodes send heartbeats: one second, or longer in large clusters, so that the owner
+        gets at most BEATS_A_SECOND heartbeats a second. At most half of `suspect_ms`."""
         even = len(self.states) * 1_000 // BEATS_A_SECOND
         return min(max(BEAT_MS, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
@@ -49,13 +47,13 @@ class NodeHeartbeats:
         self._heard_ms.clear()
 
     def suspend(self, since_ms: int) -> None:
-        """Suspend liveness checks: heartbeats are refused while the database does not answer."""
+        """Stop judging nodes by their silence, because heartbeats are refused while the database does not answer."""
         if self._deaf_since_ms is None:
             self._deaf_since_ms = since_ms
 
     def resume(self, now_ms: int) -> None:
-        """Record that heartbeats are accepted again. Every node's last heartbeat is shifted by the length of the
-        outage, so that an outage of the database does not make nodes look dead."""
+        """Accept heartbeats again. The last heartbeat of every node is moved by the length of the outage, so that an
+        outage of the database does not make nodes look dead."""
         if self._deaf_since_ms is not None:
             lost_ms = now_ms - self._deaf_since_ms
             self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}
@@ -67,7 +65,8 @@ class NodeHeartbeats:
         return found
 
     def update_states(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> list[str]:
-        """Update `states` and return the nodes whose state changed. `since_ms`: when this process became the owner."""
+        """Compute `states` anew, and return the nodes whose state changed. `since_ms`: when this process became the
+        owner."""
         before = self.states
         self.states = {
             node.node_id: node_state(
@@ -84,7 +83,7 @@ class NodeHeartbeats:
 
     @property
     def unrouted(self) -> bool:
-        """Whether other nodes are lost now than when the last route table was made."""
+        """Whether the set of lost nodes has changed since the last route table was made."""
         return self._lost() != self._routed_lost
 
     def routed(self) -> None:

@@ -1,9 +1,9 @@
-"""The work that only the owner among the meta servers does: plans tasks and stores, accepts heartbeats, writes,
+"""The work that only the owner among the meta servers does: it plans tasks and stores, accepts heartbeats, writes, and
 publishes routes.
 
-Requests get it through `MetaServer.owned`, which checks the ownership. The lease may run out while a call waits for the
-lock, so `_locked` checks it again. The methods do not check the ownership otherwise. On another meta server, loops do
-nothing and lists are empty.
+Requests reach this work through `MetaServer.owned`, which checks the ownership. The lease may expire while a call waits
+for the lock, so `_locked` checks it again. The methods do not check the ownership otherwise. On another meta server,
+loops do nothing and lists are empty.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DRAINED = ("sorter", "dispatcher", "changefeed", "agent")  # roles of processes 
 
 
 class OwnersWork:
-    """The owner's copy of the database in memory (OwnerCopy), and all calls that change it. Thread-safe: `lock` guards
+    """All calls that read or change the owner's copy of the database in memory (OwnerCopy). Thread-safe: `lock` guards
     heartbeats, reports, and the copy. `require_owner` raises Unavailable if this process is not the owner."""
 
     def __init__(
@@ -81,7 +81,7 @@ class OwnersWork:
 
     @property
     def has_plan(self) -> bool:
-        """Whether the owner's copy has been read from the database. After a failed write it is read again."""
+        """Whether the owner's copy is read from the database. After a failed write it must be read again."""
         return self._book is not None
 
     def begin(self, owner_rev: int) -> None:
@@ -114,7 +114,8 @@ class OwnersWork:
             self._publish()
 
     def activate_tenants(self) -> None:
-        """Loop body: look for the schema_snap of tenants that have none yet."""
+        """Loop body: look for the schema_snap of each tenant that has not started, and start the tenants that have
+        one."""
         book = self._book
         if self._ownership.since_ms is not None and book is not None:
             with self._lock:
@@ -153,7 +154,8 @@ class OwnersWork:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased or have a deletion date, by name; empty if another meta server is the owner."""
+        """The tenants that are being erased, or that will be deleted at a set time, by name; empty if another meta
+        server is the owner."""
         with self._lock:
             return self._book.ending() if self._book is not None and self._ownership.held else []
 
@@ -168,14 +170,14 @@ class OwnersWork:
             self._take(change())
 
     def new_start(self, node_id: str) -> int:
-        """A new start_epoch, above all others, for a process that will register."""
+        """Reserve a start_epoch, above all others, for a process that will register."""
         with self._ownership.writing():
             start_epoch = self._repository.new_start()
         log.info("a process starts", extra={"node": node_id, "start_epoch": start_epoch})
         return start_epoch
 
     def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, int]:
-        """Register a process start; returns its node and the version of the routes that name it. Raises Superseded."""
+        """Register a process start. Returns (its node, the version of the routes that name it). Raises Superseded."""
         with self._locked():
             with self._writing():
                 try:
@@ -197,11 +199,12 @@ class OwnersWork:
         holdings: Sequence[Holding] = (),
         stores: Sequence[ReportedStore] = (),
     ) -> tuple[int, int, int]:
-        """Accept a heartbeat; returns (owner_rev, route version, milliseconds until the next heartbeat).
+        """Accept a heartbeat. Returns (owner_rev, route version, milliseconds until the next heartbeat).
 
-        `seen`: the newest routes that the node has followed. `holdings`: the tasks that a sorter holds or is prepared
-        for. `stores`: the stores that a dispatcher reads or has found; new ones are assigned before this method
-        returns.
+        Args:
+            seen: the newest routes that the node has followed.
+            holdings: the tasks that a sorter holds or is prepared for.
+            stores: the stores that a dispatcher reads or has found; new ones are assigned before this method returns.
 
         Raises:
             UnknownName: this start is not registered.
@@ -263,14 +266,13 @@ class OwnersWork:
         return children
 
     def nodes(self) -> list[tuple[Node, NodeState, int, int]]:
-        """Every node with its state, the number of its tasks, and the number of its stores."""
+        """Returns (node, its state, the number of its tasks, the number of its stores) for every node."""
         with self._locked():
             states = self.heard.states
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def agents(self) -> dict[str, Agent]:
-        """Every agent by name. The heartbeats of agents are not part of the result: AgentBoard.asking adds what they
-        request."""
+        """Every agent by name, without what their heartbeats request, which AgentBoard.asking adds."""
         with self._locked():
             since_ms, now_ms = self._ownership.since_ms or 0, self._clock.monotonic_ms()
             return {
@@ -290,7 +292,7 @@ class OwnersWork:
             return self._scheduler.placements(self._known(), self._clock.monotonic_ms())
 
     def announce(self, announcement: Announcement) -> None:
-        """Store the announcement of a change file for the dispatchers."""
+        """Store the announcement of a change file, for dispatchers to read."""
         self.announcements.add(announcement)
         self._metrics.announced.inc()
 
@@ -298,23 +300,23 @@ class OwnersWork:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock for a `with` block, and check that this process is still the owner. The check is needed because
-        a database that hangs may have kept the lock for longer than the lease lasts."""
+        """A context manager that holds the lock, and raises Unavailable if this process is not the owner. The check is
+        needed because a database that hangs may have kept the lock for longer than the lease lasts."""
         with self._lock:
             self._require_owner()
             yield
 
     @contextmanager
     def _writing(self) -> Iterator[OwnerCopy]:
-        """Run a `with` block that writes to the database, and publish the routes afterwards."""
+        """A context manager for calls that write to the database. Afterwards the routes are published."""
         with self._locked(), self._rereading() as book:
             yield book
             self.look_after_nodes()
 
     @contextmanager
     def _rereading(self) -> Iterator[OwnerCopy]:
-        """Run a `with` block that plans and writes with the owner's copy. A failed write may have been committed all
-        the same, so after Unavailable the copy is read again from the database."""
+        """A context manager for calls that plan and write with the owner's copy. A write that failed with Unavailable
+        may have been committed, so the copy is then read again from the database."""
         with self._ownership.writing(), self._lock:
             began_ms = self._clock.monotonic_ms()
             try:
@@ -325,7 +327,7 @@ class OwnersWork:
                 raise
 
     def _read(self) -> OwnerCopy:
-        """Read the owner's copy from the database. Every task and tenant counts as changed."""
+        """Read the owner's copy from the database. Every task and tenant then counts as changed."""
         self._book = book = OwnerCopy(self._repository.plan())
         self.heard.resume(self._clock.monotonic_ms())
         self._touched = book.everything()

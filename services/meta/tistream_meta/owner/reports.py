@@ -1,8 +1,6 @@
-"""Task reports of the sorters' heartbeats, as this owner has received them. Pure.
-
-A report replaces the one before as a whole. A late or repeated report is recognised by its sequence, which grows with
-each heartbeat of a process start; a newer start begins again.
-"""
+"""The reports about tasks in the sorters' heartbeats, as this owner has received them. Pure. A report replaces the one
+before as a whole. A late or repeated report is recognised by its sequence number, which grows with each heartbeat of a
+process start; a newer start begins again."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ MEASURING_MS = 30_000  # how long a sorter must have held a task before its load
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One task in a sorter's report. It is held under `task_epoch`, or `prepared` (ready to be taken over), or `sealed`
-    with these children, or could not be claimed under `task_epoch` because of epoch `fenced_by`. `load`: bytes per
-    second. The other fields are as in wire.meta.TaskReport."""
+    """What a sorter reports about one task: it holds the task under `task_epoch`, or is `prepared` to take it over, or
+    has `sealed` it with these children, or could not claim it under `task_epoch` because of epoch `fenced_by`. `load`:
+    bytes per second. The other fields are as in wire.meta.TaskReport."""
 
     task_id: int
     task_epoch: int
@@ -47,7 +45,7 @@ class _Heard:
 
 @dataclass(slots=True)
 class Reports:
-    """The newest task report of every node."""
+    """The newest report of every sorter about its tasks."""
 
     _of: dict[str, _Heard] = field(default_factory=dict)
     _measured: dict[int, float] = field(default_factory=dict)  # task -> load reported by a holder after MEASURING_MS
@@ -55,9 +53,8 @@ class Reports:
     def take(
         self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int
     ) -> set[int] | None:
-        """Store a report and return the tasks whose state differs from the previous report; None if the report is older
-        than the stored one. `now_ms`: monotonic.
-        """
+        """Store a report. Returns the tasks whose state differs from the previous report; None if the report is older
+        than the stored one. `now_ms`: monotonic."""
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
             return None
@@ -87,7 +84,7 @@ class Reports:
         self._measured.clear()
 
     def keep(self, task_ids: Container[int]) -> None:
-        """Drop the measured loads of all other tasks, because they do not exist any more."""
+        """Forget the measured loads of all tasks but these, because the others do not exist any more."""
         for task_id in [task_id for task_id in self._measured if task_id not in task_ids]:
             del self._measured[task_id]
 
@@ -121,8 +118,8 @@ class Reports:
         return one.fenced_by if one.fenced_by >= task.task_epoch else None
 
     def last_report(self, task: Task, now_ms: int) -> SorterReport:
-        """The last report of a task's sorter about the task; NO_REPORT if it has not reported the task. `now_ms` is
-        monotonic."""
+        """The last report of a task's sorter about the task; NO_REPORT if the sorter has not reported the task.
+        `now_ms` is monotonic."""
         one = self._holding(task.sorter_node, task.task_id)
         if one is None:
             return NO_REPORT
@@ -141,9 +138,8 @@ class Reports:
         )
 
     def load(self, task: Task, now_ms: int) -> float:
-        """Load of a task, in bytes per second, as its sorter measured it. While the sorter has held the task for less
-        than MEASURING_MS, at least the previous sorter's value. 0 without any measurement.
-        """
+        """The load of a task, in bytes per second, as its sorter measured it; 0 if no sorter has. While the sorter has
+        held the task for less than MEASURING_MS, at least the previous sorter's value. `now_ms` is monotonic."""
         before = self._measured.get(task.task_id, 0.0)
         held = self._holding(task.sorter_node, task.task_id)
         if held is None:

@@ -18,9 +18,9 @@ Keys = set[TenantKey]
 
 
 class RouteBoard:
-    """The newest route table, for readers that poll it. Thread-safe. A reader sends the version of its table and gets
-    the changes since then; a sorter gets those of its own tasks only. So the cost of an answer grows with the changes,
-    not with the size of the table."""
+    """Publishes the newest route table to readers that poll. Thread-safe. A reader sends the version of its table and
+    gets the changes since then; a sorter gets those of its own tasks only. So the cost of an answer grows with the
+    changes, not with the size of the table."""
 
     def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
@@ -33,7 +33,7 @@ class RouteBoard:
         self._remembered = 0
 
     def publish(self, table: RouteTable) -> None:
-        """Replace the table and wake the waiting readers. A table older than the present one is ignored."""
+        """Set the newest table, and wake the waiting readers. A table that is older than the present one is ignored."""
         with self._changed:
             before = self._table
             if before is not None and _mark(table) < _mark(before):
@@ -68,14 +68,14 @@ class RouteBoard:
             self._log_from = version
 
     def current(self) -> RouteTable | None:
-        """The newest table, or None before the first."""
+        """The newest table; None before the first one."""
         with self._changed:
             return self._table
 
     def wait(self, known: RouteMark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
-        """The changes since the table `known`; waits up to `wait_ms` while nothing has changed. With `node_id`, the
-        answer has only the tasks of which that node is the sorter or the next sorter. Returns None before the first
-        table."""
+        """The changes since the table with the mark `known`. Waits up to `wait_ms` while nothing has changed. With
+        `node_id`, the answer has only the tasks of which that node is the sorter or the next sorter. Returns None
+        before the first table."""
         with self._changed:
             remaining_s = wait_ms / 1000
             while self._nothing_new(known) and remaining_s > 0 and not self._stopping():
@@ -131,7 +131,7 @@ def _nodes(route: TenantRoute) -> Iterator[str]:
 
 
 def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[str]:
-    """The nodes that are affected by the change of a tenant's route: their tasks, or the tenant's rules, differ."""
+    """The nodes that the change of a tenant's route concerns: their tasks, or the tenant's rules, have changed."""
     if before is None or _rules(before) != _rules(after):
         return {*_nodes(after), *(_nodes(before) if before is not None else ())}
     old, new = {id(task) for task in before.tasks}, {id(task) for task in after.tasks}
@@ -141,7 +141,7 @@ def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[
 
 
 def _rules(route: TenantRoute) -> tuple[object, ...]:
-    """The parts of a route that concern every task of the tenant."""
+    """The parts of a tenant's route that concern every task of the tenant, such as its retention."""
     kept = route.retention_ms, route.kms_key_id, route.index_keys
     return route.snapshot_ts, route.problem, *kept, route.paused, route.erasing
 

@@ -1,5 +1,5 @@
-"""Makes route tables from the owner's copy of the database: the tenants, tasks, stores and nodes that all other
-processes need to know. Pure."""
+"""Makes route tables from the owner's copy of the database. A route table has the tenants, tasks, stores and nodes that
+all other processes need to know. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class RouteMaker:
     def make(
         self, book: OwnerCopy, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
-        """Make the route table of the present state. `touched` names the tasks and tenants that may differ from the
-        last table."""
+        """Make the route table of the present state. `touched` names the tasks and tenants that may have changed since
+        the last table."""
         for task_id in touched.tasks:
             task = book.tasks.get(task_id)
             if task is None:
@@ -105,9 +105,9 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
 
 
 def _seal_order(task: Task, book: OwnerCopy) -> SealOrder | None:
-    """A task's order to seal, with all parents of a merge. It names them because a sorter's routes have only its own
-    tasks, and each parent must know the others. All parents are ordered in one transaction, so their routes always
-    change together."""
+    """The order to seal a task, for its sorter. It names all parents of a merge, because a sorter's routes have only
+    its own tasks, and each parent must know the others. All parents are ordered in one transaction, so their routes
+    always change together."""
     seal = task.seal
     if seal is None:
         return None
@@ -138,5 +138,5 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
 
 
 def waiting(tenants: Iterable[Tenant]) -> tuple[TenantKey, ...]:
-    """The tenants whose schema_snap has not been read yet."""
+    """The tenants that have not started, because their schema_snap has not been read."""
     return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None and not tenant.erasing)

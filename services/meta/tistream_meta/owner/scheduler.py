@@ -35,10 +35,8 @@ States = Mapping[str, NodeState]
 
 
 class Scheduler:
-    """Works on the owner's copy of the database. Not thread-safe. Times are monotonic milliseconds.
-
-    The calls for operators raise UnknownName, and InvalidRequest if the request cannot be executed.
-    """
+    """Decides with the owner's copy of the database, and writes the result. Not thread-safe. Times are monotonic ms.
+    The calls for operators raise UnknownName, and InvalidRequest if the request cannot be executed."""
 
     def __init__(self, repository: Repository, reports: Reports, rules: SchedulingRules) -> None:
         self._repository, self._reports, self._rules = repository, reports, rules
@@ -55,8 +53,8 @@ class Scheduler:
         self._news.update(task_ids)
 
     def step(self, book: OwnerCopy, states: States, now_ms: int) -> Iterator[Change]:
-        """Compute and execute the steps that are due. The caller must apply each change to the owner's copy before it
-        requests the next."""
+        """Compute and write the steps that are due, one at a time. Yields what each has changed. The caller must apply
+        each change to the owner's copy before it requests the next."""
         yield from self._look_after_seals(book, now_ms)
         sorters = {node: states[node] for node in book.of_role("sorter")}
         there = alive(sorters)
@@ -131,8 +129,8 @@ class Scheduler:
     # -- what operators ask for ----------------------------------------------------------------------------------
 
     def move(self, book: OwnerCopy, states: States, task_id: int, node_id: str) -> Change | None:
-        """Begin to move a task to a sorter, which prepares to take it over. Returns None if the sorter is preparing
-        already."""
+        """Write that a task will move to a sorter, which then prepares to take it over. Returns None if the sorter is
+        preparing already."""
         task = _find(book, task_id)
         if task.next_node == node_id:
             return None
@@ -149,9 +147,8 @@ class Scheduler:
     def split(
         self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
     ) -> tuple[Change | None, tuple[int, ...]]:
-        """Order a task to be split at `key`; None: at the key that halves its load. Returns the change and the ids of
-        the children. Idempotent, because an answer may have been lost.
-        """
+        """Order a task to be split at `key`; None: at the key that halves its load. Returns (the change, the ids of the
+        children). Idempotent, because an answer may have been lost."""
         seal = _find(book, task_id).seal
         if seal is not None and not seal.merges and (key is None or seal.children[1].span.start == key):
             return None, tuple(_ids(seal.children))
@@ -166,7 +163,7 @@ class Scheduler:
         return self._ask(seals.Wish((task_id,), spans, None, "requested by an operator"))
 
     def merge(self, book: OwnerCopy, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
-        """Order two neighbours to be merged. Returns the change and the id of their child. Idempotent."""
+        """Order two neighbouring tasks to be merged. Returns (the change, the id of their child). Idempotent."""
         seal = _find(book, task_id).seal
         if seal is not None and seal.merges and task_id != other_id and _find(book, other_id).seal == seal:
             return None, tuple(_ids(seal.children))
@@ -198,7 +195,7 @@ class Scheduler:
     # -- splits and merges ---------------------------------------------------------------------------------------
 
     def _look_after_seals(self, book: OwnerCopy, now_ms: int) -> Iterator[Change]:
-        """Replace sealed tasks by their children, and proceed with merges under way."""
+        """Replace sealed tasks by their children, and write the next steps of merges in progress."""
         ended = seals.successions(*self._concerned(book, book.sealing | self._news, now_ms))
         yield from self._carry_on(self._possible(book, ended))
         self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
@@ -223,8 +220,8 @@ class Scheduler:
 
     def _possible(self, book: OwnerCopy, ended: Sequence[seals.Succession]) -> list[seals.Succession]:
         """The successions that can be stored. The others name children whose ids other tasks have: a restored database
-        assigned these ids again before the restore was noticed. They must not block the successions of other
-        tenants."""
+        assigned these ids again before the restore was noticed. They must not block the successions of other tenants,
+        so they are logged and skipped."""
         out = []
         for one in ended:
             taken = [child.task_id for child in one.children if child.task_id in book.tasks]

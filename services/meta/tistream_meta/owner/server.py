@@ -1,7 +1,7 @@
-"""One meta server process: the calls that every meta server answers, and the access to the work of the owner.
+"""One meta server process: the calls that every meta server answers, and access to the work of the owner.
 
-Every meta server reads the database and has the routes. The owner is elected by a lease (election.py). Its work is in
-owners_work.py, and is reached only through `MetaServer.owned`.
+Every meta server reads the database and has the routes. The owner is elected by a lease (election.py). The owner's work
+is in owners_work.py, and is reached only through `MetaServer.owned`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLLOW_PAUSE_MS = 200
 
 class MetaServer:
     """One meta server process, whether it is the owner or not. `owned()` returns the calls that only the owner answers.
-    Thread-safe. `stopping` returns whether the process is to end; then long polls return."""
+    Thread-safe. `stopping` returns whether the process must end; then long polls return."""
 
     def __init__(
         self,
@@ -80,12 +80,13 @@ class MetaServer:
         self.owned().write(change)
 
     def writing(self) -> AbstractContextManager[None]:
-        """A `with` block for a write as the owner. If another meta server has become the owner, it raises Unavailable
-        and ends the ownership of this process."""
+        """A context manager for a write as the owner. If another meta server has become the owner, it raises
+        Unavailable and ends the ownership of this process."""
         return self._ownership.writing()
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased or have a deletion date, by name; empty if another meta server is the owner."""
+        """The tenants that are being erased, or that will be deleted at a set time, by name; empty if another meta
+        server is the owner."""
         return self._work.ending()
 
     def retired(self) -> list[Store]:
@@ -97,7 +98,8 @@ class MetaServer:
         return self._ownership.held
 
     def owner(self) -> MetaClient:
-        """A client of the other meta server that is the owner. Raises Unavailable if none is known."""
+        """A client of the meta server that is the owner, if that is another one. Raises Unavailable if no owner is
+        known."""
         found = self._ownership.other
         if found is None:
             raise Unavailable("no meta server is the owner: an election may be under way; try again")
@@ -145,11 +147,11 @@ class MetaServer:
         return 0
 
     def look_after_nodes(self) -> None:
-        """Loop body: see OwnersWork. Does nothing if another meta server is the owner."""
+        """Loop body: see OwnersWork.look_after_nodes. Does nothing if another meta server is the owner."""
         self._work.look_after_nodes()
 
     def activate_tenants(self) -> None:
-        """Loop body: see OwnersWork. Does nothing if another meta server is the owner."""
+        """Loop body: see OwnersWork.activate_tenants. Does nothing if another meta server is the owner."""
         self._work.activate_tenants()
 
     # -- what any meta server answers ----------------------------------------------------------------------------

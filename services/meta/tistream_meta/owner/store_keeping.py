@@ -1,4 +1,4 @@
-"""Reports of the dispatchers about stores, and the assignments of stores that follow from them. Pure.
+"""Keeps the reports of dispatchers about stores, and assigns stores to dispatchers by them. Pure.
 
 Each heartbeat names all stores that its dispatcher reads or has found. A store without a row in the database is a new
 store. So stores that a restored database has forgotten are inserted again at the next heartbeat.
@@ -22,7 +22,7 @@ LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReportedStore:
-    """One store of a heartbeat. `load` is as in store_policy; None if it has not been measured yet."""
+    """What a heartbeat says about one store. `load` is as in store_policy; None if it has not been measured yet."""
 
     tenant: TenantKey
     store_id: int
@@ -49,7 +49,7 @@ class StoreKeeping:
         self._look_ms = 0
 
     def record(self, book: OwnerCopy, node_id: str, reported: Iterable[ReportedStore]) -> bool:
-        """Record the stores in a dispatcher's heartbeat. Returns whether there are new stores."""
+        """Store what a dispatcher's heartbeat says about stores. Returns whether there are new stores."""
         self._heard.add(node_id)
         for one in reported:
             key = (one.tenant, one.store_id)
@@ -65,8 +65,8 @@ class StoreKeeping:
     def due(
         self, book: OwnerCopy, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool
     ) -> list[StoreAssignment]:
-        """Assignments of stores that are new or go to another dispatcher now. If `turned`, the state of a node has
-        changed, and all stores are examined; otherwise they are examined once in LOOK_MS."""
+        """The stores that must be assigned now: new ones, and those that move to another dispatcher. If `turned`, the
+        state of a node has changed, and all stores are examined; otherwise they are examined once in LOOK_MS."""
         self._found = {
             key: store
             for key, store in self._found.items()

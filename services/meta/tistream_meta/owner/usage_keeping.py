@@ -1,4 +1,4 @@
-"""Stores, reads and trims the usage of tenants, and sets their quotas."""
+"""Stores and returns the usage of tenants, deletes old usage, and sets quotas."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class UsageKeeping:
 
     @property
     def book(self) -> UsageBook:
-        """The usage that is stored in the database."""
+        """The usage as it is stored in the database."""
         return self._repository.usage
 
     def now_ms(self) -> int:
-        """Milliseconds of the wall clock."""
+        """The wall clock, in Unix ms."""
         return self._clock.now_ms()
 
     def quotas(self, key: TenantKey) -> QuotasInfo:

@@ -28,14 +28,15 @@ _RESTORES = tables.restores
 
 
 class RestoreBook:
-    """Reads and writes the restores in the meta database. Each call is a transaction of its own, and raises as the
-    repository's calls do."""
+    """Reads and writes the restores in the meta database. Each call is a transaction of its own, and raises the errors
+    of the repository's calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewRestore) -> Restore:
-        """Add a restore, once for each id. Raises UnknownName, LimitReached."""
+        """Add a restore and return it. If one of the same id exists, return that one unchanged. Raises UnknownName,
+        LimitReached."""
 
         def body(connection: Connection) -> Restore:
             tenant_rows.one(connection, key)
@@ -105,7 +106,7 @@ class RestoreBook:
         return self._transactions.run(_unfinished)
 
     def claim(self, node_id: str) -> Restore | None:
-        """Claim the next restore for a process, under a new epoch. Returns None if no restore waits."""
+        """Claim the next restore for a process, under a new epoch. Returns None if no restore is waiting."""
 
         def next_one(connection: Connection) -> tuple[Restore | None, int]:
             now_ms = int(connection.execute(select(self._now_ms)).scalar_one())

@@ -23,12 +23,12 @@ NOT_AUDITED = frozenset(("Notify",))
 
 
 class NotAudited(Exception):
-    """A route changes data, and the audit log would not record the change."""
+    """Raised at the start of the server if a route changes data, and the audit log would not record the change."""
 
 
 class AuditedRoute(APIRoute):
-    """Records changes under the route's operation_id. The actor is the one that the API server names, otherwise the
-    service that sent the request, by its address."""
+    """A route whose changes are recorded under its operation_id. The actor is the one that the API server names,
+    otherwise the service that sent the request, by its address."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, wrapped so that the audit log knows the operation and the actor while it runs."""
@@ -51,7 +51,7 @@ def actor_of(request: Request) -> acting.Actor:
 
 
 def changing(routes: Iterable[BaseRoute]) -> list[APIRoute]:
-    """The routes that change data at the request of an operator, including routes of included routers."""
+    """The routes through which operators change data, including those of included routers."""
     found: list[APIRoute] = []
     for route in routes:
         included = getattr(route, "original_router", None)
@@ -87,7 +87,8 @@ def audit_log(
     cluster_id: str | None = None,
     tenant_id: str | None = None,
 ) -> AuditPage:
-    """The first entries above `after`, or the newest ones, the oldest first; of one tenant, or of all."""
+    """Entries of the audit log, oldest first: the first ones above `after`, or the newest ones. Of one tenant, or of
+    all."""
     if (cluster_id is None) != (tenant_id is None):
         raise InvalidRequest("cluster_id and tenant_id are given together", {"parameter": "tenant_id"})
     tenant = None if cluster_id is None or tenant_id is None else TenantKey.parse(cluster_id, tenant_id)

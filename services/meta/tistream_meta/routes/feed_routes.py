@@ -39,7 +39,7 @@ FEEDS = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/changefeeds"
 def create_changefeed(
     request: Request, response: Response, cluster_id: str, tenant_id: str, body: NewChangefeed
 ) -> ChangefeedInfo:
-    """Create a changefeed. 200 if the same exists already, 409 if another of this id does."""
+    """Create a changefeed. 200 if the same changefeed exists already, 409 if a different one has this id."""
     found, new = _book(request).add(TenantKey.parse(cluster_id, tenant_id), body)
     response.status_code = 201 if new else 200
     return info_of(*found)
@@ -72,7 +72,7 @@ def remove_changefeed(
 def update_changefeed(
     request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, body: ChangedFeed
 ) -> ChangefeedInfo:
-    """Change a changefeed that does not run. Idempotent; 409 if it runs, or was changed meanwhile."""
+    """Change a changefeed that does not run. Idempotent; 409 if it runs, or if it was changed in the meantime."""
     return info_of(*_book(request).update(TenantKey.parse(cluster_id, tenant_id), changefeed_id, body))
 
 
@@ -86,15 +86,15 @@ def pause_changefeed(request: Request, cluster_id: str, tenant_id: str, changefe
 def resume_changefeed(
     request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, body: ResumeChangefeed | None = None
 ) -> ChangefeedInfo:
-    """Resume a changefeed that is paused or has failed; with a checkpoint_ts it goes on there. Idempotent; 409 if it
-    has finished, or is to be moved while it runs."""
+    """Resume a changefeed that is paused or has failed; with a checkpoint_ts it continues there. Idempotent; 409 if it
+    has finished, or if it runs and checkpoint_ts is given."""
     ts = None if body is None or body.checkpoint_ts is None else int(body.checkpoint_ts)
     return info_of(*_book(request).resume(TenantKey.parse(cluster_id, tenant_id), changefeed_id, ts))
 
 
 @router.post(FEEDS + "/{changefeed_id}/skip", operation_id="SkipEvent")
 def skip_event(request: Request, cluster_id: str, tenant_id: str, changefeed_id: str, body: Skip) -> ChangefeedInfo:
-    """Name an event that a changefeed is to leave out. Idempotent."""
+    """Store that a changefeed must leave out this event. Idempotent."""
     return info_of(*_book(request).skip(TenantKey.parse(cluster_id, tenant_id), changefeed_id, body))
 
 
@@ -106,7 +106,7 @@ def changefeed_events(request: Request, cluster_id: str, tenant_id: str, changef
 
 @router.post("/upcall/v1/changefeeds/beats", operation_id="WorkerBeat")
 def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
-    """Take a worker's reports, and answer the shards that it is to hold."""
+    """Store a worker's reports, and answer with the shards that the worker must hold."""
     workers = {
         node.node_id
         for node, state, *_ in owned_of(request).nodes()
@@ -122,7 +122,7 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
 
 
 def _sealed(request: Request, feed: Feed) -> dict[str, str]:
-    """The sealed secrets that a feed refers to, by name."""
+    """The encrypted secrets to which a feed refers, by name."""
     names = names_in(feed.sink_uri, json.loads(feed.config))
     if not names:
         return {}

@@ -30,10 +30,8 @@ def owned_of(request: Request) -> OwnersWork:
 
 
 def elsewhere(request: Request) -> MetaClient | None:
-    """A client of the owner, to which the request is to be forwarded; None if this process is the owner.
-
-    Raises Unavailable if no owner is known, or if another meta server forwarded the request here by mistake.
-    """
+    """A client of the owner, to which this request must be forwarded; None if this process is the owner. Raises
+    Unavailable if no owner is known, or if another meta server forwarded the request here by mistake."""
     server = server_of(request)
     if server.is_owner():
         return None
@@ -47,7 +45,7 @@ class OwnersRoute(AuditedRoute):
     actor, and returns the owner's answer. The owner validates the request and records it in the audit log."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The audited handler on the owner, else a call to the owner."""
+        """The handler of AuditedRoute if this process is the owner. Otherwise a handler that forwards the request."""
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:

@@ -88,7 +88,7 @@ def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRe
 
 @of_owner.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
 def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetEncryption) -> TenantInfo:
-    """Set the key that a tenant's new objects are encrypted with. Idempotent."""
+    """Set the key with which a tenant's new objects are encrypted. Idempotent."""
     key = TenantKey.parse(cluster_id, tenant_id)
     return tenant_info(_server(request).tenant_rules.set_encryption(key, Encryption(body.kms_key_id)))
 
@@ -102,7 +102,7 @@ def list_tenants(request: Request, cluster_id: str) -> TenantList:
 
 @of_owner.post("/v1/notifications", status_code=202, operation_id="Notify")
 def notify(request: Request, body: Notification) -> Accepted:
-    """Announce a file. The tenant need not be registered yet, because its files may come first."""
+    """Announce a file. The tenant need not be registered yet, because its first files may come before that."""
     key = TenantKey.parse(body.cluster_id, body.tenant_id)
     if not _TS.fullmatch(body.ts) or not 0 < int(body.ts) <= MAX_TS:
         raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp")
@@ -170,14 +170,14 @@ def list_tasks(request: Request) -> TaskInfoList:
 
 @of_owner.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
 def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
-    """Let another sorter prepare to take a task over."""
+    """Begin to move a task to another sorter, which prepares to take it over."""
     _owned(request).move(task_id, body.node_id)
     return Accepted()
 
 
 @of_owner.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
 def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
-    """Split a task into two: at `key`, or where that halves the load."""
+    """Split a task into two, at `key` or at the key that halves its load."""
     key = None if body.key is None else _key(body.key, "key")
     return Children(children=list(_owned(request).split(task_id, key)))
 
@@ -220,7 +220,7 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
 
 @router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
-    """Accept the heartbeat of a process. 404: the process has to register; 409 `superseded`: it has to end."""
+    """Accept the heartbeat of a process. 404: the process must register; 409 `superseded`: it must end."""
     seen = RouteMark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
@@ -261,9 +261,9 @@ def routes(
     wait_ms: WaitMs = 0,
     fresh: bool = False,
 ) -> RouteTable:
-    """The route table, or its changes since `known_version` of owner `known_rev`; waits while that is the newest. A
-    meta server that is not the owner returns its copy of the owner's routes; with `fresh` it first fetches them.
-    """
+    """The route table, or its changes since `known_version` of owner `known_rev`. Waits up to `wait_ms` while that is
+    the newest. A meta server that is not the owner returns its copy of the owner's routes; with `fresh` it first
+    fetches them."""
     if fresh and (owner := _elsewhere(request)) is not None:
         _server(request).routes().publish(owner.routes(fresh=True))
     table = _server(request).routes().wait(RouteMark(known_rev, known_version), wait_ms, node_id)
@@ -274,7 +274,7 @@ def routes(
 
 @router.get("/upcall/v1/announcements", operation_id="Announcements")
 def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Announcements:
-    """Announced files with a sequence above `after`; waits for one if needed."""
+    """The announced files with a sequence number above `after`. Waits up to `wait_ms` until there is one."""
     if (owner := _elsewhere(request)) is not None:
         return owner.announcements(after, wait_ms)
     return _owned(request).announcements.after(after, wait_ms)

@@ -28,7 +28,7 @@ RESTORES = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/restores"
 
 @router.post(RESTORES, status_code=202, operation_id="CreateRestore")
 def create_restore(request: Request, cluster_id: str, tenant_id: str, body: NewRestore) -> RestoreInfo:
-    """Queue a restore. Idempotent by its id; 409 if the tenant has too many that wait or run."""
+    """Queue a restore. Idempotent by its id; 409 if the tenant has too many restores that are queued or running."""
     return info_of(_book(request).add(TenantKey.parse(cluster_id, tenant_id), body))
 
 
@@ -53,7 +53,7 @@ def cancel_restore(request: Request, cluster_id: str, tenant_id: str, restore_id
 
 @router.get("/upcall/v1/unfinished-restores", operation_id="UnfinishedRestores")
 def unfinished_restores(request: Request) -> UnfinishedRestores:
-    """The restores of all tenants that wait or run, for the ingest service, which collects the plans of the others."""
+    """The restores of all tenants that are queued or running. The ingest service deletes the plans of all others."""
     return UnfinishedRestores(
         restores=[
             UnfinishedRestore(
@@ -66,7 +66,7 @@ def unfinished_restores(request: Request) -> UnfinishedRestores:
 
 @router.post("/upcall/v1/restores/claims", operation_id="ClaimRestore")
 def claim_restore(request: Request, body: ClaimRestore) -> ClaimedRestore:
-    """Give an ingest process the next restore to run."""
+    """Assign the next restore to an ingest process, if one is waiting."""
     found = _book(request).claim(body.node_id)
     if found is None:
         return ClaimedRestore(restore=None)
@@ -81,12 +81,12 @@ def claim_restore(request: Request, body: ClaimRestore) -> ClaimedRestore:
 def report_restore(
     request: Request, cluster_id: str, tenant_id: str, restore_id: str, body: RestoreReport
 ) -> RestoreInfo:
-    """Store the progress of a restore. 409 for a claim that has ended."""
+    """Store the progress of a restore. 409 if the claim under which it was made has ended."""
     return info_of(_book(request).report(TenantKey.parse(cluster_id, tenant_id), restore_id, body))
 
 
 def info_of(one: Restore) -> RestoreInfo:
-    """A restore as callers see it, without the place of its target."""
+    """A restore as callers see it, without the location of its target."""
     wanted = NewRestore.model_validate_json(one.wanted)
     return RestoreInfo(
         restore_id=one.restore_id,

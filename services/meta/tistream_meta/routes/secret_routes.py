@@ -1,4 +1,5 @@
-"""HTTP routes of secrets. They parse requests, call SecretBook and translate answers. No answer has a value."""
+"""HTTP routes of secrets. They parse requests, call SecretBook and translate answers. No answer has a secret in clear
+text."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ SECRETS = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/secrets"
 
 @router.put(SECRETS + "/{name}", operation_id="PutSecret")
 def put_secret(request: Request, cluster_id: str, tenant_id: str, name: SecretName, body: SealedSecret) -> SecretInfo:
-    """Store a sealed secret in place of one of the same name."""
+    """Store an encrypted secret; it replaces one of the same name."""
     return _book(request).put(TenantKey.parse(cluster_id, tenant_id), name, body.sealed)
 
 
@@ -33,7 +34,7 @@ def remove_secret(request: Request, cluster_id: str, tenant_id: str, name: Secre
 
 @router.get("/upcall" + SECRETS, operation_id="SealedSecrets")
 def sealed_secrets(request: Request, cluster_id: str, tenant_id: str) -> SealedSecrets:
-    """The sealed secrets of a tenant, for a worker, which can open them."""
+    """The encrypted secrets of a tenant, for a worker, which can decrypt them."""
     return SealedSecrets(sealed=dict(_book(request).sealed(TenantKey.parse(cluster_id, tenant_id))))
 
 

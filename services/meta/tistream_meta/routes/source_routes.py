@@ -18,7 +18,8 @@ SOURCES = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/sources"
 
 @router.post(SOURCES, status_code=201, operation_id="AddSource")
 def add_source(request: Request, cluster_id: str, tenant_id: str, body: AddSource) -> SourceRow:
-    """Make a log backup the source of a tenant. Idempotent; 409 if it has another, 422 if it cannot be read."""
+    """Make a log backup the source of a tenant. Idempotent; 409 if the tenant has another source, 422 if this one
+    cannot be used."""
     key = TenantKey.parse(cluster_id, tenant_id)
     rules = _rules(request)
     source = rules.add(key, body)
@@ -34,7 +35,7 @@ def list_sources(request: Request, cluster_id: str, tenant_id: str) -> SourceRow
 
 @router.delete(SOURCES + "/{source_id}", operation_id="RemoveSource")
 def remove_source(request: Request, cluster_id: str, tenant_id: str, source_id: str) -> SourceRow:
-    """Remove a source: it stops after the release under way."""
+    """Remove a source. Nothing is released from it any more, once a release that is in progress has ended."""
     key = TenantKey.parse(cluster_id, tenant_id)
     rules = _rules(request)
     source = rules.remove(key, source_id)

@@ -39,5 +39,5 @@ def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: Delet
 
 @router.delete("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", operation_id="KeepTenant")
 def keep_tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantInfo:
-    """Cancel a deletion whose time has not come."""
+    """Cancel the deletion of a tenant before its time has come."""
     return tenant_info(_server(request).tenant_rules.keep(TenantKey.parse(cluster_id, tenant_id)))

@@ -28,7 +28,8 @@ TERRITORIES = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/territories"
 def add_territory(
     request: Request, response: Response, cluster_id: str, tenant_id: str, body: AddTerritory
 ) -> TerritoryInfo:
-    """Give keys of a tenant to agents. 200 if the same territory exists already, 409 if another has its id or keys."""
+    """Register a range of a tenant's keys as a territory, which an agent will read. 200 if the same territory exists
+    already, 409 if another one has its id or some of its keys."""
     start, end = bytes.fromhex(body.start_key), bytes.fromhex(body.end_key)
     if end and start >= end:
         raise InvalidRequest("end_key must be above start_key, or empty: to the last key", {"member": "end_key"})
@@ -49,7 +50,7 @@ def list_territories(request: Request, cluster_id: str, tenant_id: str) -> Terri
 
 @router.delete(TERRITORIES + "/{territory}", operation_id="RemoveTerritory")
 def remove_territory(request: Request, cluster_id: str, tenant_id: str, territory: str) -> TerritoryInfo:
-    """Remove a territory: its agent ends it. Its files stay."""
+    """Remove a territory. Its agent stops reading it. Its files stay."""
     found = _book(request).remove(TenantKey.parse(cluster_id, tenant_id), parse_store_id(territory))
     return _info(request, found)
 
@@ -62,7 +63,7 @@ def all_territories(request: Request) -> TerritoryList:
 
 @router.post("/upcall/v1/territories/beats", operation_id="AgentBeat")
 def agent_beat(request: Request, body: AgentBeat) -> TerritoryAssignments:
-    """Take an agent's reports, and answer the territories that it is to hold."""
+    """Store an agent's reports, and answer with the territories that the agent must hold."""
     board = _board(request)
     board.take(body)
     agents = board.asking(owned_of(request).agents())

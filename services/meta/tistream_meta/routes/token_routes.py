@@ -44,7 +44,8 @@ def revoke_token(request: Request, token_id: TokenId) -> TokenInfo:
 def known_tokens(
     request: Request, known_version: int = -1, wait_ms: Annotated[int, Query(ge=0, le=60_000)] = 0
 ) -> KnownTokens:
-    """The valid tokens, with hashes and without secrets; waits while their version is `known_version`."""
+    """The valid tokens, with hashes and without secrets. Waits up to `wait_ms` while their version is
+    `known_version`."""
     return _board(request).wait(known_version, wait_ms)
 
 

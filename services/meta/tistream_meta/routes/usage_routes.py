@@ -33,7 +33,7 @@ def _keeping(request: Request) -> UsageKeeping:
 
 @router.post("/upcall/v1/usage", status_code=202, operation_id="TellUsage")
 def report_usage(request: Request, body: UsageReport) -> Accepted:
-    """Report the usage of tenants that a process has counted since it started. Any meta server accepts it."""
+    """Store the usage of tenants that a process has counted since it started. Any meta server accepts it."""
     _keeping(request).book.take(body)
     return Accepted()
 

@@ -1,9 +1,7 @@
-"""Deletes the objects of tenants that are being erased, and of retired stores, and no others.
-
-A process that does not know of the deletion yet may still write for a moment, and an upstream that was not stopped
-pushes for ever. So a tenant is gone once two listings, `quiet_ms` apart, have found no object of it. The progress is
-kept in memory only: another owner, or this one after a restart, begins with what still exists.
-"""
+"""Deletes the objects of tenants that are being erased, and of retired stores. A process that does not know of the
+deletion yet may still write for a moment, and an upstream that was not stopped pushes for ever. So a tenant is gone
+once two listings, `quiet_ms` apart, have found no object of it. The progress is only in memory: another owner, or this
+one after a restart, begins with what still exists."""
 
 from __future__ import annotations
 
@@ -31,10 +29,11 @@ PAUSE_MS = 1_000
 
 
 class Owner(Protocol):
-    """The methods of the meta server that erasing uses."""
+    """The methods of the meta server that this module uses."""
 
     def ending(self) -> list[Tenant]:
-        """The tenants that are being erased or have a deletion date; empty if another meta server is the owner."""
+        """The tenants that are being erased, or that will be deleted at a set time; empty if another meta server is the
+        owner."""
 
     def retired(self) -> list[Store]:
         """Stores that were retired; empty if another meta server is the owner."""
@@ -45,7 +44,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True)
 class _Sweep:
-    """Progress of erasing one tenant or store. Times are monotonic milliseconds."""
+    """The progress of erasing one tenant or store. Times are monotonic ms."""
 
     deleted: int = 0
     clean_ms: int | None = None  # when a listing found nothing of it
@@ -53,8 +52,8 @@ class _Sweep:
 
 
 class Erasing:
-    """Erases tenants and retired stores. `step` runs in a background loop of its own, because a large tenant takes
-    long."""
+    """Erases tenants and retired stores. A background loop calls `step`. It has a loop of its own, because a large
+    tenant takes long."""
 
     def __init__(
         self, objects: ObjectStore, owner: Owner, ends: TenantEnds, clock: Clock, quiet_ms: int, metrics: MetaMetrics
@@ -123,7 +122,7 @@ class Erasing:
         going_on: Callable[[], bool],
         fields: Mapping[str, object],
     ) -> bool:
-        """Delete the objects that `found` lists, while `going_on` returns True. Returns whether two listings,
+        """Delete the objects that `found` lists, as long as `going_on` returns True. Returns whether two listings,
         `quiet_ms` apart, were empty."""
         keys = found()
         for lot in iter(lambda: list(itertools.islice(keys, AT_ONCE)), []):

@@ -1,4 +1,5 @@
-"""The first token: from a file that an operator made, because without a token no API call can create one."""
+"""Reads the first token from a file that an operator made. It is needed because no API call can create a token without
+one."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ LABEL = "first token"
 
 def first_token(path: Path | None) -> StoreToken | None:
     """The token in the file, in the form in which it is stored; None if no path is given. Raises ValueError if the file
-    contains no token, and OSError if the file cannot be read. These errors end the start of the process, because a
+    contains no token, and OSError if it cannot be read. The caller lets these errors end the process, because a
     platform without a usable token should not start."""
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""The tasks with which a tenant continues, from the manifests of all tasks that it ever had. Pure.
+"""Finds the tasks with which a tenant continues, from the manifests of all tasks that it ever had. Pure.
 
 A restored meta database may have forgotten that a tenant started, and its tasks with it. Their manifests are the truth:
 they have the committed rows and the positions in the stores' chains, and files before these positions may be deleted.
@@ -18,7 +18,7 @@ from tistream_meta.decide.model import Child, Task
 
 @dataclass(frozen=True, slots=True)
 class PoolTask:
-    """A task according to its manifests. `epoch` is that of the newest claim. `begun`: a manifest with the task's state
+    """A task as its manifests show it. `epoch` is that of the newest claim. `begun`: a manifest with the task's state
     exists, not only claims. `children` are the tasks that its seal names; empty if it is not sealed."""
 
     task_id: int
@@ -30,15 +30,15 @@ class PoolTask:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """`tasks` continue a tenant. No task ever had a manifest for the keys in `gaps`. last_id: the highest task id that
-    the manifests name; 0 without tasks."""
+    """The tasks that continue a tenant, `tasks`, and the keys for which no task ever had a manifest, `gaps`. last_id:
+    the highest task id that the manifests name; 0 without tasks."""
 
     tasks: tuple[Task, ...]
     gaps: tuple[KeySpan, ...]
     last_id: int
 
     def first_spans(self, cuts: Sequence[KeySpan]) -> list[KeySpan]:
-        """The parts of `cuts` that need new tasks."""
+        """The parts of `cuts` that lie in `gaps`, so that new tasks are needed for them."""
         return [piece for gap in self.gaps for span in cuts if (piece := span.clip(gap)) is not None]
 
 
@@ -46,11 +46,9 @@ NO_TASKS = Frontier((), (WHOLE,), 0)
 
 
 def frontier(tenant: TenantKey, found: Collection[PoolTask]) -> Frontier:
-    """The tasks that hold the tenant's keys, each key once: tasks without a seal, and children of seals.
-
-    A child of which not all parents are sealed does not exist yet. Its sealed parents stay, and the owner orders the
-    seals of the others (split_merge.forgotten). Raises InvariantBroken if two tasks hold the same key.
-    """
+    """The tasks that hold the tenant's keys now, each key once: tasks without a seal, and children of seals. A child of
+    which not all parents are sealed does not exist yet. Its sealed parents stay, and the owner orders the seals of the
+    others (split_merge.forgotten). Raises InvariantBroken if two tasks hold the same key."""
     known = {task.task_id for task in found}
     parents: dict[Child, list[PoolTask]] = defaultdict(list)
     for task in found:
@@ -78,7 +76,8 @@ def _cover(parents: Sequence[PoolTask], span: KeySpan) -> bool:
 
 
 def _gaps(living: Sequence[Task]) -> list[KeySpan]:
-    """The keys between tasks that are ordered by key. Raises InvariantBroken if two of them overlap."""
+    """The keys that no task holds, between tasks that are ordered by key. Raises InvariantBroken if two of them
+    overlap."""
     gaps: list[KeySpan] = []
     at: bytes | None = b""  # None: the end of all keys
     before: Task | None = None

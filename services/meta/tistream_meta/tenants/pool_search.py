@@ -1,7 +1,6 @@
-"""Finds the tasks of a tenant that have manifests in the object store, for a meta database that has forgotten them.
-
-It costs 256 LIST requests, because task prefixes begin with one of 256 names, and three requests or more for each task.
-"""
+"""Searches the object store for the tasks of a tenant that have manifests, because the meta database has forgotten
+them. This costs 256 LIST requests, because task prefixes begin with one of 256 names, and three requests or more for
+each task."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tistream_meta.tenants.pool_frontier import PoolTask
 
 
 def pool_tasks(objects: ObjectStore, tenant: TenantKey) -> list[PoolTask]:
-    """Every task of the tenant that ever had a manifest, sealed ones included.
+    """List every task of the tenant that ever had a manifest, sealed ones included.
 
     Raises:
         CorruptObject, InvariantBroken: the manifests of a task are damaged, or contradict each other.

@@ -1,8 +1,6 @@
-"""The facts that the meta server reads from a tenant's schema_snap: where the tenant starts, and which table ids exist.
-
-Pure. The schema registry reads the rest of the object (names, columns). With 100,000 tables the object has hundreds of
-megabytes, and its writer may be hostile, so it is read piece by piece.
-"""
+"""Reads from a tenant's schema_snap what the meta server needs: the ts at which the tenant starts, and the ids of its
+tables. Pure. The schema registry reads the rest of the object (names, columns). With 100,000 tables the object has
+hundreds of megabytes, and its writer may be hostile, so it is read piece by piece."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ IDS_MAX = 2_000_000  # 100,000 tables of 20 partitions each
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """The facts that the meta server reads from a schema_snap. `physical_ids` are the ids of all tables and partitions,
-    including system schemas, in ascending order."""
+    """What the meta server needs from a schema_snap. `physical_ids` are the ids of all tables and partitions, including
+    system schemas, in ascending order."""
 
     snapshot_ts: int
     physical_ids: tuple[int, ...]
@@ -42,7 +40,8 @@ def parse(key: str, body: bytes | Iterable[bytes]) -> SnapshotFacts:
 
 
 class _Ids:
-    """Collects the ids of all objects in a schema_snap that may be tables, before the reader knows which ones are."""
+    """Collects the ids of all objects in a schema_snap that may be tables. The reader learns only later which of them
+    are."""
 
     def __init__(self) -> None:
         self._ids = array("q")

@@ -39,7 +39,8 @@ class SourceRules:
     backfill: Callable[[Connection, TenantKey, str], object]
 
     def add(self, key: TenantKey, wanted: AddSource) -> Source:
-        """Check the source's bucket, add the source, and start the backfill from its full backup. Idempotent.
+        """Check the bucket of a log backup, add it as the tenant's source, and start the backfill from its full backup,
+        if one is named. Idempotent.
 
         Raises:
             UnknownName: no such tenant.
@@ -98,7 +99,8 @@ class SourceRules:
             raise InvalidRequest("url: percent-encode characters that are not ASCII", {"parameter": "snapshot"})
 
     def _full(self, key: TenantKey, wanted: AddSource, *, begun: bool) -> tuple[FullBackup | None, bytes | None]:
-        """The full backup that the request names, and its schema_snap unless the tenant has one (`begun`)."""
+        """Read the full backup that the request names. Returns it, and its schema_snap unless the tenant has one
+        (`begun`). Both are None if the request names no full backup. Raises SourceRefused."""
         if wanted.snapshot.url is None:
             return None, None
         try:
@@ -115,7 +117,7 @@ class SourceRules:
         return full, schema
 
     def _put_schema(self, key: TenantKey, data: bytes) -> None:
-        """Put the schema_snap, unless one was pushed meanwhile."""
+        """Write the schema_snap, unless one exists. Raises SourceRefused if the existing one differs."""
         name = layout.schema_snap(key)
         try:
             self.objects.put_new(name, data)
@@ -124,7 +126,8 @@ class SourceRules:
                 raise SourceRefused(f"{name} is there and differs from that of the full backup") from None
 
     def _look(self, url: str) -> tuple[LogBackup, int]:
-        """Read the metadata below the prefix of a log backup. Returns them, and the log's safe point."""
+        """Read the metadata below the prefix of a log backup. Returns (the metadata, the log's safe point; 0 if it has
+        none). Raises SourceRefused."""
         try:
             opened = self.open_log(url)
             backup = prefix.parse_backupmeta(opened.get(prefix.BACKUPMETA))

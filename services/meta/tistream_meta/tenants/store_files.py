@@ -1,4 +1,4 @@
-"""Lists the files of a retired store that are to be deleted."""
+"""Lists the files of a retired store that must be deleted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int
 
 
 def to_delete(objects: ObjectStore, key: TenantKey, store_id: int, through_ts: int) -> Iterator[str]:
-    """The object keys of a store, except files after `through_ts`, which show that the store has come back."""
+    """The object keys of a store's files up to `through_ts`. Later files show that the store has come back."""
     for info in objects.list_after(layout.store_prefix(key, store_id)):
         name = layout.parse_change_file(info.key)
         if name is None or name[2] <= through_ts:

@@ -1,4 +1,4 @@
-"""Starts tenants: reads the schema_snap of each tenant that has not started, and passes its facts to the caller.
+"""Starts tenants: reads the schema_snap of each tenant that has not started, and passes what it says to the caller.
 
 The schema registry deletes a schema_snap once its content is in the registry's log. So if the log exists, the tenant
 started before, and a restored meta database has forgotten it. Then the log says at which ts the tenant began, and the
@@ -31,9 +31,9 @@ PROBLEM_MAX = 1_000  # characters of the reason why a tenant waits
 
 @dataclass(slots=True)
 class _Retry:
-    """When to look for a tenant's schema_snap again, in monotonic milliseconds. `refused`: the version of a large
-    schema_snap that was found to be invalid, and the reason, so that it is not read again while other tenants wait.
-    """
+    """When to look for a tenant's schema_snap again (`next_ms`, monotonic), and the pause after that. `refused`: the
+    version of a large schema_snap that was found to be invalid, and the reason, so that it is not read again while
+    other tenants wait."""
 
     next_ms: int
     pause_ms: int
@@ -55,9 +55,8 @@ class TenantStarts:
         found: Callable[[TenantKey, snapshot.SnapshotFacts, Frontier], None],
         missing: Callable[[TenantKey, str], None],
     ) -> None:
-        """Poll the tenants whose retry is due. `found` is called with the facts of a snapshot and the tasks that
-        continue, `missing` with the reason if the snapshot does not exist yet.
-        """
+        """Look for the schema_snap of each tenant whose retry is due. `found` is called with the facts of a schema_snap
+        and the tasks that continue, `missing` with the reason why a tenant cannot start yet."""
         self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
         for key in keys:
             retry = self._retries.setdefault(key, _Retry(0, 100))
@@ -75,9 +74,9 @@ class TenantStarts:
                 found(key, facts, tasks)
 
     def _continued(self, key: TenantKey) -> Frontier | str:
-        """The tasks with which a tenant that has started before continues, or the problem with them as text. Whether
-        the tenant has started before is decided by the registry's log, because a search for tasks costs 256 requests,
-        which a new tenant should not cost."""
+        """The tasks with which a tenant that has started before continues, or a text that says why they cannot. The
+        registry's log decides whether the tenant has started before, because a search for tasks costs 256 requests, too
+        many for every new tenant."""
         try:
             if self._in_log(key) is None:
                 return NO_TASKS
@@ -105,8 +104,8 @@ class TenantStarts:
             return f"object storage does not answer: {error}"
 
     def _only_in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
-        """The facts about a tenant's start from the schema registry's log, or the problem with the log as text; None if
-        there is no log."""
+        """The facts about a tenant's start from the schema registry's log, or a text with the problem of the log; None
+        if there is no log."""
         if retry.begins:
             return None
         try:
@@ -136,7 +135,7 @@ class TenantStarts:
 
     def _read_large(self, name: str, retry: _Retry) -> snapshot.SnapshotFacts | str:
         """Read a large schema_snap piece by piece. Returns its facts, or the reason if this version of it was refused
-        before. Raises CorruptObject, also if the object changes meanwhile."""
+        before. Raises CorruptObject, also if the object changes during the read."""
         info = self._objects.head(name)
         if retry.refused is not None and retry.refused[0] == info.version:
             return retry.refused[1]

@@ -1,6 +1,5 @@
-"""The list of valid tokens that every API server follows. Each meta server reads it from the database, whether it is
-the owner or not.
-"""
+"""Publishes the list of valid tokens to the API servers. Each meta server reads it from the database, whether it is the
+owner or not."""
 
 from __future__ import annotations
 
@@ -56,8 +55,8 @@ class TokenBoard:
             self._changed.notify_all()
 
     def wait(self, version: int, wait_ms: int) -> KnownTokens:
-        """The valid tokens. Waits up to `wait_ms` while their version is `version`. Raises Unavailable if the tokens
-        have not been read from the database within the last STALE_MS."""
+        """The valid tokens. Waits up to `wait_ms` while the version of the list is `version`. Raises Unavailable if the
+        tokens have not been read from the database within the last STALE_MS."""
         until_ms = self._clock.monotonic_ms() + wait_ms
         with self._changed:
             while True:

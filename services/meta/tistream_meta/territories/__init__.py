@@ -1,1 +1,1 @@
-"""Territories of agents: ranges of keys, and the agent that reads the change stream of each."""
+"""Territories: ranges of a tenant's keys, each with the agent that reads TiKV's change stream of it."""

@@ -1,5 +1,5 @@
-"""The last beat (heartbeat) of each agent. It is kept in memory only, because every agent sends a beat to a new owner
-within a second."""
+"""The last heartbeat (beat) of each agent. It is only in memory, because every agent sends a beat to a new owner within
+a second."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class AgentBoard:
         self._beats: dict[str, AgentBeat] = {}
 
     def take(self, beat: AgentBeat) -> None:
-        """Store an agent's beat in place of the previous one."""
+        """Store an agent's beat in place of the agent's previous one."""
         with self._lock:
             self._beats[beat.node_id] = beat
 
     def asking(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """The same agents, with `asks` and `serves` set from their last beats: whether they request territories, and of
-        which cluster. Beats of an earlier start of an agent are ignored."""
+        """The same agents with what their last beats say: whether they request territories (`asks`), and which cluster
+        they can reach (`serves`). Beats of an earlier start of an agent are ignored."""
         with self._lock:
             beats = {name: self._beats.get(name) for name in agents}
         found = dict(agents)
@@ -36,7 +36,8 @@ class AgentBoard:
         return found
 
     def said(self, territory: Territory) -> TerritoryState | None:
-        """The state of a territory as its agent reported it in its last beat; None if it has not reported it yet."""
+        """The state of a territory as its agent reported it in the last beat; None if the agent has not reported it
+        yet."""
         with self._lock:
             beat = self._beats.get(territory.node_id or "")
         if beat is None or beat.instance != territory.instance:

@@ -27,14 +27,15 @@ _ROWS = tables.territories
 
 
 class TerritoryBook:
-    """Reads and writes the territories in the meta database. Each call is a transaction of its own, and raises as the
-    repository's calls do."""
+    """Reads and writes the territories in the meta database. Each call is a transaction of its own, and raises the
+    errors of the repository's calls."""
 
     def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, wanted: Territory) -> tuple[Territory, bool]:
-        """Add a territory. Returns it, and whether it is new. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        """Add a territory. Returns (the territory, whether it is new). Raises UnknownName, AlreadyDiffers,
+        LimitReached."""
 
         def body(connection: Connection) -> tuple[Territory, bool]:
             tenant_rows.one(connection, wanted.tenant)
@@ -77,8 +78,8 @@ class TerritoryBook:
         return self._write(body)
 
     def held(self, node_id: str, instance: str, agents: Mapping[str, Agent]) -> list[Territory]:
-        """Assign the territories that are due for another agent, and return those that this agent is to hold.
-        Territories of a tenant that is being deleted have no agent."""
+        """Assign the territories that are due for another agent, write that, and return those that this agent must
+        hold. Territories of a tenant that is being deleted have no agent."""
 
         def judged(connection: Connection) -> tuple[list[Territory], list[tuple[Territory, str]]]:
             there = _wanted(connection)

@@ -30,8 +30,8 @@ BALANCE_MOVES = 1
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The upstream cluster from which the changes of a territory come. `kind` and `keyspace` are as the agent's
-    settings of the same names."""
+    """The upstream cluster from which the changes of a territory come. `kind` and `keyspace` mean the same as in the
+    agent's settings."""
 
     pd: str
     pd_cluster_id: int
@@ -64,9 +64,9 @@ class Territory:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent as the owner sees it. `silent_ms`: milliseconds since its last heartbeat. `asks`: whether it has
-    requested territories from this owner. `serves`: the id of the only PD cluster that it can reach; None if it can
-    reach any, or has not requested any territory yet."""
+    """An agent as the owner sees it. `silent_ms`: ms since its last heartbeat. `asks`: whether it has requested
+    territories from this owner. `serves`: the id of the only PD cluster that it can reach; None if it can reach any, or
+    has not requested any territory yet."""
 
     instance: str
     state: NodeState
@@ -76,21 +76,21 @@ class Agent:
 
     @property
     def lost(self) -> bool:
-        """Whether its territories must be assigned to other agents."""
+        """Whether the agent's territories must be assigned to other agents."""
         return self.state is NodeState.LOST or self.silent_ms >= LOST_MS
 
     @property
     def ready(self) -> bool:
-        """Whether territories may be assigned to it."""
+        """Whether territories may be assigned to the agent."""
         return self.state is NodeState.ALIVE and self.asks and not self.lost
 
     def can(self, territory: Territory) -> bool:
-        """Whether it can reach the cluster of the territory."""
+        """Whether the agent can reach the cluster of the territory."""
         return self.serves is None or self.serves == territory.upstream.pd_cluster_id
 
 
 def is_held(territory: Territory, agents: Mapping[str, Agent]) -> bool:
-    """Whether an agent that is not lost holds the territory, so that its changes become files."""
+    """Whether an agent that is not lost holds the territory, so that its changes are pushed as files."""
     agent = agents.get(territory.node_id or "")
     return agent is not None and not agent.lost and territory.of(territory.node_id or "", agent.instance)
 
@@ -148,7 +148,7 @@ def _given(one: Territory, node: str, agents: Mapping[str, Agent]) -> Territory:
 
 
 def check_new(there: Sequence[Territory], wanted: Territory) -> bool:
-    """Check that a tenant with the territories `there` may have another one; returns whether it is new. Raises
+    """Check that a tenant with the territories `there` may have another one. Returns whether it is new. Raises
     AlreadyDiffers, LimitReached."""
     for one in there:
         if one.store_id == wanted.store_id:

@@ -12,11 +12,8 @@ WATCH_MS = 5_000
 
 
 class TerritoryWatch:
-    """Sets the owner's metrics of territories; on another meta server they are 0.
-
-    Args:
-        agents: every agent by name. Raises Unavailable if this process is not the owner.
-    """
+    """Sets the owner's metrics of territories. A meta server that is not the owner sets them to 0. `agents` returns
+    every agent by name, and raises Unavailable if this process is not the owner."""
 
     def __init__(
         self,
@@ -28,7 +25,7 @@ class TerritoryWatch:
         self._book, self._agents, self._is_owner, self._metrics = book, agents, is_owner, metrics
 
     def step(self) -> None:
-        """Loop body. Raises Unavailable."""
+        """Loop body: count the territories and set the metrics. Raises Unavailable."""
         if not self._is_owner():
             self._metrics.count_territories(())
             return

@@ -41,7 +41,7 @@ class SegmentIndex:
         return self._segments
 
     def overlapping(self, window: Window) -> list[SegmentRef]:
-        """The segments that may hold rows of the window, ordered by their lowest commit_ts."""
+        """The live segments that may hold rows of the window, in the order of `segments`."""
         return [self._segments[at] for at in self._fit(window)]
 
     def beginnings(self, window: Window) -> tuple[Int64s, Int64s]:

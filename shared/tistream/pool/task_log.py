@@ -83,6 +83,6 @@ class TaskLog:
         return self._view.last.children if self._view.last is not None else ()
 
     def segments_overlapping(self, window: Window) -> list[SegmentRef]:
-        """The live segments that may hold rows of the window, ordered by their lowest commit_ts."""
+        """The live segments that may hold rows of the window, in the order in which manifests named them."""
         self._index.update(self._view.segments)
         return self._index.overlapping(window)

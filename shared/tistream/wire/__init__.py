@@ -1,1 +1,2 @@
-"""The HTTP contracts between services: the bodies of requests and answers, and clients."""
+"""What services send each other over HTTP: the bodies of requests and answers as pydantic models, and clients for the
+calls."""

@@ -1,4 +1,4 @@
-"""The API server's HTTP contract: the answers that the API server builds itself. Ids and times are decimal strings.
+"""The API server's answers to users, as far as it builds them itself. Ids and times are decimal strings.
 
 The answers that it forwards from other services are in meta.py, usage.py, audit.py and tokens.py, and the lines of
 pulls in changes.py.
@@ -38,7 +38,8 @@ class DatabaseList(Wire):
 
 
 class TableName(Wire):
-    """One table of a list."""
+    """One table in the answer of ListTables. `base_ts` (decimal): with a backfill, the ts from which on all rows are
+    known. `held`: why the table is not served; null if it is."""
 
     name: str
     table_id: Id
@@ -90,7 +91,7 @@ class DdlPage(Wire):
 
 
 class TenantProgress(Wire):
-    """The answer of TenantStatus. `lag_seconds` is null until the tenant's snapshot was taken."""
+    """The answer of TenantStatus. `lag_seconds` is null until the tenant's snapshot has been read."""
 
     resolved_ts: Stamp
     flushed_ts: Stamp
@@ -112,7 +113,7 @@ class TaskPlace(Wire):
 
 
 class StorePlace(Wire):
-    """The dispatcher that reads a store, and the reason if the store waits."""
+    """A store of the upstream: the dispatcher that reads it, and the reason if it waits."""
 
     store_id: Id
     dispatcher: str | None
@@ -128,7 +129,8 @@ class TenantPlacement(Wire):
 
 
 class TenantSummary(Wire):
-    """One tenant of the overview. `state` waiting means that nothing can be read yet; `waits` has the reason."""
+    """A tenant in the answer of Overview. `state` `waiting` means that nothing can be read yet; `waits` has the
+    reason."""
 
     cluster_id: str
     tenant_id: str
@@ -143,7 +145,7 @@ class TenantSummary(Wire):
 
 
 class ReadablePart(Wire):
-    """A database or a table that the token names. `table` null: the whole database."""
+    """A database or a table to which the caller's token gives access. `table` null: the whole database."""
 
     cluster_id: str
     tenant_id: str
@@ -159,8 +161,9 @@ class TenantsOverview(Wire):
 
 
 class LagSamples(Wire):
-    """The answer of TenantLag. `at_ms`: times of the samples in ms since the Unix epoch, oldest first. `stages`: by the
-    name of the stage, its lag behind the wall clock in seconds at each of these times; null if unknown."""
+    """The answer of TenantLag, the history of a tenant's lag. `at_ms`: times of the samples in ms since the Unix epoch,
+    oldest first. `stages`: by the name of the stage, its lag behind the wall clock in seconds at each of these times;
+    null if unknown."""
 
     at_ms: list[str]
     stages: dict[str, list[float | None]]

@@ -1,4 +1,4 @@
-"""The audit log, as the meta server returns it and the API forwards it."""
+"""Entries of the audit log, as the meta server returns them and the API server forwards them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 
 
 class AuditEntry(Wire):
-    """One change that a caller requested, or that the platform made later because of a request.
+    """An entry of the audit log: a change that a caller requested, or that the platform made later because of a
+    request.
 
     seq: the entry's number, in the order of the commits, without gaps. at_ms: time by the database's clock. was,
     became: the members that differ, with their values before and after. `was` is None if the subject did not exist
@@ -31,7 +32,8 @@ class AuditEntry(Wire):
 
 
 class AuditPage(Wire):
-    """Entries, oldest first. `newest_seq`: the number of the last entry of the whole log; 0 if the log is empty."""
+    """Entries of the audit log, oldest first. `newest_seq`: the number of the newest entry in the whole log; 0 if the
+    log is empty."""
 
     entries: list[AuditEntry]
     newest_seq: int

@@ -1,4 +1,4 @@
-"""The lines of a pull's answer with `format=ndjson` (design.md 5), for the OpenAPI document and for clients.
+"""Models of the lines of a pull with `format=ndjson` (design.md 5), for the OpenAPI document and for clients.
 
 The API server renders lines without these models; a test validates its lines against them.
 """
@@ -25,7 +25,7 @@ Columns = Annotated[
 
 
 class InvolvedTable(Wire):
-    """A database and a table in it. `table` is empty if the job concerns the database itself."""
+    """A database and a table in it. `table` is empty if the DDL job changed the database itself."""
 
     database: str
     table: str
@@ -89,7 +89,8 @@ class Resolved(Wire):
 
 
 class Continue(Wire):
-    """The page ended inside a snapshot, or inside a commit_ts that has more events than `limit`."""
+    """The page ended inside a snapshot, or inside a commit_ts that has more events than `limit`. The next page
+    continues at `cursor`."""
 
     type: Literal["continue"]
     cursor: str
@@ -110,7 +111,7 @@ class SnapshotEnd(Wire):
 
 
 class RawChange(Wire):
-    """One write of RawKV. An expiry is not a change: from `expire_at` on, the key has no value."""
+    """One write of a RawKV key. There is no line when a value expires: from `expire_at` on, the key has no value."""
 
     type: Literal["raw"]
     op: Literal["put", "delete"]

@@ -1,4 +1,4 @@
-"""The dispatcher's HTTP contract: the status of every store."""
+"""The answers of dispatchers about the stores that they read."""
 
 from pydantic import Field
 
@@ -20,7 +20,8 @@ class StoreStatus(Wire):
 
 
 class StoreList(Wire):
-    """The answer of `GET /v1/stores[?cluster_id=&tenant_id=]`. `holds` are the holds that concern no single store."""
+    """The answer of `GET /v1/stores[?cluster_id=&tenant_id=]`. `holds` are reasons for missing progress that concern no
+    single store."""
 
     node_id: str
     stores: list[StoreStatus]

@@ -1,4 +1,5 @@
-"""A batch that a dispatcher sends to a sorter: references to new files, and their watermarks, clipped to each task.
+"""The request with which a dispatcher sends new change files to a sorter: references to the files, and their watermark
+rows, clipped to the span of each task.
 
 The body of `POST /v1/files` is one Arrow IPC stream: a table of watermark rows (WATERMARKS) whose schema metadata holds
 the JSON of the files under `tistream.files`. Changes themselves are not copied: for each task, a file lists the row
@@ -86,8 +87,8 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: the minimum of the
-    flushed_ts of all tasks of the tenant, which readers may have read up to; None if that of some task is unknown."""
+    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: the lowest
+    flushed_ts of all tasks of the tenant, up to which readers may have read; None if that of some task is unknown."""
 
     route_version: int
     files: tuple[FileRef, ...]

@@ -1,6 +1,5 @@
-"""A tenant's limits as operators set them: stored in the meta database, and sent in the routes to the services that
-enforce them.
-"""
+"""The limits that operators set for a tenant. The meta database stores them, and route tables carry them to the
+services that enforce them."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ QUOTA_MAX = 1 << 53  # the largest integer that every JSON parser preserves
 
 
 class Limits(Wire):
-    """A tenant's limits. Null: the default of the settings. 0: unlimited; for pulls_at_once: half of an API server's
-    own limit."""
+    """The limits of a tenant. Null: the default in the services' settings. 0: unlimited; for pulls_at_once: half of an
+    API server's own limit."""
 
     requests_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     pulls_at_once: int | None = Field(default=None, ge=0, le=QUOTA_MAX)

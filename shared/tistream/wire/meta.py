@@ -1,4 +1,4 @@
-"""The meta server's HTTP contract: tenants, routes, nodes, announcements."""
+"""What the meta server receives and answers: tenants, routes, nodes, announcements of files."""
 
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ KmsKeyId = Annotated[str, Field(pattern=KMS_KEY_ID_PATTERN)]
 
 
 class StrictRequest(Wire):
-    """Base of requests from outside: unknown members and other types are rejected."""
+    """Base of requests that users send: unknown members and values of other types are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -42,8 +42,8 @@ class Announcement(Wire):
 
 
 class Announcements(Wire):
-    """Announcements with a sequence above `after`. `lost`: older ones were dropped, so the reader must list everything
-    once."""
+    """Announcements with a sequence number above the requested one; `next_after` is the number for the next request.
+    `lost`: some were dropped, so the reader must LIST all stores once."""
 
     next_after: int
     lost: bool
@@ -101,16 +101,16 @@ class DeleteTenant(StrictRequest):
 
 
 class RetireOrder(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`. `discard`: delete files that were
-    never read, too."""
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`. Retire a store, which an operator
+    has declared gone. `discard`: delete files that were never read, too."""
 
     discard: bool = False
 
 
 class RetireStore(StrictRequest):
-    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: the manifests of every
-    task contain the store's files up to `taken_ts` (decimal), and no task needs these files any more. `discard`: later
-    files, which were never read, are deleted too."""
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: a dispatcher states that
+    a retired store's files up to `taken_ts` (decimal) are in the manifests of every task, and that no task needs them
+    any more. `discard`: later files, which were never read, are deleted too."""
 
     taken_ts: str
     discard: bool = False
@@ -166,8 +166,8 @@ class SealOrder(Wire):
 class TaskRoute(Wire):
     """One task: its span (hex), its fencing epoch and its sorter (None while no sorter has it).
 
-    The epoch is for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same name must
-    not use it when it resumes.
+    The epoch is meant for one process of the sorter's name, which `sorter_start_epoch` identifies: a process that was
+    replaced under the same name must not use it.
     """
 
     task_id: int
@@ -334,7 +334,8 @@ class NewStart(Wire):
 
 
 class StartOf(Wire):
-    """Identifies a process start: its number, and a name that the process drew at random."""
+    """Identifies a process among those that have had the same node name: its number, and a name that it drew at
+    random."""
 
     instance: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
     start_epoch: int = Field(ge=1, lt=1 << 62)
@@ -349,17 +350,17 @@ class RegisterNode(StartOf):
 
 
 class Registered(Wire):
-    """The answer of RegisterNode: the process start that the name belongs to now."""
+    """The answer of RegisterNode. `start_epoch` identifies the process to which the node's name belongs now."""
 
     start_epoch: int
     route_version: int
 
 
 class TaskReport(Wire):
-    """A sorter's report of one task. Either the sorter works on it under task_epoch, or it is `prepared` to take it
-    over, or the task's seal names its children in `sealed`, or the sorter cannot hold it because its manifests were
-    claimed under the epoch `fenced_by`. `load`: recent bytes of row groups per second. `split_key` (hex, empty:
-    unknown) splits the task into halves of about the same load."""
+    """A sorter's report of one task. The sorter either works on the task under task_epoch; or is `prepared` to take it
+    over; or has sealed it, with the children in `sealed`; or cannot hold it, because its manifests were claimed under
+    the newer epoch `fenced_by`. `load`: recent bytes of row groups per second. `split_key` (hex, empty: unknown) splits
+    the task into halves of about the same load."""
 
     task_id: int
     task_epoch: int
@@ -383,8 +384,9 @@ class StoreReport(Wire):
 
 
 class Heartbeat(StartOf):
-    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if the start is unknown: register. 409 `superseded` if a newer
-    one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
+    """`POST /upcall/v1/nodes/{node_id}/heartbeat`: the process is alive. The answer 404 means that the process must
+    register; 409 `superseded` means that it must end, because another one has registered under its name. `owner_rev`
+    and `route_version` are those of the newest route table seen."""
 
     owner_rev: int = Field(default=0, ge=0, lt=1 << 62)
     route_version: int = Field(default=-1, ge=-1, lt=1 << 62)

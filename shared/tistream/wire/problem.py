@@ -61,7 +61,7 @@ class PeerFailed(FatalError):
 
 
 class PeerBusy(Unavailable):
-    """A peer answered that the caller must come back later (429 or 503), or a proxy got no answer from it."""
+    """A peer answered that the caller must try again later (429 or 503), or a proxy answered that the peer did not."""
 
     def __init__(self, detail: str, *, retry_after_s: float | None) -> None:
         super().__init__(detail)
@@ -69,8 +69,8 @@ class PeerBusy(Unavailable):
 
 
 def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str | None = None) -> TiStreamError:
-    """The error for an answer with `status` >= 400. `where` names the request. `body` is the answer's JSON, or
-    empty."""
+    """Convert an answer with `status` >= 400 to an error. `where` names the request in the error's text. `body` is the
+    answer's JSON, or empty."""
     kind = body.get("type")
     code = kind.removeprefix(_TYPE_PREFIX) if isinstance(kind, str) and kind.startswith(_TYPE_PREFIX) else None
     detail = str(body.get("detail") or body.get("title") or f"status {status}")
@@ -83,6 +83,6 @@ def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str 
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The delay form of Retry-After (RFC 9110 10.2.3) in seconds. None for the date form; the caller then uses its own
-    back-off."""
+    """Parse a Retry-After header that has a number of seconds (RFC 9110 10.2.3). Returns None if it has a date; the
+    caller then uses its own back-off."""
     return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

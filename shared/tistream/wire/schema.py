@@ -1,4 +1,4 @@
-"""The schema registry's HTTP contract: the schema at a ts, and the log that it is built from."""
+"""The schema registry's answers: the schema at a ts, and the log from which a replica of the history is built."""
 
 from typing import Any
 
@@ -38,7 +38,8 @@ class DatabaseView(Wire):
 
 
 class SchemaView(Wire):
-    """The answer of `GET /v1/clusters/{c}/tenants/{t}/schema?ts=`: everything that SELECT sees at `ts`."""
+    """The answer of `GET /v1/clusters/{c}/tenants/{t}/schema?ts=`: all databases, tables and columns that SELECT shows
+    at `ts`."""
 
     ts: str
     schema_version: str
@@ -49,11 +50,11 @@ class LogPage(Wire):
     """The answer of `GET …/schema/log?after=N&known_resolved_ts=R&known_base_ts=B&wait_ms=M`: records N+1 and later, in
     order.
 
-    The first records are those of the snapshot, or restate the history as of `base_ts`. `log_id` names the log: if it
+    The first records are those of the snapshot, or restate the history up to `base_ts`. `log_id` names the log: if it
     changes, start again with after=0. Numbers do not change when old records are deleted, so a reader that is up to
     date continues. A reader that lacks deleted records gets all remaining ones: `begins` is set, and the reader must
-    drop its earlier records. Restating records have numbers too, with another meaning after each base; B states the
-    base for which the reader's records were read.
+    drop its earlier records. Records that restate the history are numbered too, and each base numbers them anew. So the
+    reader states in B which base its records belong to.
 
     Records of one commit_ts may be on two pages: apply them together, when a page has `more` false. Then all records at
     or below `resolved_ts` have been returned. The answer comes at once if there are records, or if the registry's
@@ -73,9 +74,9 @@ class LogPage(Wire):
 class SchemaStatus(Wire):
     """The answer of `GET …/schema/status`. Before the snapshot was read, every ts is `None`.
 
-    The schema can be requested from base_ts on. The log contains the history up to `durable_ts`, independent of the
-    rows that it was read from. `records` counts the log's records, and `log_objects` is the number of its newest
-    object.
+    The schema can be requested from base_ts on. The log has the history up to `durable_ts`; below it, the rows from
+    which the history was read are no longer needed. `records` counts the log's records, and `log_objects` is the number
+    of its newest object.
     """
 
     cluster_id: str

@@ -1,4 +1,5 @@
-"""The sorter's HTTP contract besides file batches: its tasks, and the reasons why they make no progress."""
+"""The sorter's answers: its tasks, their progress, and the reasons why they make none. Batches of files are in
+file_batch.py."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,14 +11,15 @@ class Wire(BaseModel):
 
 
 class Chain(Wire):
-    """The position in one chain of a store's files; the wire form of tistream.format.manifest.ChainPosition."""
+    """The position in one chain of a store's files. See tistream.format.manifest.ChainPosition, whose wire form this
+    is."""
 
     first_ts: int
     at_ts: int
 
 
 class Hold(Wire):
-    """The reason why a stage makes no progress (design.md 6, `held_by`)."""
+    """The reason why a stage, such as a store's dispatcher or a task, makes no progress (design.md 6, `held_by`)."""
 
     stage: str = Field(pattern="^(push|damaged|dispatch|sort|schema|node)$")
     store_id: str | None = None
@@ -27,13 +29,13 @@ class Hold(Wire):
 
 
 class TaskStatus(Wire):
-    """One task as its sorter sees it.
+    """One task, as its sorter knows it.
 
-    `received` are the positions of files accepted into memory, `durable` those in the last manifest. A dispatcher that
-    lost its memory starts from `received`; source files after `durable` are still needed. `progress_ts` >= flushed_ts
-    is a resolved ts that needs no object: no row at or below it is pending, and none will come. `pointed` is, by store,
-    the ts of the oldest file that the last manifest points into. It is None if the task continues others and has no
-    manifest of its own yet, or if the sorter's version does not report it.
+    `received` are the positions up to which files were accepted into memory, `durable` those in the last manifest. A
+    dispatcher that lost its memory starts from `received`; source files after `durable` are still needed. `progress_ts`
+    >= flushed_ts is a resolved ts that needs no object: no row at or below it is pending, and none will come. `pointed`
+    is, by store, the ts of the oldest file that the last manifest points into. `pointed` is None if the task was split
+    or merged from others and has no manifest of its own yet, or if the sorter's version does not report it.
     """
 
     cluster_id: str
@@ -66,7 +68,7 @@ class TaskList(Wire):
 
 class TaskProgress(Wire):
     """Progress of one task: no row at or below `progress_ts` is missing from its manifests 1 … `manifest`, and none
-    will come. This stays true whatever happens to the task."""
+    will come. This stays true if the task moves, or is split or merged."""
 
     cluster_id: str
     tenant_id: str
@@ -87,7 +89,8 @@ class ProgressPage(Wire):
 
 
 class FilesReceipt(Wire):
-    """The answer of `POST /v1/files`: for each task the chains received, or that this sorter does not hold the task.
+    """The answer of `POST /v1/files`: for each task, the positions up to which its files were received, or that this
+    sorter does not hold the task.
 
     A file whose `ts` is at or below its chain's `at_ts` was known already, which is no error. A file that does not
     follow its chain is not accepted; the dispatcher sends again from `received`.
@@ -110,10 +113,10 @@ class SliceStatus(Wire):
 
 
 class StoreNeed(Wire):
-    """The answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: the data of a store that the task still needs.
-    `durable` and `received` are its chains in the newest manifest and in memory. `pointed` is the oldest file that
-    pending rows point into, and `known` whether that is known. `resting` is the first slice whose log was last reported
-    by this store. `waits`: what the first waiting row of this store waits for."""
+    """The answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: which data of a store the task still needs. `durable`
+    and `received` are the positions in the store's chains, in the newest manifest and in memory. `pointed` is the
+    oldest file that pending rows point into, and `known` whether that is known. `resting` is the first slice whose
+    newest watermark came from this store. `waits`: what the store's first waiting watermark row waits for."""
 
     received: list[Chain]
     durable: list[Chain]
@@ -124,6 +127,7 @@ class StoreNeed(Wire):
 
 
 class Coverage(Wire):
-    """The answer of `GET /v1/tasks/{task_id}/coverage?start_key=&end_key=` (hex, [start, end), empty = unbounded)."""
+    """The answer of `GET /v1/tasks/{task_id}/coverage?start_key=&end_key=` (hex, [start, end), empty = unbounded):
+    which keys are complete up to which ts."""
 
     slices: list[SliceStatus]

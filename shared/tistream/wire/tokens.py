@@ -1,5 +1,5 @@
-"""Tokens and their grants: the form in which the API receives them, in which meta servers store them, and in which API
-servers follow them.
+"""Tokens of API users and their grants: requests to create them, and the forms in which meta servers store them and API
+servers receive them.
 
 A token's text is `tst_<token_id>_<secret>`. Only the SHA-256 of the secret is stored. The secret is 32 random bytes, so
 it cannot be found by trying, and a slow password hash would not protect it better.
@@ -56,16 +56,16 @@ class Grant(StrictRequest):
 
 
 def home(grants: Iterable[Grant]) -> tuple[str, str] | None:
-    """The cluster and tenant to which a token's requests count in rate limits: the first ones among those of its
-    grants. None: a grant covers all tenants of a cluster, or there is no grant."""
+    """The cluster and tenant whose rate limits apply to a token's requests: the first ones, in order, among those of
+    its grants. None: a grant covers all tenants of a cluster, or there is no grant."""
     tenants = [(grant.cluster, grant.tenant) for grant in grants]
     return None if any(tenant == ANY for _, tenant in tenants) else min(tenants, default=None)
 
 
 def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
-    """The quota group of a token: the clusters or tenants of its grants. The number of tokens in each group is limited.
-    Tokens for parts of a tenant form a group of their own, which an operator of the whole tenant can revoke. None: a
-    grant covers everything, and there is no limit."""
+    """The group in which a token counts: the clusters or tenants of its grants. The number of tokens in each group is
+    limited. Tokens for parts of a tenant form a group of their own, which an operator of the whole tenant can revoke.
+    None: a grant covers everything, and there is no limit."""
     found = set()
     for grant in grants:
         if grant.cluster == ANY:
@@ -120,7 +120,7 @@ class TokenInfo(Wire):
 
 
 class MadeToken(TokenInfo):
-    """The answer (201) of `POST /v1/tokens` at the API: the only time that the token's text is returned."""
+    """The answer (201) of `POST /v1/tokens` at the API. The token's text is returned only here."""
 
     token: str
 
@@ -149,7 +149,7 @@ class KnownTokens(Wire):
 
 
 def spell(token_id: str, secret: str) -> str:
-    """Format a token's text from its id and its secret."""
+    """Build a token's text from its id and its secret."""
     return f"tst_{token_id}_{secret}"
 
 
@@ -160,5 +160,5 @@ def take_apart(text: str) -> tuple[str, str] | None:
 
 
 def hash_of(secret: str) -> str:
-    """The hash of a secret that is stored, hexadecimal."""
+    """The hash of a secret, in hexadecimal, as it is stored."""
     return hashlib.sha256(secret.encode("ascii")).hexdigest()

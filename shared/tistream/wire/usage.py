@@ -1,4 +1,5 @@
-"""Usage of tenants: the reports of processes to the meta servers, and the answers of the meta servers. Quotas too."""
+"""Usage of tenants: what processes report to the meta servers, and what the meta servers answer. Also the quotas of
+tenants."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ RANGE_MAX_MS = 100 * 24 * HOUR_MS  # the longest time range of one request
 
 
 def hour_of(wall_ms: int) -> int:
-    """The beginning (ms since the Unix epoch) of the UTC hour that contains a time."""
+    """The beginning of the UTC hour that contains a time, in ms since the Unix epoch."""
     return wall_ms - wall_ms % HOUR_MS
 
 
@@ -27,8 +28,8 @@ class _OfHour(Wire):
 
 
 class CountedUsage(_OfHour):
-    """Totals of one process for a tenant in an hour: `requests` to object storage by kind, including those that Spark's
-    workers made on the process's behalf; bytes and rows of answers."""
+    """What one process has done for a tenant in an hour: `requests` to object storage by kind, including those that
+    Spark's workers made on the process's behalf; bytes and rows of answers."""
 
     bytes_served: int = Field(default=0, ge=0)
     rows_served: int = Field(default=0, ge=0)
@@ -52,7 +53,7 @@ class StoredUsage(_OfHour):
 
 
 class UsageReport(Wire):
-    """`POST /upcall/v1/usage`: the totals so far of one start of a process. Reports may arrive twice, late, or out of
+    """`POST /upcall/v1/usage`: a process reports its totals since it started. Reports may arrive twice, late, or out of
     order. So the receiver keeps the maximum of each counter, and for stored bytes the value of the newest manifest."""
 
     node_id: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
@@ -68,17 +69,17 @@ def hour_text(hour_ms: int) -> str:
 
 
 class FeedAmounts(Wire):
-    """Amounts of a changefeed that its sink has acknowledged: row events, the bytes of their messages, and the bytes of
-    other messages."""
+    """What a changefeed's sink has acknowledged: the number of row events, the bytes of their messages, and the bytes
+    of other messages."""
 
     rows: str
     bytes: str
 
 
 class Amounts(Wire):
-    """Amounts of an hour, or sums over hours. Numbers are decimal strings. `bytes_stored`: the bytes stored at the
-    hour's end, null if they were not reported; in a sum, byte-hours. `feed_rows`, `feed_bytes`: over all changefeeds;
-    `feeds`: of each changefeed, by id."""
+    """The usage of a tenant in an hour, or the sum over hours. Numbers are decimal strings. `bytes_stored`: the bytes
+    stored at the hour's end, null if they were not reported; in a sum, byte-hours. `feed_rows`, `feed_bytes`: over all
+    changefeeds; `feeds`: of each changefeed, by id."""
 
     bytes_in: str
     bytes_stored: str | None
@@ -91,7 +92,7 @@ class Amounts(Wire):
 
 
 class HourOfUsage(Amounts):
-    """One hour, identified by its beginning."""
+    """The usage of a tenant in one hour, which is identified by its beginning."""
 
     hour: str = Field(description="as 2026-11-21T10:00:00Z")
     hour_ms: str

@@ -33,11 +33,11 @@ class SecretFile(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value of the last read."""
+        """The value that was read last."""
         return self._value
 
     def look(self) -> bool:
-        """Read the file if it has changed since the last call. Returns whether the value changed."""
+        """Read the file again if it has changed since the last call. Returns whether the value has changed."""
         with self._lock:
             try:
                 mark = self._marked()
@@ -60,7 +60,7 @@ class SecretFile(Generic[T]):
 
 
 def bearer_text(text: str) -> str:
-    """Parse a token file, which has one line. Raises ValueError."""
+    """Parse the text of a token file, which has one line, and return the token. Raises ValueError."""
     token = text.strip()
     if not token.isascii() or not token.isprintable() or " " in token or len(token) < _TOKEN_MIN:
         raise ValueError(f"it holds no token: one line of at least {_TOKEN_MIN} letters, digits and signs")

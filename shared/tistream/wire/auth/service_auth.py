@@ -16,7 +16,7 @@ _LOOK_MS = 1_000  # how often the file is checked for changes
 
 
 class ServiceKeys:
-    """The keys with which services sign and verify tokens, read from a file. The constructor raises BadKeys,
+    """Signs and verifies the tokens between services, with keys from a file. The constructor raises BadKeys,
     OSError."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -47,7 +47,7 @@ class ServiceKeys:
 
 
 class ServiceAuth:
-    """The `Authorization` header that a service sends with each call. Thread-safe."""
+    """Creates the `Authorization` header that a service sends with each call to another service. Thread-safe."""
 
     def __init__(self, keys: ServiceKeys, caller: Caller, clock: Clock) -> None:
         self._keys, self._caller, self._clock = keys, caller, clock
@@ -56,7 +56,7 @@ class ServiceAuth:
         self._signed_ms: int | None = None
 
     def __call__(self) -> str:
-        """`Bearer …`, signed at most 20 s ago."""
+        """The header's value, `Bearer …`. Its token was signed at most 20 s ago."""
         with self._lock:
             # The wall clock, because it includes the time in which the machine was suspended.
             now_ms = self._clock.now_ms()

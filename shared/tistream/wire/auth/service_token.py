@@ -1,8 +1,8 @@
 """The token of each call between services: an HS256 JWT (RFC 7519), signed with a key that all services share.
 
 Pure. Any process that has the key counts as a service. A token is valid for a minute, so an intercepted one soon
-becomes useless. There is one algorithm and one header: a token with another header is rejected before any part of it is
-parsed.
+becomes useless. Only one algorithm is allowed, so a JWT header can have only one value; a token with another header is
+rejected before any part of it is parsed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
 
 
 def _claims(token: str, keys: Sequence[bytes]) -> dict[str, Any]:
-    """The claims that one of the keys has signed. Their times are not checked: PyJWT would read the machine's clock."""
+    """Verify the signature of a token with each of the keys. Returns its claims. Times are not checked here, because
+    PyJWT would read the machine's clock."""
     for key in keys:
         try:
             return dict(jwt.decode(token, key, algorithms=[ALGORITHM], options=_SIGNATURE_ONLY))

@@ -1,1 +1,1 @@
-"""Bodies of the calls about a tenant's sources, backfills, restores, changefeeds, secrets and territories."""
+"""Requests and answers about a tenant's sources, backfills, restores, changefeeds, secrets and territories."""

@@ -1,4 +1,4 @@
-"""Backfills of a tenant: the requests of operators, and the progress (docs/backfill.md)."""
+"""Backfills of a tenant (docs/backfill.md): requests of operators, and the progress that is reported."""
 
 from typing import Literal
 
@@ -45,7 +45,7 @@ class BackfillStarted(Wire):
 
 class BackfillRow(Wire):
     """A backfill as the meta database stores it. `state` `running`: sorters read its chunks. `reason`: why it failed,
-    or why the platform cancelled it. snapshot_ts: the tenant's; null while the tenant has none. `ended_ms`: the time at
+    or why the platform cancelled it. snapshot_ts: that of the tenant; null until it is known. `ended_ms`: the time at
     which it left the state `running`. log_backup: whether the tenant has, or had, a log backup as a source; then the
     first change of a row has no old value."""
 
@@ -63,24 +63,24 @@ class BackfillRow(Wire):
 
 
 class BackfillRows(Wire):
-    """The answer of `GET /upcall/v1/backfills` (the running backfills of all tenants), and the backfills of one tenant,
-    newest first."""
+    """Backfills: the answer of `GET /upcall/v1/backfills` (running ones of all tenants) and of the call for one tenant
+    (newest first)."""
 
     backfills: list[BackfillRow]
 
 
 class EndBackfill(StrictRequest):
-    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service.
-    `cancelled`: the platform itself cancels it, for the reason given."""
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service:
+    the backfill has ended. `state` `cancelled`: the platform itself cancels it, for the reason given."""
 
     state: Literal["finished", "failed", "cancelled"]
     reason: str | None = Field(default=None, max_length=REASON_MAX)
 
 
 class BackfilledTable(Wire):
-    """Progress of one table. `base_ts` (decimal): from this ts on, all rows are known; null: not yet. Of the table's
-    chunks, `chunks` are planned and `chunks_done` are written, with `rows` (null while they are being counted) and
-    `bytes`. `held_by`: why the table is not complete."""
+    """The progress of one table in a backfill. `base_ts` (decimal): from this ts on, all rows are known; null: not yet.
+    Of the table's chunks, `chunks` are planned and `chunks_done` are written, with `rows` (null while they are being
+    counted) and `bytes`. `held_by`: why the table is not complete."""
 
     database: str
     table: str

@@ -1,4 +1,4 @@
-"""Changefeeds: the requests of callers, the work of workers, and the progress (docs/changefeeds.md)."""
+"""Changefeeds (docs/changefeeds.md): the requests of callers, the shards that workers hold, and the progress."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,8 +22,8 @@ Ts = Annotated[str, Field(pattern="^[0-9]{1,19}$")]
 
 
 class CreateChangefeed(StrictRequest):
-    """`POST …/changefeeds`. `start_ts` is exclusive; the default is the tenant's resolved_ts. `end_ts` is inclusive.
-    `config`: TiCDC's configuration file, as the JSON form of its TOML."""
+    """`POST …/changefeeds`: create a changefeed. `start_ts` is exclusive; the default is the tenant's resolved_ts.
+    `end_ts` is inclusive. `config`: TiCDC's configuration file, as the JSON form of its TOML."""
 
     changefeed_id: FeedId
     sink_uri: str = Field(min_length=1, max_length=URI_MAX)
@@ -34,8 +34,8 @@ class CreateChangefeed(StrictRequest):
 
 class NewChangefeed(StrictRequest):
     """A CreateChangefeed that the API server and a worker have checked, as the API server sends it to the meta server.
-    `start_given`: whether the caller stated `start_ts`; a repeated call without it means the same feed. `secrets`: see
-    ChangefeedPlan."""
+    `start_given`: whether the caller stated `start_ts`; a repeated call without it means the existing feed. `secrets`:
+    see ChangefeedPlan."""
 
     changefeed_id: FeedId
     sink_uri: str = Field(min_length=1, max_length=URI_MAX)
@@ -67,9 +67,9 @@ class FeedTable(Wire):
 
 
 class ChangefeedPlan(Wire):
-    """The effect that a feed would have: its topics with their numbers of partitions, the first TABLES_MAX of the
-    tables that exist now, the number of these tables, and notes for the user. `sink_uri`, `config`: the form that is
-    stored, without passwords. `secrets`: the passwords that were removed from it, sealed, by name."""
+    """What a feed would do: its topics with their numbers of partitions, the first TABLES_MAX of the tables that exist
+    now, the number of these tables, and notes for the user. `sink_uri`, `config`: the form that is stored, without
+    passwords. `secrets`: the passwords that were removed from it, encrypted, by name."""
 
     topics: dict[str, int]
     warnings: list[str]
@@ -81,8 +81,8 @@ class ChangefeedPlan(Wire):
 
 
 class StoppedTableInfo(Wire):
-    """A table that has stopped, because the feed cannot send one of its events. All of its events at or below
-    `checkpoint_ts` are in the sink. `table` "": all tables of the database. `left`: the user has decided that the
+    """A table that a feed no longer sends, because it cannot send one of the table's events. All of its events at or
+    below `checkpoint_ts` are in the sink. `table` "": all tables of the database. `left`: the user has decided that the
     feed's checkpoint does not wait for the table."""
 
     database: str
@@ -111,8 +111,8 @@ class HeldBy(Wire):
 
 class Move(Wire):
     """An order to move the checkpoint of a feed to `ts`. Events above `ts` are sent, whether they were sent before or
-    not. The order belongs to the feed's `revision`. `cut`: the feed has other shards above `ts`. Each begins at `ts`,
-    because every earlier shard has sent all events up to it."""
+    not. The order belongs to the feed's `revision`. `cut`: the feed is divided into shards in another way above `ts`.
+    Each new shard begins at `ts`, because the old shards have sent all events up to it."""
 
     revision: int
     ts: int
@@ -120,16 +120,17 @@ class Move(Wire):
 
 
 class Recut(Wire):
-    """The order to cut a feed into other shards. Until then its `shards` run up to `at_ts`, and stop there."""
+    """An order to divide a feed into another number of shards. The present `shards` send all events up to `at_ts`, and
+    stop there."""
 
     shards: int
     at_ts: int
 
 
 class Applied(Wire):
-    """A revision of a feed that is in force for every event above `after_ts`. `from_ts`: the checkpoint before the
-    revision. If it is lower than `after_ts`, the events between the two are not in the sink; if it is higher, they are
-    sent again."""
+    """States that a revision of a feed is in force for every event above `after_ts`. `from_ts`: the checkpoint before
+    the revision. If it is lower than `after_ts`, the events between the two are not in the sink; if it is higher, they
+    are sent again."""
 
     revision: int
     from_ts: int
@@ -148,12 +149,12 @@ class Skip(Wire):
 
 
 class ChangefeedInfo(Wire):
-    """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: the pool's, as the
-    worker has seen it. `lag_seconds`: the lag of the sink behind the pool; null before a worker has reported. `rows`,
-    `bytes`: the amounts that the sink has acknowledged; repeats after a crash count once. `since_ms`: the time at which
-    the feed failed or began to retry. `skips`: events that users named; `skipped_events`: the number of events that
-    were left out. `stopped`: tables that have stopped while the others continue. `revision` is raised by each change of
-    the feed. `applied` is the newest revision in force; null: the one with which the feed was created."""
+    """A changefeed. `checkpoint_ts`: every event at or below it is in the sink. `resolved_ts`: that of the tenant, as
+    the worker has seen it. `lag_seconds`: the lag of the sink behind the tenant; null before a worker has reported.
+    `rows`, `bytes`: the amounts that the sink has acknowledged; repeats after a crash count once. `since_ms`: the time
+    at which the feed failed or began to retry. `skips`: events that users named; `skipped_events`: the number of events
+    that were left out. `stopped`: tables that have stopped while the others continue. `revision` is raised by each
+    change of the feed. `applied` is the newest revision in force; null: the one with which the feed was created."""
 
     changefeed_id: str
     state: State
@@ -187,7 +188,8 @@ class ChangefeedList(Wire):
 
 
 class FeedShard(Wire):
-    """The identity of a shard of a feed. `generation`: the time in ms at which the feed was created."""
+    """The identity of a shard of a feed: one of the parts into which its rows are divided, each sent by one worker.
+    `generation`: the time in ms at which the feed was created; a later feed of the same name has another one."""
 
     cluster_id: str
     tenant_id: str
@@ -197,11 +199,11 @@ class FeedShard(Wire):
 
 
 class FeedWork(Wire):
-    """A shard that a worker must hold, under `epoch`; a newer epoch fences this one. `start_ts`: where a sink without
-    progress begins. `secrets`: the sealed texts of the secrets that `sink_uri` refers to, by name; a name that is not
-    in it does not exist. `moved`: the newest move of the checkpoint, which must be applied to a sink that has an
-    earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard that the sink
-    has acknowledged; null: the sink may be empty."""
+    """A shard that a worker must hold, under `epoch`; a newer epoch fences this one. `start_ts`: where the shard begins
+    if the sink has no progress of it. `secrets`: the sealed texts of the secrets that `sink_uri` refers to, by name; a
+    name that is not in it does not exist. `moved`: the newest move of the checkpoint, which must be applied to a sink
+    that has an earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard that
+    the sink has acknowledged; null: the sink may be empty."""
 
     shard: FeedShard
     epoch: int
@@ -240,7 +242,7 @@ class FeedReport(Wire):
 
 class WorkerBeat(Wire):
     """`POST /upcall/v1/changefeeds/beats`: a worker renews the leases of the shards that it holds, and requests more
-    work. `busy`: the tenants for which it has sent something lately, as `cluster/tenant`."""
+    work. `busy`: the tenants, as `cluster/tenant`, for which the worker has sent something lately."""
 
     node_id: str
     instance: str
@@ -250,8 +252,8 @@ class WorkerBeat(Wire):
 
 class FeedAssignments(Wire):
     """The answer of WorkerBeat: all shards that the worker must hold from now on. The worker stops all others.
-    `quota_sharers`: among how many workers the rate quotas of a tenant are divided, by `cluster/tenant`; a tenant that
-    is not named has one."""
+    `quota_sharers`: for each tenant (`cluster/tenant`), the number of workers among which its rate quotas are divided;
+    1 for a tenant that is not in it."""
 
     shards: list[FeedWork]
     quota_sharers: dict[str, int] = Field(default_factory=dict)

@@ -31,7 +31,8 @@ What = Literal[
 
 
 class UpdateChangefeed(StrictRequest):
-    """`PUT …/changefeeds/{id}`. A member that is left out keeps its value. `end_ts` null: the feed does not end."""
+    """`PUT …/changefeeds/{id}`: change a changefeed. A member that is left out keeps its value. `end_ts` null: the feed
+    does not end."""
 
     sink_uri: str | None = Field(default=None, min_length=1, max_length=URI_MAX)
     end_ts: Ts | None = None
@@ -50,8 +51,8 @@ class ChangedFeed(StrictRequest):
 
 
 class ResumeChangefeed(StrictRequest):
-    """`POST …/resume`. `checkpoint_ts`: continue after this ts instead of the sink's own progress. A higher ts leaves a
-    gap; a lower one sends events again."""
+    """`POST …/resume`: continue a feed that is paused or has failed. `checkpoint_ts`: continue after this ts instead of
+    the sink's own progress. A higher ts leaves a gap; a lower one sends events again."""
 
     checkpoint_ts: Ts | None = None
 
@@ -67,8 +68,8 @@ class SkipEvent(StrictRequest):
 
 
 class Happening(Wire):
-    """An event in the history of a feed. `by`: the caller; null: the platform. `from_ts`, `after_ts` of kind `applied`:
-    see Applied."""
+    """Something that happened to a feed, for its history. `by`: the caller; null: the platform. `from_ts`, `after_ts`
+    of kind `applied`: see Applied."""
 
     what: What
     by: str | None = None
@@ -79,7 +80,7 @@ class Happening(Wire):
 
 
 class FeedEvent(Happening):
-    """A Happening with its number and time."""
+    """An entry in the history of a feed, with its number and time."""
 
     seq: int
     at_ms: str
@@ -92,7 +93,7 @@ class FeedEvents(Wire):
 
 
 class FeedLag(Wire):
-    """The lag of a feed behind the pool, by part. `resolved_ts`: the pool's. `lag_seconds`: the time from
+    """The lag of a feed behind its tenant. `resolved_ts`: that of the tenant. `lag_seconds`: the time from
     `checkpoint_ts` to `resolved_ts`, by the upstream's clock. `read_seconds`: the part of it that the worker has not
     read yet."""
 

@@ -1,4 +1,5 @@
-"""Whether a changefeed's topics hold what the pool has (docs/changefeeds.md, "Comparing a topic with the pool")."""
+"""Comparisons of a changefeed's topics with the tenant's committed rows (docs/changefeeds.md, "Comparing a topic with
+the pool")."""
 
 from typing import Any, Literal
 
@@ -13,9 +14,9 @@ DIFFERENCES_MAX = 100  # that an answer names
 
 
 class VerifyChangefeed(StrictRequest):
-    """`POST …/changefeeds/{id}/verify`. Events with a commit_ts above `from_ts`, at or below `to_ts`; by default the
-    last minute up to the checkpoint. `table`: `database.table`, alone. `repair_topic`: where events that the sink lacks
-    are written."""
+    """`POST …/changefeeds/{id}/verify`: compare the events with a commit_ts above `from_ts` and at or below `to_ts`.
+    The default is the last minute up to the checkpoint. `table`: `database.table`, to compare this table only.
+    `repair_topic`: the topic into which missing events are written."""
 
     from_ts: Ts | None = None
     to_ts: Ts | None = None
@@ -24,7 +25,8 @@ class VerifyChangefeed(StrictRequest):
 
 
 class VerifyFeed(StrictRequest):
-    """`POST /v1/changefeeds/verifications` of a worker: the feed as it is, and the range to compare."""
+    """`POST /v1/changefeeds/verifications` of a worker: compare a range of a feed. The feed's settings are as the meta
+    server stores them."""
 
     cluster_id: str
     tenant_id: str
@@ -40,9 +42,9 @@ class VerifyFeed(StrictRequest):
 
 
 class Difference(Wire):
-    """An event that is not in the sink once. `missing`: it is not there; `unexpected`: a message that the feed would
-    not send; `repeated`: more often than it was committed. `key`: the values of the handle key, as the message has
-    them. `offset`: of the message; null: no message has it."""
+    """An event that is not exactly once in the sink. `what`: `missing`, it is not there; `unexpected`, a message that
+    the feed would not send; `repeated`, it is there more often than it was committed. `key`: the values of the handle
+    key, as the message has them. `offset`: that of the message; null if there is no message."""
 
     what: Literal["missing", "unexpected", "repeated"]
     database: str
@@ -55,7 +57,8 @@ class Difference(Wire):
 
 
 class VerifiedTable(Wire):
-    """A table in the range. `events`: row events that the pool has for the feed; `messages`: those in the sink."""
+    """The result of a comparison for one table. `events`: the number of row events that the feed must have sent;
+    `messages`: the number in the sink."""
 
     database: str
     table: str
@@ -67,8 +70,8 @@ class VerifiedTable(Wire):
 
 
 class FeedVerification(Wire):
-    """What a comparison has found. `equal`: each event is in the sink exactly once. `differences`: the first ones, by
-    commit_ts. `repaired`: events written to the repair topic."""
+    """The result of a comparison. `equal`: each event is in the sink exactly once. `differences`: the first ones, by
+    commit_ts. `repaired`: the number of events that were written to the repair topic."""
 
     changefeed_id: str
     from_ts: str

@@ -55,7 +55,7 @@ Place = Annotated[ParquetPlace | SqlFilesPlace | MySqlPlace, Field(discriminator
 
 
 class CreateRestore(StrictRequest):
-    """`POST …/restores`: 202 with the restore's id."""
+    """`POST …/restores`: start a restore. The answer is 202 with the restore's id."""
 
     scope: RestoreScope
     ts: str = Field(max_length=64)
@@ -82,14 +82,14 @@ class NewRestore(StrictRequest):
 
 
 class CheckTarget(StrictRequest):
-    """`POST /v1/restores/checks` at an ingest process: check whether its settings allow the target."""
+    """`POST /v1/restores/checks` at an ingest process: check that its settings allow a restore into this target."""
 
     target: Place
 
 
 class RestoreTable(Wire):
-    """The progress of one table. `rows`: the number of its rows at the restore's ts; null until they were counted.
-    `checksum`: does not depend on the order of rows; null until the target was compared."""
+    """The progress of one table of a restore. `rows`: the number of its rows at the restore's ts; null until they were
+    counted. `checksum`: of the rows, in any order; null until the target's rows were compared with the source's."""
 
     database: str
     table: str

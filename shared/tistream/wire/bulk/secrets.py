@@ -1,5 +1,5 @@
-"""Secrets of a tenant. Its changefeeds refer to them by name (docs/changefeeds.md, "Secrets"). No answer
-contains a value."""
+"""Secrets of a tenant. Its changefeeds refer to them by name (docs/changefeeds.md, "Secrets"). No answer contains a
+secret's value in plain text."""
 
 from typing import Annotated
 
@@ -15,13 +15,13 @@ SecretName = Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
 class PutSecret(StrictRequest):
-    """`PUT …/secrets/{name}`: the value, in plain text over TLS."""
+    """`PUT …/secrets/{name}`: store a secret. The value is plain text, protected by TLS."""
 
     value: SecretStr = Field(min_length=1, max_length=VALUE_MAX)
 
 
 class SealedSecret(StrictRequest):
-    """A PutSecret as the API server sends it to the meta server: sealed (tistream.secrets.sealing)."""
+    """A PutSecret with an encrypted value (tistream.secrets.sealing), as the API server sends it to the meta server."""
 
     sealed: str = Field(min_length=1, max_length=2 * VALUE_MAX)
 
@@ -41,6 +41,6 @@ class SecretList(Wire):
 
 
 class SealedSecrets(Wire):
-    """`POST /upcall/v1/…/secrets`: sealed texts by name, for a worker."""
+    """The answer of `POST /upcall/v1/…/secrets`, for a worker: encrypted secrets by name."""
 
     sealed: dict[str, str]

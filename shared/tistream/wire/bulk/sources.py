@@ -12,7 +12,7 @@ State = Literal["starting", "running", "waiting", "stopped"]
 
 
 class SnapshotSource(StrictRequest):
-    """The source of the tenant's first schema: `br-full`, a full backup of BR at `url`; `none`, a schema_snap that was
+    """Where a tenant's first schema comes from. `br-full`: a full backup of BR at `url`. `none`: a schema_snap that was
     pushed."""
 
     kind: Literal["br-full", "none"]
@@ -20,8 +20,9 @@ class SnapshotSource(StrictRequest):
 
 
 class AddSource(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/sources`: 201, also if the tenant has this source already;
-    409 if it has another one; 422 with the reason if the source cannot be read."""
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/sources`: read a log backup for the tenant. The answer is
+    201, also if the tenant has this source already; 409 if it has another one; 422 with the reason if the source cannot
+    be read."""
 
     kind: Literal["log-backup"]
     url: str = Field(max_length=URL_MAX)
@@ -29,7 +30,7 @@ class AddSource(StrictRequest):
 
 
 class SourceRow(Wire):
-    """A source as the meta database stores it. snapshot_ts: the tenant's. index_keys: whether the tenant's index
+    """A source as the meta database stores it. snapshot_ts: that of the tenant. index_keys: whether the tenant's index
     entries are kept; null: the setting of the service. paused: whether the tenant is paused. rows_wait: the reason why
     the rows of the source's full backup have not arrived yet; until then, no changes are released. Null if they have
     arrived, or if no backup was named."""
@@ -54,8 +55,8 @@ class SourceRows(Wire):
 
 
 class FlushedStore(Wire):
-    """A store of the upstream, and the time at which its newest flush that was read began (ms since the Unix epoch;
-    null if the names of its metadata do not state it)."""
+    """A store that writes into a log backup, and when the newest of its flushes that was read began, in ms since the
+    Unix epoch. Null if the names of its metadata objects do not state it."""
 
     store_id: str
     newest_flush_ms: int | None
@@ -80,7 +81,7 @@ class SourceInfo(Wire):
 
 
 class SourceStatus(Wire):
-    """A source as reported by the ingest process that runs it. `hold`: why it makes no progress."""
+    """A source as reported by the ingest process that runs it. `hold`: why the source makes no progress."""
 
     cluster_id: str
     tenant_id: str

@@ -15,8 +15,9 @@ KEYSPACE = "^([A-Za-z0-9_-]{0,64}|\\*)$"
 
 
 class AddTerritory(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: 201, also if the tenant has this territory
-    already; 409 if it differs, or shares keys with another territory of the tenant.
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: let an agent read a span of keys of the tenant.
+    The answer is 201, also if the tenant has this territory already; 409 if the existing one differs, or if the new one
+    shares keys with another territory of the tenant.
 
     `territory`: the id, which is the store id of its files. `pd`: addresses of PD, host:port, separated by commas.
     `pd_cluster_id`: the id that PD must have. `kind`, `keyspace`: as the agent's settings of these names. `start_key`,
@@ -36,9 +37,9 @@ class TerritoryState(Wire):
     """The state of a territory that its agent reports.
 
     `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
-    `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what it waits for, or why it stopped and what to do.
-    `resolved_ts`: all changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys that are furthest
-    behind, in hexadecimal. `held_ts`: the ts at which the agent holds back garbage collection.
+    `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what the agent waits for, or why it stopped and what to do.
+    `resolved_ts`: all changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys whose changes are
+    furthest behind, in hexadecimal. `held_ts`: the ts at which the agent holds back garbage collection.
     """
 
     state: str
@@ -61,8 +62,8 @@ class TerritoryReport(TerritoryState):
 
 
 class AgentBeat(Wire):
-    """`POST /upcall/v1/territories/beats`: an agent reports the territories that it holds, and receives those that it
-    must hold. `serves`: the id of the only PD cluster that the agent can reach; empty: any."""
+    """`POST /upcall/v1/territories/beats`: an agent reports the territories that it holds. The answer lists those that
+    it must hold. `serves`: the id of the only PD cluster that the agent can reach; empty: any."""
 
     node_id: str
     instance: str
@@ -93,7 +94,7 @@ class TerritoryAssignments(Wire):
 
 
 class TerritoryInfo(TerritoryWork):
-    """A territory with its holder (null: no agent has it), and the holder's last report in `said`; null until the first
+    """A territory, its holder (null: no agent has it), and in `said` the holder's last report; null until the first
     report."""
 
     node_id: str | None = None

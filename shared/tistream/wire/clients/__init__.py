@@ -1,1 +1,1 @@
-"""Clients of the services' HTTP contracts."""
+"""HTTP clients for the calls between services."""

@@ -87,14 +87,14 @@ class HttpClient:
         attempts: int = 1,
         deadline_s: float | None = None,
     ) -> M:
-        """PUT or POST `body` as JSON, and parse the answer as `model`."""
+        """Send `body` as JSON by PUT or POST, and parse the answer as `model`."""
         content, kind = body.model_dump_json().encode(), "application/json"
         patience_s = self._patience_s(deadline_s)
         answer = self.request(method, url, content=content, content_type=kind, deadline_s=patience_s, attempts=attempts)
         return parse(url, answer, model)
 
     def _patience_s(self, deadline_s: float | None) -> float:
-        """The deadline of a call, in seconds: the given one, but at most the client's."""
+        """The deadline of a call, in seconds: the given one, but at most the client's own."""
         return self._deadline_s if deadline_s is None else min(deadline_s, self._deadline_s)
 
     def request(
@@ -137,7 +137,8 @@ class HttpClient:
         return {**headers, "authorization": self._auth()} if self._auth is not None else dict(headers)
 
     def _traced(self, method: str, url: str, headers: Mapping[str, str], **how: Any) -> httpx.Response:
-        """One attempt, as a span of the current trace, if there is one. The peer continues the trace."""
+        """Send one attempt of a request. If a trace is current, the attempt becomes a span of it, and the peer
+        continues the trace."""
         with trace.child(method, kind="client") as span:
             if (context := span.context or trace.here().context) is None:
                 return self._once(method, url, headers, **how)
@@ -168,7 +169,7 @@ class HttpClient:
 
 
 def _host_of(url: str) -> str:
-    """Host and port, without the path, which contains names of tenants."""
+    """The host and port of a URL. The path is left out, because it contains names of tenants."""
     try:
         return httpx.URL(url).netloc.decode("ascii", "replace").rpartition("@")[2]
     except httpx.InvalidURL:
@@ -176,7 +177,7 @@ def _host_of(url: str) -> str:
 
 
 def parse(url: str, response: httpx.Response, model: type[M]) -> M:
-    """Parse the body as `model`. Raises PeerFailed if it does not match."""
+    """Parse the body of an answer as `model`. Raises PeerFailed if it does not match."""
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:

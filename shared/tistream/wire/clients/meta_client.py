@@ -68,15 +68,17 @@ USAGE_DEADLINE_S = 4.0  # the last report is sent while the process is ending
 
 
 class StaleRoutes(Unavailable):
-    """The meta server does not know routes that this process has followed already: try again."""
+    """The meta server that answered has an older route table than this process has seen. The same call may succeed
+    later."""
 
 
 class MetaClient:
     """Client of the meta servers at `base_urls` (separated by commas). Any of them can answer a call; if one does not,
-    the next is tried.
+    the next one is tried.
 
-    Thread-safe. `seen` is the age mark of the newest route table. With a `node_id`, the routes contain only that node's
-    tasks. `on_stale` is called for each table that is ignored because it is too old.
+    Thread-safe. `seen` is the age of the newest route table that was received. With a `node_id`, route tables contain
+    only that node's tasks. `on_stale` is called for each table that is ignored because it is older than one already
+    received.
     """
 
     def __init__(
@@ -97,9 +99,9 @@ class MetaClient:
         self._reported = NOTHING_SEEN  # the newest mark that the answer to a heartbeat had
 
     def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
-        """The complete route table. Waits up to wait_ms while its version is `known_version`. `fresh`: raise
-        Unavailable unless the table is as new as the owner's. Raises StaleRoutes if the answer is older than a table or
-        mark that this client has seen."""
+        """Get the complete route table. If its version is still `known_version`, wait up to wait_ms for a newer one.
+        With `fresh`, the table must be as new as the elected owner's; otherwise Unavailable is raised. Raises
+        StaleRoutes if the answer is older than a table that this client has received."""
         with self._lock:
             base = self._table
         params: dict[str, int | str] = {"known_version": -1, "fresh": int(fresh)}
@@ -160,7 +162,7 @@ class MetaClient:
         )
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
-        """Announced files with a sequence above `after`; returns at once if there are any."""
+        """Get the announced files with a sequence number above `after`. If there are none, wait up to wait_ms."""
         params = {"after": after}
         return self._of_any(
             lambda url: self._http.get(f"{url}/upcall/v1/announcements", Announcements, params, wait_ms=wait_ms)
@@ -302,7 +304,7 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(f"{url}/v1/tasks", TaskInfoList))
 
     def drain(self, node_id: str, draining: bool = True) -> Accepted:
-        """Move all work off a node, or end that. Raises UnknownName."""
+        """Move all work off a node, or with `draining` false cancel that. Raises UnknownName."""
         path, body = f"/v1/nodes/{node_id}/drain", DrainNode(draining=draining)
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
 
@@ -329,7 +331,7 @@ class MetaClient:
     def request(
         self, method: str, path: str, content: bytes | None = None, deadline_s: float | None = None
     ) -> Response:
-        """Send any other request, which must be safe to repeat. A body is JSON."""
+        """Send a request for which this class has no method. It must be safe to repeat. `content` must be JSON."""
         kind = None if content is None else "application/json"
         return self._of_any(
             lambda url: self._http.request(
@@ -338,7 +340,8 @@ class MetaClient:
         )
 
     def _of_any(self, call: Callable[[str], T]) -> T:
-        """The first answer, beginning with the server that answered last. Raises Unavailable if none answers."""
+        """Call the meta servers one after the other, beginning with the one that answered last, until one answers.
+        Raises Unavailable if none answers."""
         first, problem = self._at, Unavailable("no meta server is known")
         for number in range(first, first + len(self._base_urls)):
             at = number % len(self._base_urls)
@@ -356,9 +359,9 @@ class Membership:
     """Registers a process and sends its heartbeats. Run `beat` in a loop, about once a second.
 
     `registered` is `None` until the first beat reached the meta server. A process that the meta server has forgotten
-    registers again. A process that a newer start under its name has replaced ends itself (`end`, called once).
-    `instance` is drawn at random at each start of a process. `tasks` returns a sorter's reports for each heartbeat,
-    `stores` a dispatcher's.
+    registers again. If another process has registered later under the same name, this process must end: `end` is called
+    once. `instance` is drawn at random at each start of a process. `tasks` returns a sorter's reports for each
+    heartbeat, `stores` a dispatcher's.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""The age of a route table. Pure.
+"""Compares the age of route tables. Pure.
 
-A table has its owner's owner_rev, which grows at each election, and a version, which grows with each table, across
-elections too. A process that has seen a table accepts no older one, so an owner that was replaced without noticing has
-no effect. If a later owner's table has a lower version, the meta database was restored to an earlier time.
+A table has the owner_rev of the meta server that made it, the elected owner, which grows at each election, and a
+version, which grows with each table, across elections too. A process that has seen a table accepts no older one, so
+tables of an owner that does not know that it was replaced are ignored. If a later owner's table has a lower version,
+the meta database was restored to an earlier time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class RouteMark:
     version: int
 
     def joined(self, other: RouteMark) -> RouteMark:
-        """The higher owner_rev and the higher version of both."""
+        """The higher owner_rev of both, and the higher version of both."""
         return RouteMark(max(self.owner_rev, other.owner_rev), max(self.version, other.version))
 
 

@@ -1,4 +1,4 @@
-"""Merges a route table with later changes. Pure."""
+"""Merges an answer that has only changes into a complete route table. Pure."""
 
 from __future__ import annotations
 

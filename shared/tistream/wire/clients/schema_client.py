@@ -21,19 +21,20 @@ class SchemaClient:
         self._find_url = find_url
 
     def schema(self, tenant: TenantKey, ts: int | None = None) -> SchemaView:
-        """The visible schema at `ts` (default: the newest). Raises UnknownName, Gone; Unavailable if `ts` is not
-        reached yet."""
+        """The visible schema at `ts` (default: the newest). Raises UnknownName, Gone; Unavailable if the registry's
+        history does not reach `ts` yet."""
         return self._http.get(self._url(tenant, "schema"), SchemaView, {"ts": ts})
 
     def log(
         self, tenant: TenantKey, after: int, known_resolved_ts: int = 0, wait_ms: int = 0, known_base_ts: int = 0
     ) -> LogPage:
-        """One page of the log. Raises UnknownName; Unavailable while the snapshot has not been read."""
+        """One page of the schema log: the records after number `after`. Raises UnknownName; Unavailable while the
+        snapshot has not been read."""
         query = {"after": after, "known_resolved_ts": known_resolved_ts, "known_base_ts": known_base_ts}
         return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
 
     def status(self, tenant: TenantKey) -> SchemaStatus:
-        """The registry's progress and holds. Raises UnknownName."""
+        """The registry's progress for a tenant, and why it makes none. Raises UnknownName."""
         return self._http.get(self._url(tenant, "schema/status"), SchemaStatus)
 
     def _url(self, tenant: TenantKey, path: str) -> str:
@@ -41,7 +42,7 @@ class SchemaClient:
 
 
 class SchemaReplica:
-    """A tenant's History, kept up to date from the registry's log.
+    """A copy of a tenant's schema History, built from the registry's log and kept up to date.
 
     Not thread-safe: hold one lock around `refresh` and every use of `history`. `history` is `None` until the first
     complete refresh. It is replaced if the registry's log begins anew, or no longer contains records that this replica
@@ -64,11 +65,12 @@ class SchemaReplica:
         return self.history.resolved_ts if self.history else 0
 
     def fetch(self, wait_ms: int = 0) -> LogPage:
-        """Fetch one page without applying it. Only this part waits, and the caller need not hold the lock."""
+        """Fetch one page of the log without applying it. Only this method waits for the network, and the caller need
+        not hold the lock."""
         return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms, self._base_ts)
 
     def apply(self, page: LogPage) -> bool:
-        """Apply a page from `fetch`. Returns whether the page completes the registry's present log."""
+        """Apply a page from `fetch`. Returns whether the replica now has the whole log."""
         if page.log_id != self._log_id:
             begun_anew = bool(self._log_id)
             self._log_id, self._after, self._base_ts, self.history = page.log_id, 0, 0, None

@@ -21,11 +21,12 @@ class SorterClient:
         return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
 
     def progress(self, base_url: str, boot: str = "", after: int = 0) -> ProgressPage:
-        """The progress of the tasks that changed since an earlier answer."""
+        """The progress of the tasks that have changed since an earlier answer, which `boot` and `after` identify
+        (ProgressPage)."""
         params: dict[str, str | int | None] = {"boot": boot, "after": after}
         return self._http.get(f"{base_url}/v1/progress", ProgressPage, params, deadline_s=TASKS_DEADLINE_S)
 
     def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
-        """Send an encoded FileBatch. Idempotent. Raises PeerBusy if the sorter has no room."""
+        """Send an encoded FileBatch. Idempotent. Raises PeerBusy if the sorter has no memory left for it."""
         url = f"{base_url}/v1/files"
         return parse(url, self._http.request("POST", url, content=body, content_type=CONTENT_TYPE), FilesReceipt)

@@ -1,4 +1,4 @@
-"""Calls to the meta servers about territories."""
+"""Calls to the meta servers about territories, the spans of keys that agents read."""
 
 from __future__ import annotations
 

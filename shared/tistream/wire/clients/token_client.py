@@ -1,4 +1,4 @@
-"""Calls to the meta servers about tokens."""
+"""Calls to the meta servers about the tokens of API users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TokenClient:
         return parse(_PATH, self._meta.request("POST", _PATH, token.model_dump_json().encode()), TokenInfo)
 
     def every(self) -> TokenList:
-        """The valid tokens, and the newest of the expired and revoked tokens."""
+        """The valid tokens, and of the expired and revoked ones the newest."""
         return parse(_PATH, self._meta.request("GET", _PATH), TokenList)
 
     def revoke(self, token_id: str) -> TokenInfo:

@@ -1,1 +1,1 @@
-"""Messages of PD's and TiKV's gRPC interfaces that TiStream uses: `scripts/tikv-protos` compiles the `.proto` files."""
+"""The gRPC messages of PD and TiKV that TiStream uses. `scripts/tikv-protos` compiles them from `.proto` files."""

@@ -120,8 +120,8 @@ class Move(Wire):
 
 
 class Recut(Wire):
-    """An order to divide a feed into another number of shards. The present `shards` send all events up to `at_ts`, and
-    stop there."""
+    """An order to divide a feed into another number of shards. Until then the feed has `shards` shards, which send all
+    events up to `at_ts` and stop there."""
 
     shards: int
     at_ts: int

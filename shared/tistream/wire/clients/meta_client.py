@@ -162,7 +162,8 @@ class MetaClient:
         )
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
-        """Get the announced files with a sequence number above `after`. If there are none, wait up to wait_ms."""
+        """Get the announced files with a sequence number above `after`. If no file was announced, wait up to
+        wait_ms."""
         params = {"after": after}
         return self._of_any(
             lambda url: self._http.get(f"{url}/upcall/v1/announcements", Announcements, params, wait_ms=wait_ms)

@@ -1,5 +1,4 @@
-"""Comparisons of a changefeed's topics with the tenant's committed rows (docs/changefeeds.md, "Comparing a topic with
-the pool")."""
+"""Comparisons of a changefeed's topics with committed rows (docs/changefeeds.md, "Comparing a topic with the pool")."""
 
 from typing import Any, Literal
 

@@ -24,7 +24,7 @@ ROWS = filter_cases.rows(1, 40)
     [
         ("", "one condition is needed"),
         ("n = 1; drop table t", "one condition is needed"),
-        ("n =", "cannot be parsed"),
+        ("n =", "cannot be parsed: an operand of EQ is missing. Line 1"),
         ("((n", "cannot be parsed"),
         ("lower(b) = 'x'", "LOWER in .* is not supported"),
         ("sleep(5)", "is not supported"),

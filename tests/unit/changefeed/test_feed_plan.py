@@ -129,3 +129,20 @@ def test_every_recorded_table_can_be_planned() -> None:
     found = planned(text, list(tables.values()))
     assert 0 < len(found.tables) < len(tables)
     assert len(found.topics) == len(found.tables) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[sink]\ndispatchers = [{matcher = ['shop.*'], partition = 'index-value', index = 'nope'}]", "index 'nope'"),
+        ("[sink]\ncolumn-selectors = [{matcher = ['shop.*'], columns = ['a']}]", "leave out 'id' of its key"),
+        (
+            "[[filter.event-filters]]\nmatcher = ['shop.*']\nignore-insert-value-expr = 'nope > 1'",
+            "no column 'nope': correct it, or let",
+        ),
+    ],
+)
+def test_what_no_table_can_do_is_refused_as_a_bad_configuration(text: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as refused:
+        planned(text, [ORDERS])
+    assert (refused.value.http_status, refused.value.extra) == (400, {"parameter": "config"})

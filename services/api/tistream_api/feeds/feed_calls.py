@@ -22,6 +22,7 @@ from tistream.wire.bulk.changefeeds import (
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.problem import PeerBusy
 from tistream_api.feeds.feed_body import FEED_NAME
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
@@ -62,7 +63,11 @@ class FeedCalls:
             secrets=self._sealed(tenant, wanted.sink_uri, wanted.config) if look else {},
             look=look,
         )
-        return self._http.send("POST", f"{self._worker()}/v1/changefeeds/checks", check, ChangefeedPlan)
+        url = f"{self._worker()}/v1/changefeeds/checks"
+        try:
+            return self._http.send("POST", url, check, ChangefeedPlan)
+        except PeerBusy as error:  # the sink does not answer: the caller need not know which worker has found that
+            raise Unavailable(str(error).removeprefix(f"POST {url}: ")) from error
 
     def verify(self, tenant: TenantKey, ask: VerifyFeed) -> FeedVerification:
         """The result of a worker's comparison of the feed's topics with the pool. Raises Unavailable,

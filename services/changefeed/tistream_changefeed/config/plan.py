@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tistream.errors import InvalidRequest
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig
@@ -54,14 +55,16 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
     found = dict(zip((one.name for one in sent), routes.every([one.name for one in sent]), strict=True))
     planned: list[PlannedTable] = []
     for version in sent:
-        for one in chosen.events:
-            if one.matcher.matches(*version.name):
-                one.check(version.table)
-        selector = selector_of(selectors, version)
-        columns = version.table.visible_columns if selector is None else selector.sent(version.table)
-        entry = found[version.name]
+        entry, selector = found[version.name], selector_of(selectors, version)
         rule = PartitionRule() if entry is None else entry.rule
-        rule.hashed(version)
+        try:
+            for one in chosen.events:
+                if one.matcher.matches(*version.name):
+                    one.check(version.table)
+            columns = version.table.visible_columns if selector is None else selector.sent(version.table)
+            rule.hashed(version)
+        except InvalidRequest as error:
+            raise refused(str(error)) from None
         topic = routes.default_topic if entry is None else entry.topic.of(*version.name)
         planned.append(PlannedTable(*version.name, topic, rule.by.value, tuple(column.name for column in columns)))
     topics = {routes.default_topic: 0, **{one.topic: 0 for one in planned}}

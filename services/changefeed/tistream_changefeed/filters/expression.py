@@ -7,6 +7,7 @@ else is refused by its name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from tistream_changefeed.filters import arithmetic
 from tistream_changefeed.filters import comparison as compared
 from tistream_changefeed.filters.operand import NULL, Operand, Sort, of_column, of_number, of_text
 
+_MISSING = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
 CHARS_MAX = 16_384
 DEPTH_MAX = 64
 
@@ -71,7 +73,7 @@ class Expression:
         try:
             found = sqlglot.parse(text, dialect="mysql")
         except (SqlglotError, RecursionError) as error:
-            reason = str(error).splitlines()[0] if isinstance(error, SqlglotError) else "it is nested too deeply"
+            reason = _shown(error) if isinstance(error, SqlglotError) else "it is nested too deeply"
             raise InvalidRequest(f"expression {text!r} cannot be parsed: {reason}") from None
         tree = found[0] if len(found) == 1 else None
         if tree is None:
@@ -90,7 +92,10 @@ class Expression:
         for node in self.tree.find_all(exp.Column):
             column = known.get(fold(node.name))
             if column is None:
-                raise InvalidRequest(f"expression {self.text!r}: table {table.name!r} has no column {node.name!r}")
+                raise InvalidRequest(
+                    f"expression {self.text!r}: table {table.name!r} has no column {node.name!r}: correct it, or let "
+                    "the matcher of the event filter include only tables that have it"
+                )
             if not column.visible:
                 raise InvalidRequest(
                     f"expression {self.text!r}: column {node.name!r} of table {table.name!r} is virtual, so its values"
@@ -119,6 +124,11 @@ class Expression:
             found = pa.array([found.as_py()] * rows, pa.bool_())
         out: Bools = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
         return out.astype(bool)
+
+
+def _shown(error: SqlglotError) -> str:
+    """The first line of an error, without the names of classes of the parser."""
+    return _MISSING.sub(r"an operand of \1 is missing", str(error).splitlines()[0])
 
 
 def _check(node: exp.Expr, depth: int) -> None:

@@ -50,6 +50,7 @@ class ColumnChunk:
     high: bytes | None
     unpacked: int = 0  # uncompressed bytes of its pages, as stated in the footer
     values: int = 0  # number of values, with nulls; for a list's leaf, at least the number of rows
+    plain: int = 0  # bytes of its byte strings when they are decoded, as stated in the footer; 0 if not stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ class RowGroup:
     def unpacked(self) -> int:
         """Uncompressed bytes of the row group's pages, as stated in the footer."""
         return sum(chunk.unpacked for chunk in self.chunks)
+
+    @property
+    def decoded(self) -> int:
+        """Bytes of the row group's values when they are decoded, about. Encodings share what strings begin with."""
+        return sum(max(chunk.unpacked, chunk.plain) for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
         """The byte ranges (start, length) of some columns (None means all)."""
@@ -189,7 +195,14 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
     low, high = _bounds(column)
-    return ColumnChunk(path[0].decode(), start, length, low, high, unpacked, values)
+    return ColumnChunk(path[0].decode(), start, length, low, high, unpacked, values, _plain_bytes(column))
+
+
+def _plain_bytes(column: thrift.Struct) -> int:
+    """The bytes of a column's byte strings, from its size statistics; 0 without them."""
+    kind, sizes = column.get(16, (0, None))
+    kind, found = sizes.get(1, (0, 0)) if kind == thrift.STRUCT else (0, 0)
+    return max(0, found) if kind == thrift.I64 else 0
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:

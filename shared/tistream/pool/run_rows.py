@@ -18,10 +18,10 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class GroupBounds:
-    """The bounds of one row group of a run, all inclusive. `unpacked`: the uncompressed size of its pages, in bytes."""
+    """The bounds of one row group of a run, all inclusive. `decoded`: bytes of its values, about."""
 
     rows: int
-    unpacked: int
+    decoded: int
     first_key: bytes
     last_key: bytes
     commit_ts_min: int
@@ -71,7 +71,7 @@ def _bounds(run: RunRef, group: RowGroup) -> GroupBounds:
     key = chunks["key"]
     first = run.first[1] if key.low is None or key.high is None else key.low
     last = run.last[1] if key.low is None or key.high is None else key.high
-    return GroupBounds(group.rows, group.unpacked, first, last, *_int_bounds(run, chunks["commit_ts"]))
+    return GroupBounds(group.rows, group.decoded, first, last, *_int_bounds(run, chunks["commit_ts"]))
 
 
 def _int_bounds(run: RunRef, chunk: ColumnChunk) -> tuple[int, int]:

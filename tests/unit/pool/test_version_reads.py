@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
-from support.versions_world import VersionsWorld, random_rows, written_run
+from support.versions_world import VersionsWorld, int_key, random_rows, written_run
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.run import SCHEMA
 from tistream.format.segment import OP_PUT
@@ -24,7 +24,7 @@ from tistream.pool.versions.lookup import newest_at, versions_of
 from tistream.pool.versions.net import read_net
 from tistream.pool.versions.plan import IndexShard, TableRange, records_of
 from tistream.pool.versions.reader import StoreReader
-from tistream.pool.versions.scan import read_range
+from tistream.pool.versions.scan import measure_range, read_range
 
 TABLES, KEYS = 3, 20
 IDS = [100 + table for table in range(TABLES)]
@@ -78,6 +78,27 @@ def test_a_range_read_is_the_newest_version_of_each_key(seed: int) -> None:
         clipped = records_of(one).clip(KeySpan(low, high + b"\0"))
         want = [live[key] for key in sorted(live) if live[key]["table_id"] == one and low <= key <= high]
         assert read(world, Window(0, ts), [clipped] if clipped else []) == want
+        measured = [
+            (key, size)
+            for keys, size in measure_range(world.shards, StoreReader(world.objects), Window(0, ts), records_of(one))
+            for key in keys.to_pylist()
+        ]
+        assert [key for key, _ in measured] == [key for key in sorted(live) if live[key]["table_id"] == one]
+        assert all(size > 0 for _, size in measured)
+
+
+def test_rows_are_measured_as_they_are_in_memory_although_they_begin_alike() -> None:
+    world = VersionsWorld()
+    rows = [
+        {"table_id": 100, "key": int_key(100, number), "commit_ts": 5, "start_ts": 4, "op": OP_PUT,
+         "value": b"x" * 10_000 + bytes([number]), "txn_source": None}
+        for number in range(200)
+    ]  # fmt: skip
+    run = written_run(world.objects, world.name("run"), rows, None, 9, group_rows=50)
+    shards = [IndexShard(WHOLE, (), (run,), 9, 9)]
+    found = list(measure_range(shards, StoreReader(world.objects), Window(0, 9), records_of(100)))
+    assert sum(len(keys) for keys, _ in found) == 200
+    assert sum(size for _, size in found) > 2_000_000
 
 
 @settings(max_examples=examples(300, few=60), deadline=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from tistream.model.ts import Window
 from tistream.pool.versions.merge import key_array
 from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import StoreReader
-from tistream.pool.versions.scan import read_range
+from tistream.pool.versions.scan import measure_range, read_range
 from tistream.restore.fingerprint import Fingerprint, of_rows
 from tistream.schema.tidb.table import parse_table
 from tistream.storage.object_store import ObjectStore
@@ -52,8 +52,9 @@ class CountWork:
     rows_max: int
 
     def run(self, objects: ObjectStore) -> list[tuple[bytes, int]]:
-        """Read the part. Returns the ends of its chunks (restore_plan.cuts)."""
-        sizes = ((key_array(one), one.nbytes) for one in _versions(objects, self.read))
+        """Read the keys of the part. Returns the ends of its chunks (restore_plan.cuts)."""
+        read, store = self.read, cast(Any, objects)  # to mypy no protocol is hashable
+        sizes = measure_range(read.shards, _reader(store), Window(0, read.ts), read.wanted)
         return list(restore_plan.cuts(sizes, self.rows_max))
 
 

@@ -78,7 +78,7 @@ def shards_for(shards: Iterable[IndexShard], wanted: TableRange) -> tuple[IndexS
 
 
 def cuts(
-    sizes: Iterable[tuple[Sequence[Any], int]], rows_max: int, bytes_max: int = CHUNK_BYTES
+    sizes: Iterable[tuple[Sequence[Any], float]], rows_max: int, bytes_max: int = CHUNK_BYTES
 ) -> Iterator[tuple[bytes, int]]:
     """The ends of chunks, each as its last key and its number of rows. Keys are given in ascending order.
 

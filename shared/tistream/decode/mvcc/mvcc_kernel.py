@@ -12,6 +12,8 @@ from typing import Any
 
 from tistream.decode.kernels.arrow_buffers import I64, U8
 from tistream.decode.kernels.jit import i64, inline, kernel, u64
+from tistream.decode.kernels.memory import copy_bytes as copy_range
+from tistream.decode.kernels.memory import peek64, poke64
 
 PUT, DELETE, LOCK, ROLLBACK = 0x50, 0x44, 0x4C, 0x52
 _SHORT, _OVERLAPPED, _FENCE, _LAST_CHANGE, _SOURCE = 0x76, 0x52, 0x46, 0x6C, 0x53
@@ -56,13 +58,13 @@ def copy_raw_keys(data: U8, at: I64, rows: I64, offsets: Any, out: U8) -> None:
         source = at[rows[index]]
         target = i64(offsets[index])
         left = i64(offsets[index + 1]) - target
-        while left > 0:
-            count = min(left, i64(8))
-            for byte in range(count):
-                out[target + byte] = data[source + byte]
-            target += count
-            left -= count
+        while left >= 8:
+            poke64(out, target, peek64(data, source))
+            target += 8
+            left -= 8
             source += 9
+        for byte in range(left):
+            out[target + byte] = data[source + byte]
 
 
 @kernel
@@ -70,10 +72,10 @@ def copy_bytes(data: U8, at: I64, offsets: Any, out: U8) -> None:
     """Copy one byte range for each element of `at` into `out`, end to end. Range i becomes `out[offsets[i]:offsets[i +
     1]]`."""
     for index in range(len(at)):
-        source = at[index]
         target = i64(offsets[index])
-        for byte in range(i64(offsets[index + 1]) - target):
-            out[target + byte] = data[source + byte]
+        size = i64(offsets[index + 1]) - target
+        if size > 0:
+            copy_range(out, target, data, at[index], size)
 
 
 @inline

@@ -32,8 +32,8 @@ STATISTICS_KEPT = 64  # runs whose statistics are cached; those of a run with 10
 
 @dataclass(frozen=True, slots=True)
 class RunGroups:
-    """The row groups of a run, in key order. All bounds are inclusive. `bytes` is the uncompressed size of each row
-    group's pages."""
+    """The row groups of a run, in key order. All bounds are inclusive. `bytes` are about the bytes of each row
+    group's values when they are decoded."""
 
     first_keys: tuple[bytes, ...]
     last_keys: tuple[bytes, ...]
@@ -138,5 +138,5 @@ def _statistics(bounds: Sequence[GroupBounds]) -> RunGroups:
         np.array([one.commit_ts_min for one in bounds], np.int64),
         np.array([one.commit_ts_max for one in bounds], np.int64),
         np.array([one.rows for one in bounds], np.int64),
-        np.array([one.unpacked for one in bounds], np.int64),
+        np.array([one.decoded for one in bounds], np.int64),
     )

@@ -6,9 +6,10 @@ Each run or segment is read piece by piece, so memory does not grow with the ran
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,17 @@ def read_range(
                 yield from _Merge(shard, reader, window, clipped, every=every).tables(deletes=deletes or every)
 
 
+def measure_range(
+    shards: Sequence[IndexShard], reader: Reader, window: Window, wanted: TableRange
+) -> Iterator[tuple[Any, float]]:
+    """The keys of the rows that `read_range` returns, in order, without reading their values. Yields arrays of keys,
+    each with the bytes of its rows, estimated by the average of their row groups. Raises as `read_range`."""
+    for shard in shards:
+        clipped = wanted.clip(shard.span)
+        if clipped is not None:
+            yield from _Merge(shard, reader, window, clipped, every=False).measured()
+
+
 @dataclass(slots=True)
 class _Values:
     """The value columns of rows that were read together. They are decoded when the first of the rows is needed."""
@@ -86,6 +98,7 @@ class _Piece:
     stamps: pa.Table
     at: Ints
     values: _Values
+    row_bytes: float  # of a row, about
 
     def __len__(self) -> int:
         return len(self.at)
@@ -93,8 +106,8 @@ class _Piece:
     def split(self, count: int) -> tuple[_Piece, _Piece]:
         """Split the piece after `count` rows. Returns (the first rows, the rest)."""
         return (
-            _Piece(self.stamps.slice(0, count), self.at[:count], self.values),
-            _Piece(self.stamps.slice(count), self.at[count:], self.values),
+            replace(self, stamps=self.stamps.slice(0, count), at=self.at[:count]),
+            replace(self, stamps=self.stamps.slice(count), at=self.at[count:]),
         )
 
     def take(self, rows: Ints) -> pa.Table:
@@ -151,21 +164,34 @@ class _Merge:
 
     def tables(self, *, deletes: bool) -> Iterator[pa.Table]:
         """Yield the merged rows, in key order."""
+        for popped, sources in self._popped():
+            table = self._merged(popped, deletes=deletes, sources=sources)
+            if len(table):
+                yield table
+
+    def measured(self) -> Iterator[tuple[Any, float]]:
+        """Yield the keys of the merged rows without deletes, and their bytes."""
+        for popped, sources in self._popped():
+            stamps, order = self._order(popped, deletes=False, sources=sources)
+            if len(order):
+                piece = np.repeat([one.row_bytes for one in popped], [len(one) for one in popped])
+                yield merge.key_array(stamps).take(pa.array(order)), float(piece[order].sum())
+
+    def _popped(self) -> Iterator[tuple[list[_Piece], int]]:
+        """Yield the pieces of one range of keys after the other, and the number of sources that they are of."""
         for source in self._sources:
             source.fill()
         while any(source.held or source.more for source in self._sources):
             bound = min((source.reached for source in self._sources if source.more), default=None)
             by_source = [found for source in self._sources if (found := source.pop_below(bound))]
             if by_source:
-                popped = [piece for found in by_source for piece in found]
-                table = self._merged(popped, deletes=deletes, sources=len(by_source))
-                if len(table):
-                    yield table
+                yield [piece for found in by_source for piece in found], len(by_source)
             for source in self._sources:
                 if source.more and source.reached == bound:
                     source.fill()
 
-    def _merged(self, popped: list[_Piece], *, deletes: bool, sources: int) -> pa.Table:
+    def _order(self, popped: list[_Piece], *, deletes: bool, sources: int) -> tuple[pa.Table, Ints]:
+        """The stamps of the pieces end to end, and the indexes of the rows to return, in order."""
         stamps = pa.concat_tables([piece.stamps for piece in popped])
         if sources == 1:  # its pieces follow one another
             order = merge.merged([stamps], every=self._every)
@@ -174,6 +200,10 @@ class _Merge:
         if not deletes:
             ops = stamps.column("op").to_numpy()
             order = order[ops[order] != OP_DELETE]
+        return stamps, order
+
+    def _merged(self, popped: list[_Piece], *, deletes: bool, sources: int) -> pa.Table:
+        stamps, order = self._order(popped, deletes=deletes, sources=sources)
         if not len(order):
             return SCHEMA.empty_table()
         values = _in_order(popped, order) if sources > 1 else _one_after_another(popped, order)
@@ -205,14 +235,15 @@ class _Merge:
             inside = stamps.slice(start, end - start)
             at_rows = merge.newest_in(inside, window.low, window.high, every=self._every)
             counting = inside if len(at_rows) == len(inside) else inside.take(pa.array(at_rows))
-            piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, _VALUES)))
+            piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, _VALUES)), size / max(rows, 1))
             yield piece, groups.last_keys[some[-1]]
 
     def _tail_pieces(self, parts: Sequence[plan.GroupInWindow]) -> Iterator[tuple[_Piece, bytes]]:
         for found in tail.sorted_stamps(self._reader, parts, self._wanted.span, every=self._every):
             for chunk in tail.chunks(found):
                 last = merge.key_array(chunk.table)[len(chunk) - 1].as_py()
-                yield _Piece(chunk.table, np.arange(len(chunk)), _Values(partial(self._whole, chunk))), last
+                values, each = _Values(partial(self._whole, chunk)), float(chunk.row_bytes().sum()) / len(chunk)
+                yield _Piece(chunk.table, np.arange(len(chunk)), values, each), last
 
     def _whole(self, chunk: Stamps) -> pa.Table:
         return chunk.whole(self._reader).select(list(_VALUES))

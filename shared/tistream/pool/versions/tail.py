@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,7 @@ from tistream.pool.versions.reader import Reader
 ROWS_MAX = 1 << 20  # stamps held at once: a range of keys with more is cut
 CHUNK_ROWS = 1 << 18  # most rows whose values are held at once
 CHUNK_BYTES = 16 << 20  # about the most bytes of values that are held at once
+_UNPACKED = 4  # about the bytes of decoded values for each stored byte
 _LOCAL = ("value", "txn_source")
 
 
@@ -49,6 +51,12 @@ class Stamps:
         """`count` consecutive rows, from `start` on."""
         rows = slice(start, start + count)
         return Stamps(self.parts, self.table.slice(start, count), self.part[rows], self.row[rows])
+
+    def row_bytes(self) -> npt.NDArray[np.float64]:
+        """The decoded bytes of each row, estimated by the average row of its segment."""
+        weights = np.array([part.segment.size / max(part.segment.rows, 1) for part in self.parts] or [0.0])
+        each: npt.NDArray[np.float64] = weights[self.part] * _UNPACKED
+        return each
 
     def whole(self, reader: Reader) -> pa.Table:
         """Read the values, and return the complete rows (run.SCHEMA)."""
@@ -148,15 +156,10 @@ def _ordered(parts: Sequence[GroupInWindow], held: Sequence[Stamps], *, every: b
 def chunks(stamps: Stamps) -> Iterator[Stamps]:
     """Cut sorted rows into chunks whose values fit into CHUNK_BYTES, estimated from the average row of their segments.
     The versions of one key may be in two chunks."""
-    weights = np.array([part.segment.size / max(part.segment.rows, 1) for part in stamps.parts] or [0.0])
-    each = weights[stamps.part] * _UNPACKED
-    start, total = 0, np.cumsum(each)
+    start, total = 0, np.cumsum(stamps.row_bytes())
     while start < len(stamps):
         done = 0.0 if start == 0 else float(total[start - 1])
         fits = int(np.searchsorted(total, done + CHUNK_BYTES, side="right")) - start
         count = min(max(1, fits), CHUNK_ROWS)
         yield stamps.slice(start, count)
         start += count
-
-
-_UNPACKED = 4  # about the bytes of decoded values for each stored byte

@@ -52,6 +52,11 @@ class ColumnChunk:
     values: int = 0  # number of values, with nulls; for a list's leaf, at least the number of rows
     plain: int = 0  # bytes of its byte strings when they are decoded, as stated in the footer; 0 if not stated
 
+    @property
+    def decoded(self) -> int:
+        """Bytes of its values when they are decoded, about. Encodings share what strings begin with."""
+        return max(self.unpacked, self.plain)
+
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
@@ -75,8 +80,8 @@ class RowGroup:
 
     @property
     def decoded(self) -> int:
-        """Bytes of the row group's values when they are decoded, about. Encodings share what strings begin with."""
-        return sum(max(chunk.unpacked, chunk.plain) for chunk in self.chunks)
+        """Bytes of the row group's values when they are decoded, about."""
+        return sum(chunk.decoded for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
         """The byte ranges (start, length) of some columns (None means all)."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from support import spark
+from support.golden_tidb import GoldenTidb
 from support.runner_world import DAY_MS, RunnerWorld
 from tistream.errors import Unavailable
+from tistream.format.backfill.base_chunk import ChunkId
 from tistream.format.backfill.chunk_plan import ChunkPlan, encode_plan
 from tistream.model.base_cover import Hole, base_ts_of
 from tistream.schema.tidb.meta_change import record_span
@@ -17,6 +20,7 @@ from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.storage.chunk_reader import open_chunk, read_chunk
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.bulk.backfills import EndBackfill
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
@@ -208,7 +212,7 @@ def test_a_refused_chunk_ends_the_backfill_with_its_reason() -> None:
 
 
 @pytest.mark.spark
-def test_spark_writes_the_same_chunks(tmp_path: Path) -> None:
+def test_spark_writes_the_same_chunks_of_a_backup_and_of_a_server(tmp_path: Path) -> None:
     one = RunnerWorld()
     one.start("b1", "*.*")
     while one.runner.step():
@@ -218,10 +222,24 @@ def test_spark_writes_the_same_chunks(tmp_path: Path) -> None:
         backup.put(info.key, one.backup.get(info.key))
     units = one.runner._plans[one.tenant, "b1"].units[:12]
     works = [BackupWork(one.tenant, "b1", one.made.t0, unit) for unit in units]
-    with spark.local_session(spark.INGEST) as session:
+    one.tidb = GoldenTidb(one.made, one.made.set_.end_ts, encodes_keys=True)
+    with one.tidb.serving(), spark.local_session(spark.INGEST) as session:
         writer = SparkChunkWriter(lambda: session.sparkContext, str(tmp_path / "objects"), TenantKeys())
         results = writer.write(str(tmp_path / "backup"), works)
+        one.book.rows.clear()
+        one.start("s1", "shop.orders", kind="sql", threads=6)
+        one.runner.step()
+        begun = len(one.tidb.reads)
+        by_sql = writer.write_sql(one.tidb.url, one.works)
+        assert len(one.tidb.reads) > begun, "executors read the server"
     assert [result.failed for result in results] == [None] * len(works)
+    assert [(result.failed, result.written) for result in by_sql] == [(None, 1)] * 6
     written = DirectoryObjectStore(tmp_path / "objects")
     keys = [layout.base_chunk(one.tenant, "b1", number) for unit in units for number, _ in unit.chunks]
     assert [written.get(key) for key in keys] == [one.objects.get(key) for key in keys]
+    for work in one.works:
+        mine, theirs = (
+            pa.concat_tables(read_chunk(store, open_chunk(store, ChunkId(one.tenant, "s1", work.number))))
+            for store in (one.objects, written)
+        )
+        assert mine.equals(theirs)

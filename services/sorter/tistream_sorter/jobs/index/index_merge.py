@@ -108,7 +108,7 @@ def _source(objects: ObjectStore, unit: IndexUnit, one: SegmentRef | RunRef) -> 
         opened = open_segment(objects, one)
         groups = tuple(row_groups_touching(one, Window(unit.low_ts, unit.high_ts), None))
         unpacked = [
-            sum(chunk.unpacked for chunk in group.chunks if chunk.column != "old_value")
+            sum(chunk.decoded for chunk in group.chunks if chunk.column != "old_value")
             for group in opened.footer.groups
         ]
         return _Source(one, opened, groups, tuple(unpacked[at] for at in groups), None)
@@ -117,7 +117,7 @@ def _source(objects: ObjectStore, unit: IndexUnit, one: SegmentRef | RunRef) -> 
     found = group_bounds(one, opened)
     groups = tuple(at for at, group in enumerate(found) if span.touches(group.first_key, group.last_key))
     bounds = tuple((found[at].first_key, found[at].last_key) for at in groups)
-    return _Source(one, opened, groups, tuple(found[at].unpacked for at in groups), bounds)
+    return _Source(one, opened, groups, tuple(found[at].decoded for at in groups), bounds)
 
 
 def _points(objects: ObjectStore, source: _Source) -> list[tuple[bytes, int]]:

@@ -67,7 +67,7 @@ def measure_range(
     shards: Sequence[IndexShard], reader: Reader, window: Window, wanted: TableRange
 ) -> Iterator[tuple[Any, float]]:
     """The keys of the rows that `read_range` returns, in order, without reading their values. Yields arrays of keys,
-    each with the bytes of its rows, estimated by the average of their row groups. Raises as `read_range`."""
+    each with the bytes of its rows, estimated by the average of their row groups. Raises the errors of `read_range`."""
     for shard in shards:
         clipped = wanted.clip(shard.span)
         if clipped is not None:

@@ -234,9 +234,13 @@ class _Failed(Exception):
 @contextmanager
 def _one_line() -> Iterator[None]:
     from tistream.errors import TiStreamError
+    from tistream_agent.connecting.checks import FailedCheck
 
     try:
         yield
+    except FailedCheck:  # its line is on stderr already
+        sys.stderr.write("tistream: a check has failed (NO); nothing after it was done\n")
+        raise typer.Exit(1) from None
     except (TiStreamError, _Failed) as error:
         sys.stderr.write(f"tistream: {error}\n")
         raise typer.Exit(1) from None

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from support import golden
 from support.certificates import Authority
@@ -19,8 +21,9 @@ from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream_agent.connecting.checks import Check
-from tistream_agent.connecting.connect import CannotConnect, Connection, Connector
+from tistream_agent.command import register
+from tistream_agent.connecting.checks import CannotConnect, Check
+from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.core.chain import Promise
 from tistream_agent.position import ChainSealed, last_position
 from tistream_agent.upstream.pd import OtherCluster, PdClient
@@ -156,6 +159,19 @@ def test_a_dry_run_says_that_the_history_of_a_connected_tenant_is_gone(
 def test_a_tikv_that_is_too_old_is_named(serve: Callable[[EmulatedTikv], EmulatedTikv], version: str, why: str) -> None:
     with pytest.raises(CannotConnect, match=why):
         World(serve(EmulatedTikv(version=version))).connector.check()
+
+
+def test_the_command_prints_a_failed_check_once(serve: Callable[[EmulatedTikv], EmulatedTikv], tmp_path: Path) -> None:
+    tikv = serve(EmulatedTikv(version="6.1.7"))
+    given = ["connect", "--pd", tikv.address, "--objects", f"file://{tmp_path}", "--cluster", "7", "--tenant", "old"]
+    app = typer.Typer()
+    register(app)
+    done = CliRunner().invoke(app, [*given, "--dry-run"])
+    assert done.exit_code == 1
+    assert done.output.count("upgrade it to 6.5.0") == 1
+    *checks, end = done.output.splitlines()
+    assert [line.rsplit("  ", 1)[0].split()[-1] for line in checks] == ["yes", "NO"]
+    assert end == "tistream: a check has failed (NO); nothing after it was done"
 
 
 def test_rawkv_is_connected_without_a_schema(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tistream.errors import FatalError
 from tistream.model.tenant_kind import TenantKind
 
 # The oldest TiKV. Older ones may send a resolved_ts of RawKV above the first write after a leader move
@@ -21,6 +22,19 @@ class Check:
     name: str
     passed: bool
     why: str
+
+
+class CannotConnect(FatalError):
+    """A cluster or a tenant cannot be connected as it is."""
+
+    code = "cannot-connect"
+
+
+class FailedCheck(CannotConnect):
+    """A check has failed. It was shown, with the remedy."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(f"{check.name}: {check.why}")
 
 
 @dataclass(frozen=True, slots=True)

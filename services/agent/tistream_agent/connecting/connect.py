@@ -7,14 +7,22 @@ from dataclasses import dataclass
 
 import grpc
 
-from tistream.errors import CommitConflict, CommitStateUnknown, FatalError, NotFoundYet, TiStreamError
+from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
-from tistream_agent.connecting.checks import Check, StoreSeen, raw_check, reach_check, version_check
+from tistream_agent.connecting.checks import (
+    CannotConnect,
+    Check,
+    FailedCheck,
+    StoreSeen,
+    raw_check,
+    reach_check,
+    version_check,
+)
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.steps import HoldRefused
@@ -29,12 +37,6 @@ from tistream_agent.upstream.stores import Channels
 _CALL_S = 5.0
 _SETTLE_S = 5.0
 _SEALS = 50
-
-
-class CannotConnect(FatalError):
-    """A check failed. The table of checks names it, and the remedy."""
-
-    code = "cannot-connect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +181,15 @@ class Connector:
     def _passed(self, check: Check) -> None:
         self._show(check)
         if not check.passed:
-            raise CannotConnect(f"{check.name}: {check.why}")
+            raise FailedCheck(check)
 
     def _pd_check(self) -> int:
         try:
             cluster_id = self._pd.cluster_id
         except TiStreamError as error:
-            self._show(Check("PD", False, str(error)))
-            raise CannotConnect(f"PD: {error}") from error
+            check = Check("PD", False, str(error))
+            self._show(check)
+            raise FailedCheck(check) from error
         self._passed(Check("PD", True, f"cluster {cluster_id}"))
         return cluster_id
 

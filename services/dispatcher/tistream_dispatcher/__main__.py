@@ -1,4 +1,4 @@
-"""`python -m tistream_dispatcher`: the composition root of the dispatcher."""
+"""The command `python -m tistream_dispatcher`: builds the dispatcher from its settings, and serves."""
 
 from fastapi import FastAPI
 
@@ -10,7 +10,7 @@ from tistream_dispatcher.settings import DispatcherSettings
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Start the dispatcher, and serve until SIGTERM."""
     run_service(DispatcherSettings, _build)
 
 

@@ -1,4 +1,4 @@
-"""Builds the app of the dispatcher from its parts."""
+"""Builds the dispatcher's HTTP app, with its routes and background loops."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def build_app(
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the app. Its loops run while it serves. `end` ends the process."""
+    """Build the app. Its background loops run while it serves. The app calls `end` to end the process."""
     peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class DispatcherMetrics:
-    """All metrics of the dispatcher. Create it once per process."""
+    """All metrics of the dispatcher. Create it once for each process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.files = Counter("tistream_dispatcher_files_total", "Change files routed.", registry=registry)

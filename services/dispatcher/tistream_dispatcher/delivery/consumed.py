@@ -27,9 +27,9 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The change files that a task would recover from: flushed_ts and positions of its newest manifest, and by store
-    the oldest file that it points into. `received`: the positions of the files that its sorter has received, in
-    manifests or not."""
+    """The change files that a task would need after a crash: flushed_ts and positions of its newest manifest, and by
+    store the oldest file whose values its pending parts still use. `received`: the positions of the files that its
+    sorter has received, in manifests or not."""
 
     flushed_ts: int
     durable: Chains
@@ -39,7 +39,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedMark:
-    """The files of a store that may be deleted: no task needs a file with ts <= `through`. All chains before `chain_ts`
+    """Which files of a store may be deleted: no task needs a file with ts <= `through`. All chains before `chain_ts`
     are closed."""
 
     chain_ts: int
@@ -47,8 +47,8 @@ class ConsumedMark:
 
 
 def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | None:
-    """The files of a store that may be deleted; None if no file may be deleted. `tasks` are all tasks of the tenant's
-    route; None stands for a task without known facts."""
+    """Find out which files of a store may be deleted; None if no file may be deleted. `tasks` are all tasks of the
+    tenant's route; None stands for a task of which nothing is known."""
     every = list(tasks)
     needs = [task for task in every if task is not None]
     if not needs or len(needs) < len(every):

@@ -25,8 +25,8 @@ UNCLAIMED_MS = 200  # pause before the next request for tasks that the sorter do
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """Pauses between two requests to a sorter for its positions. The longest applies once manifests cover all received
-    files."""
+    """How long to wait between two requests to a sorter for its positions. The longest pause applies once manifests
+    cover all received files."""
 
     pause_ms: int
     idle_ms: int
@@ -74,8 +74,8 @@ class Delivery:
         self._links = links
 
     def request_all(self) -> None:
-        """Make the next `sync` request the positions from every sorter, so that a store can begin at the tasks' current
-        positions."""
+        """Make the next `sync` request the positions from every sorter, because a new store must begin at the tasks'
+        current positions."""
         for link in self._links.values():
             link.sync_ms = 0
 
@@ -85,7 +85,7 @@ class Delivery:
             link.went_on(store_id)
 
     def sync(self) -> None:
-        """Request the positions from the sorters that are due."""
+        """Request the positions from each sorter for which that is due, and store them."""
         for link in self._links.values():
             if self._clock.monotonic_ms() < link.sync_ms:
                 continue
@@ -111,7 +111,8 @@ class Delivery:
             link.sync_ms = self._clock.monotonic_ms() + pause_ms
 
     def send(self) -> bool:
-        """Send one batch to every sorter that lacks files and can be reached. Returns whether any file was received."""
+        """Send one batch to every sorter that lacks files and is not paused after an error. Returns whether any sorter
+        received a file."""
         moved = False
         for link in self._links.values():
             now_ms = self._clock.monotonic_ms()
@@ -165,7 +166,7 @@ class Delivery:
         link.failed(str(error), self._clock.monotonic_ms(), busy=isinstance(error, PeerBusy))
 
     def next_ms(self) -> int | None:
-        """The time of the next due call, on the monotonic clock; None if there are no sorters."""
+        """When the next call of `sync` or `send` is due, in monotonic ms; None if there are no sorters."""
         pending = len(self._window) > 0
         due = [link.sync_ms for link in self._links.values()]
         for link in self._links.values():
@@ -174,7 +175,7 @@ class Delivery:
         return min(due, default=None)
 
     def holds(self) -> list[Hold]:
-        """The holds caused by sorters that fail, one for each such sorter."""
+        """The holds (see glossary) for sorters that fail, one for each such sorter."""
         return [
             Hold(stage="sort" if link.busy else "node", reason=f"sorter at {link.url}: {link.problem}")
             for link in self._links.values()

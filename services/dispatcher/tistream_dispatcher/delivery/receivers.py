@@ -1,6 +1,6 @@
-"""Records the files that each task of a tenant has received, and so the files that it lacks. Pure.
+"""Records which files each task of a tenant has received, and so which files it lacks. Pure.
 
-A task's positions come from its sorter: all of them from `GET /v1/tasks`, and those of sent files from the receipts of
+A task's positions come from its sorter: all of them from `GET /v1/tasks`, and those of sent files from the answers to
 `POST /v1/files`. They may decrease: a sorter that restarted, or that found a file damaged, needs files again.
 """
 
@@ -44,7 +44,8 @@ class DurableState:
 
 @dataclass(slots=True)
 class Receivers:
-    """The positions of all known tasks of one tenant. No file is sent to a task whose positions are not known yet."""
+    """The positions of a tenant's tasks, in each chain of each store. No file is sent to a task whose positions are not
+    known yet."""
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
@@ -74,14 +75,14 @@ class Receivers:
         self.durable.pop(task_id, None)
 
     def keep_only(self, task_ids: Iterable[int]) -> None:
-        """Forget all other tasks."""
+        """Forget all tasks but these."""
         wanted = set(task_ids)
         self.received = {task: positions for task, positions in self.received.items() if task in wanted}
         self.flushed = {task: ts for task, ts in self.flushed.items() if task in wanted}
         self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
 
     def needs(self, task_ids: Iterable[int]) -> list[Needs | None]:
-        """The files that each task would recover from; None for a task whose facts are not known."""
+        """For each task, the files that it would need after a crash; None for a task of which nothing is known."""
         return [self._needs(task_id) for task_id in task_ids]
 
     def _needs(self, task_id: int) -> Needs | None:
@@ -91,8 +92,8 @@ class Receivers:
         return Needs(durable.flushed_ts, durable.positions, durable.pointed, received)
 
     def flushed_by_all(self, task_ids: Iterable[int]) -> int | None:
-        """The ts up to which all of these tasks have flushed; None if that of some task is not known. It only rises,
-        and children begin where their parents ended, so the facts of parents hold for their children too."""
+        """The ts up to which all of these tasks have flushed; None if it is not known for some task. It only rises, and
+        children begin where their parents ended, so what is known of parents is true for their children too."""
         known = [self.durable.get(task_id) for task_id in task_ids]
         flushed = [one.flushed_ts for one in known if one is not None]
         return min(flushed) if flushed and len(flushed) == len(known) else None
@@ -109,7 +110,8 @@ class Receivers:
         return None
 
     def lacks(self, task_id: int, place: FilePlace) -> bool:
-        """Whether a known task still has to be sent the file."""
+        """Whether the file must be sent to the task: the positions of the task are known, and the file is not among the
+        received ones."""
         if task_id not in self.received:
             return False
         at_ts = self.at(task_id, place.store_id, place.chain_ts)
@@ -118,16 +120,20 @@ class Receivers:
         return at_ts < place.ts
 
     def outlived(self, task_id: int, store_id: int, chain_ts: int) -> bool:
-        """Whether the chain is closed for a task that has no position in it: the task has a later chain, and has
-        flushed the beginning of that chain. A task drops closed chains, and accepts no file of them any more."""
+        """Whether the task accepts no more files of the chain that begins at `chain_ts`, because the store has a later
+        chain whose first ts is at or below the task's flushed_ts. Ask only for a chain in which the task has no
+        position."""
         flushed_ts = self.flushed.get(task_id, 0)
         return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
 
     def common(self, store_id: int) -> tuple[ChainPosition, ...]:
-        """For each chain, the lowest position of the known tasks. Reading must begin there so that no task lacks a
-        file. A chain that some task has neither begun nor outlived is left out, so that it is read again from its first
-        file. Chains older than one that began at or below the lowest flushed_ts are left out too, because no task needs
-        them any more."""
+        """For each chain, the lowest position of all known tasks: reading must begin there so that no task lacks a
+        file.
+
+        A chain that some task has neither begun nor outlived is left out, so that it is read again from its first file.
+        Chains older than one that began at or below the lowest flushed_ts are left out too, because no task needs them
+        any more.
+        """
         firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
         flushed_ts = self.flushed_ts()
         while len(firsts) > 1 and firsts[1] <= flushed_ts:
@@ -140,7 +146,7 @@ class Receivers:
         return tuple(out)
 
     def open_chains(self, store_id: int) -> set[int]:
-        """The first files of those chains of the store from which some known task may still need files."""
+        """The first ts of each chain of the store from which some known task may still need files."""
         return {
             chain.first_ts
             for task in self.received

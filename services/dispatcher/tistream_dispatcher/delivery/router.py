@@ -1,7 +1,8 @@
-"""Routes a file to tasks: its row groups by their key statistics, its watermarks clipped to each task's span. Pure.
+"""Decides which parts of a file each task needs: row groups by the bounds of their keys, and watermarks, clipped to the
+task's span. Pure.
 
 A tenant's tasks are sorted and cover the key space without overlap, so a key interval overlaps consecutive tasks. These
-are found for all watermark rows at once, with one comparison of a whole column per boundary between tasks.
+are found for all watermark rows at once, with one comparison of a whole column for each boundary between tasks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ROUTED = pa.schema([column for column in file_batch.WATERMARKS if column.name !
 
 
 class KeyedGroup(Protocol):
-    """A row group with inclusive bounds of its keys; None without statistics."""
+    """A row group, with the lowest and highest key in it; None if the file has no statistics of it."""
 
     @property
     def index(self) -> int: ...
@@ -43,7 +44,7 @@ class TaskSpan:
 
 
 class Router:
-    """Routes files to the tasks of one tenant."""
+    """Decides which parts of a file each task of one tenant needs."""
 
     def __init__(self, tasks: Sequence[TaskSpan]) -> None:
         """`tasks` are in key order and cover the key space. Raises ValueError if they do not."""
@@ -59,8 +60,8 @@ class Router:
         self._ends = pa.array(bounds[1:], pa.binary())
 
     def row_groups(self, groups: Iterable[KeyedGroup]) -> dict[int, tuple[int, ...]]:
-        """For each task, the indexes of the row groups that may contain its keys. Tasks without such row groups are
-        left out."""
+        """For each task, the indexes of the row groups that may have its keys. Tasks without such row groups are left
+        out."""
         found: dict[int, list[int]] = {}
         for group in groups:
             for task_id in self._touched(group):
@@ -75,8 +76,9 @@ class Router:
         return self.task_ids[first : last + 1]
 
     def watermarks(self, rows: pa.Table) -> pa.Table:
-        """Route watermark rows (change_rows.WATERMARKS). Returns file_batch.WATERMARKS without the column `file`: for
-        each row one copy per task that its span overlaps, clipped to the task, in the order of the input."""
+        """Divide watermark rows (change_rows.WATERMARKS) among the tasks. Returns file_batch.WATERMARKS without the
+        column `file`: for each row one copy for each task that its span overlaps, clipped to the task, in the order of
+        the input."""
         first, last = self._runs(rows)
         if np.array_equal(first, last):  # nothing to clip, nothing to copy
             return rows.append_column(_ROUTED.field("task_id"), pa.array(self._ids[first])).select(_ROUTED.names)

@@ -1,4 +1,4 @@
-"""The connection state of one sorter of a tenant's tasks: the results of calls, and the time of the next call. Pure."""
+"""The state of the connection to one sorter: the results of calls, and when the next call is due. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PAUSE_MAX_MS = 2_000
 
 @dataclass(slots=True)
 class SorterLink:
-    """The connection state of one sorter. Times are monotonic milliseconds. `tasks` are in key order. `stalled`: stores
-    whose files the sorter has recently not accepted."""
+    """The state of the connection to one sorter. Times are monotonic ms. `tasks`: those of the tenant at this sorter,
+    in key order. `stalled`: stores whose files the sorter has recently not accepted."""
 
     url: str
     tasks: tuple[int, ...]
@@ -26,7 +26,7 @@ class SorterLink:
 
     def failed(self, problem: str, now_ms: int, *, busy: bool) -> None:
         """Record a failed call. The pause before the next call grows with each failure. Unless the sorter was only
-        busy, its positions will be requested again."""
+        busy, its positions will be requested again. `now_ms`: monotonic."""
         self.problem, self.busy = problem, busy
         self.send_ms = now_ms + self.pause_ms
         if not busy:
@@ -46,7 +46,7 @@ class SorterLink:
 
     def stall(self, store_id: int, now_ms: int) -> None:
         """Record that the sorter did not accept the store's next file, perhaps because it waits for a damaged one. The
-        pause before the store's files are sent again grows each time."""
+        pause before the store's files are sent again grows each time. `now_ms`: monotonic."""
         _, pause_ms = self.stalled.get(store_id, (0, PAUSE_MS // 2))
         pause_ms = min(pause_ms * 2, PAUSE_MAX_MS)
         self.stalled[store_id] = (now_ms + pause_ms, pause_ms)
@@ -56,5 +56,5 @@ class SorterLink:
         self.stalled.pop(store_id, None)
 
     def stalled_now(self, now_ms: int) -> set[int]:
-        """The stores whose files are not sent at present."""
+        """The stores whose files must not be sent at `now_ms`."""
         return {store for store, (until_ms, _) in self.stalled.items() if now_ms < until_ms}

@@ -1,7 +1,7 @@
-"""Keeps the routed files that some task has not received yet, in the order in which they were read. Pure.
+"""Keeps the files that were read and that some task has not received yet, in the order in which they were read. Pure.
 
-The window is bounded: while it is full, no more files are read. So the slowest task of a tenant delays the reading of
-this tenant, but not of others.
+The memory is limited: while the window is full, no more files are read. So the slowest task of a tenant delays the
+reading of this tenant, but not of others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tistream_dispatcher.delivery.receivers import FilePlace, Receivers
 
 @dataclass(frozen=True, slots=True)
 class RoutedFile:
-    """One file for every task of its tenant: `watermarks` is file_batch.WATERMARKS without `file`."""
+    """A file with the parts that each task of its tenant needs. `watermarks` is file_batch.WATERMARKS without the
+    column `file`."""
 
     ref: FileRef
     watermarks: pa.Table
@@ -30,13 +31,13 @@ class RoutedFile:
 
     @property
     def bytes(self) -> int:
-        """Approximate size in memory and on the wire."""
+        """Its approximate size in memory and on the wire."""
         return int(self.watermarks.nbytes) + 256 + 128 * len(self.ref.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowLimits:
-    """Limits of a window and of one batch."""
+    """The limits of a window and of one batch, in files and in bytes."""
 
     window_files: int
     window_bytes: int
@@ -45,7 +46,7 @@ class WindowLimits:
 
 
 class FileWindow:
-    """The files after the position of the slowest task, up to the newest file that was read."""
+    """The files that were read and that some task may lack, in the order in which they were read."""
 
     def __init__(self, limits: WindowLimits) -> None:
         self._limits = limits
@@ -60,12 +61,12 @@ class FileWindow:
         return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes
 
     def add(self, file: RoutedFile) -> None:
-        """Append the next file of its chain."""
+        """Append a file, which must be the next of its chain."""
         self._files.append(file)
         self._bytes += file.bytes
 
     def drop_store(self, store_id: int) -> None:
-        """Drop a store's files; they will be read again."""
+        """Drop a store's files, because they will be read again, or by another dispatcher."""
         self._keep([file for file in self._files if file.ref.store_id != store_id])
 
     def drop_closed(self, store_id: int, open_chains: Iterable[ChainPosition]) -> None:
@@ -83,8 +84,8 @@ class FileWindow:
         self._bytes = sum(file.bytes for file in files)
 
     def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[RoutedFile, ...]:
-        """The oldest files that some of `tasks` lack, within the limits of a batch. Files of `stalled` stores are left
-        out."""
+        """The oldest files that some of `tasks` lack, within the limits of a batch. They stay in the window. Files of
+        `stalled` stores are left out."""
         wanted = list(tasks)
         out: list[RoutedFile] = []
         size = 0
@@ -98,8 +99,9 @@ class FileWindow:
         return tuple(out)
 
     def behind(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
-        """Whether some task lacks a file that was read and is no longer in the window. `taken`: the positions that
-        reading has reached. Then the task has lost a file that it had received, and the store must be read again."""
+        """Whether some task lacks a file that was read and is no longer in the window, so that the store must be read
+        again. That happens if a task has lost a file that it had received. `taken`: the positions up to which the store
+        was read."""
         first_prev: dict[int, int] = {}
         for file in self._files:
             if file.ref.store_id == store_id:
@@ -118,8 +120,8 @@ class FileWindow:
 def batch_for(
     route_version: int, files: Sequence[RoutedFile], tasks: Sequence[int], flushed_ts: int | None = None
 ) -> FileBatch:
-    """The batch for one sorter: the parts of the files that concern its tasks. Every file lists every task, because a
-    task's position advances even if the file has no rows for it. `flushed_ts`: see FileBatch."""
+    """Build the batch for one sorter, with the parts of the files that its tasks need. Every file lists every task,
+    because a task's position advances even if the file has no rows for it. `flushed_ts`: see FileBatch."""
     refs = [replace(file.ref, row_groups=_only(file.ref.row_groups, tasks)) for file in files]
     ids = pa.array(tasks, pa.int64())
     tables = []

@@ -1,8 +1,5 @@
-"""The announced files of a tenant that have not been read yet. Pure.
-
-Any caller that may push may announce any file, faster than the dispatcher can check them. So the number of kept
-announcements is limited.
-"""
+"""Keeps the announcements of a tenant's files that have not been read yet. Pure. Any caller that may push may announce
+any file, faster than the dispatcher can check them. So the number of announcements is limited."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ KEPT_STAMPS = 256  # announcements kept per store for a retry after a failure; L
 
 
 class Announced:
-    """Announcements by store. Not thread-safe: callers hold the owner's lock."""
+    """The announced files, by store. Not thread-safe: callers must hold a lock of their own."""
 
     def __init__(self) -> None:
         self._stamps: dict[int, set[int]] = {}
         self._count = 0
 
     def add(self, store_id: int, ts: int) -> bool:
-        """Add a file; returns whether it is kept."""
+        """Add the file `ts` of a store. Returns False if it was dropped because there are too many."""
         if self._count >= ANNOUNCED_MAX:
             return False
         self._stamps.setdefault(store_id, set()).add(ts)
@@ -26,7 +23,7 @@ class Announced:
         return True
 
     def again(self, store_id: int, stamps: set[int]) -> None:
-        """Keep the newest of these files for another attempt, because the object store did not answer for them."""
+        """Add the newest of these files again, because the object store did not answer for them."""
         self._stamps.setdefault(store_id, set()).update(sorted(stamps)[-KEPT_STAMPS:])
 
     def pop_all(self) -> dict[int, set[int]]:

@@ -38,7 +38,7 @@ STAGE_DAMAGED = "damaged"
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A readable file. `fresh`: its prev_ts is 0 and all its watermarks have a base_ts."""
+    """A change file that could be read. `fresh`: its prev_ts is 0 and all its watermarks have a base_ts."""
 
     ts: int
     prev_ts: int
@@ -51,7 +51,7 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The next file of a chain, and the first file of that chain."""
+    """The file that is next, and the first ts of its chain."""
 
     file: SeenFile
     chain_ts: int
@@ -59,7 +59,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class ChainHold:
-    """A hold of a store: the file `ts` that it waits for, which is missing or damaged, or breaks the chain."""
+    """Why a store makes no progress. `ts` names the file: one that is missing, or the beginning of a chain for which
+    there is no room (stage STAGE_MISSING), or one that is damaged or breaks the chain (STAGE_DAMAGED)."""
 
     stage: str
     ts: int
@@ -72,8 +73,8 @@ class ChainHold:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The files of a store that had been read at one moment and need not be read again: `ts in read`. This stays true
-    unless the store is read again from an earlier position."""
+    """A set of files of a store that were read and need not be read again: use `ts in read`. It stays right unless the
+    store is read again from an earlier position."""
 
     through: int
     since: int  # files up to this ts are not remembered one by one
@@ -84,7 +85,7 @@ class Read:
         return ts <= self.through and (ts <= self.since or ts in self.routed)
 
     def same_chain(self, ts: int, later_ts: int) -> bool:
-        """Whether no known chain begins between two files, or with the later one."""
+        """Whether both files are of one chain: no known chain begins after `ts` and at or below `later_ts`."""
         return bisect_right(self.begins, ts) == bisect_right(self.begins, later_ts)
 
 
@@ -103,10 +104,10 @@ class _Chain:
 
 
 class StoreChains:
-    """The state of a store: the open chains, and the known files that are not ready yet."""
+    """The state of one store: its open chains, and the files that were seen and are not next yet."""
 
     def __init__(self, positions: Iterable[ChainPosition] = (), chains_max: int = CHAINS_MAX) -> None:
-        """Begin at the positions that every task has reached."""
+        """Begin at `positions`, which every task has reached. At most `chains_max` chains may be open."""
         self._chains_max = chains_max
         self._held_open: frozenset[int] = frozenset()  # chains that tasks still have open
         ordered = sorted(positions, key=lambda position: position.first_ts)
@@ -119,7 +120,7 @@ class StoreChains:
     # -- input -----------------------------------------------------------------------------------------------------
 
     def wants(self, ts: int) -> bool:
-        """Whether the file `ts` must be read: it is unknown, and not too old."""
+        """Whether the file `ts` must be read: it is not known yet, and its chain still needs it."""
         if ts < self._ignored_below or ts in self._waiting or ts in self._damaged:
             return False
         place = self._territory(ts)
@@ -129,20 +130,21 @@ class StoreChains:
         return ts > chain.at_ts or (ts > chain.routed[0] and ts not in chain.routed)
 
     def knows(self, ts: int) -> bool:
-        """Whether the file waits here, or is known to be damaged."""
+        """Whether the file has been seen and waits for its turn, or is known to be damaged."""
         return ts in self._waiting or ts in self._damaged
 
     def rivals(self, ts: int) -> list[int]:
-        """All waiting files that name the same predecessor as the waiting file `ts`, itself included."""
+        """All waiting files that name the same predecessor as the waiting file `ts`, including that file. More than one
+        of them breaks the chain."""
         file = self._waiting.get(ts)
         return [ts] if file is None else [rival.ts for rival in self._with_prev(file.prev_ts)]
 
     def backlog(self) -> tuple[int, int]:
-        """The number of files that wait, and their newest ts (0 if there are no files)."""
+        """Returns (the number of files that wait, the newest ts of these; 0 if no file waits)."""
         return len(self._waiting), self._waiting.keys()[-1] if self._waiting else 0
 
     def see(self, file: SeenFile) -> None:
-        """Record a file that was read successfully, perhaps after it had been damaged."""
+        """Record that a file was read, perhaps after it had been damaged. It waits until it is next."""
         self.forget(file.ts)
         if self.wants(file.ts):
             self._waiting[file.ts] = file
@@ -150,9 +152,8 @@ class StoreChains:
         self._settle()
 
     def damage(self, ts: int, reason: str, unchanged_ms: int) -> None:
-        """Record that a file could not be read and has not changed for `unchanged_ms`. Before GRACE_MS it counts as not
-        arrived.
-        """
+        """Record that a file could not be read and has not changed for `unchanged_ms`. Below GRACE_MS it counts as
+        missing, because its upload may not be complete."""
         if unchanged_ms < GRACE_MS:
             return
         self.forget(ts)
@@ -169,15 +170,14 @@ class StoreChains:
 
     def close(self, flushed_ts: int) -> None:
         """Close all chains before the newest one that began at or below `flushed_ts`. Every task has flushed up to this
-        ts, so no slice rests on the closed chains."""
+        ts, so no slice needs late files of the closed chains."""
         while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:
             del self._chains[0]
         if self._chains and self._chains[0].first_ts <= flushed_ts:
             self._ignore_below(self._chains[0].first_ts)
 
     def held_open(self, chains: Iterable[int]) -> None:
-        """Set the chains, by first file, that tasks still have open. They may include chains that were abandoned
-        here."""
+        """Set the chains, by first ts, that tasks still have open. They may include chains that were abandoned here."""
         self._held_open = frozenset(chains)
 
     # -- output ----------------------------------------------------------------------------------------------------
@@ -204,18 +204,18 @@ class StoreChains:
         self._settle()
 
     def hold(self) -> ChainHold | None:
-        """The reason why the store waits; None if it does not wait. The first of these that applies: a quarantine, a
-        chain for which there is no room, the oldest missing file."""
+        """Why the store makes no progress; None if nothing blocks it. Of several reasons: a quarantine first, then a
+        chain for which there is no room, then the oldest missing file."""
         newest = len(self._chains) - 1
         trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
         return trouble or self._crowded() or next(self._missing(), None)
 
     def positions(self) -> tuple[ChainPosition, ...]:
-        """The open chains, oldest first."""
+        """The position in each open chain, oldest chain first."""
         return tuple(ChainPosition(chain.first_ts, chain.at_ts) for chain in self._chains)
 
     def last_ts(self) -> int:
-        """The newest file that was routed; 0 before the first."""
+        """The ts of the newest file that was routed; 0 before the first."""
         return self._chains[-1].at_ts if self._chains else 0
 
     def list_after(self) -> int:
@@ -227,10 +227,13 @@ class StoreChains:
         return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
 
     def read(self, chain_ts: int, through: int) -> Read | None:
-        """The files up to `through` that were read, if `chain_ts` is the oldest open chain and no older one can begin;
-        otherwise None. Excluded are files that wait here or are damaged, and unknown files between read ones, because
-        they must be noticed. Also excluded is the chain's newest file, which is its writer's durable position and keeps
-        other writers from continuing the chain."""
+        """The set of files up to `through` that were read, if `chain_ts` is the oldest open chain and no older one can
+        begin; otherwise None.
+
+        Left out are files that wait or are damaged, and unknown files between the ones that were read, because they
+        must be noticed. Also left out is the chain's newest file: its writer continues after it, and it keeps other
+        writers from continuing the chain.
+        """
         if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
             return None
         chain = self._chains[0]
@@ -238,8 +241,8 @@ class StoreChains:
         return Read(min(through, chain.at_ts - 1), chain.routed[0], frozenset(chain.routed), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
-        """Whether tasks have positions beyond this state, in a known chain or a newer one, because another dispatcher
-        sent them files."""
+        """Whether another dispatcher has sent files after the positions here: tasks have higher positions in a known
+        chain, or a position in a newer one."""
         at = {chain.first_ts: chain.at_ts for chain in self._chains}
         newest = max(at, default=0)
         return any(
@@ -271,7 +274,7 @@ class StoreChains:
         return found[0] if self._first_damaged(chain.at_ts, found[0].ts) is None else None
 
     def _may_start(self, file: SeenFile) -> bool:
-        """Whether a file with prev_ts 0 may begin a chain here."""
+        """Whether a file with prev_ts 0 may begin a chain at its place among the known chains."""
         place = self._territory(file.ts)
         if place is not None:
             return file.fresh and file.ts > self._chains[place].at_ts
@@ -286,13 +289,14 @@ class StoreChains:
         return {*(chain.first_ts for chain in self._chains), *self._held_open}
 
     def _has_room(self, start: SeenFile) -> bool:
-        """Whether the chain is open already, or one more may be opened."""
+        """Whether the chain that begins with this file is open already, or one more chain may be opened."""
         return len(self._chains) + len(self._held_open) < self._chains_max or (
             len(self._open() - {start.ts}) < self._chains_max
         )
 
     def _crowded(self) -> ChainHold | None:
-        """A hold for the chain that cannot begin because too many are open. The text says what to do."""
+        """The hold for a chain that cannot begin because too many are open; None if there is no such chain. Its text
+        says what to do."""
         start = self._next_start()
         if start is None or self._has_room(start):
             return None
@@ -329,7 +333,7 @@ class StoreChains:
         return None
 
     def _missing(self) -> Iterator[ChainHold]:
-        """For each territory, the missing file: the predecessor of the lowest waiting file."""
+        """Yield a hold for the missing file of each territory: the predecessor of the lowest waiting file."""
         bounds = [0, *(chain.first_ts for chain in self._chains), MAX_TS + 1]
         for place, (low, high) in enumerate(pairwise(bounds), start=-1):
             at_ts = self._chains[place].at_ts if place >= 0 else 0

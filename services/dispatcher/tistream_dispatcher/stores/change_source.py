@@ -1,4 +1,5 @@
-"""Reads the parts of a change file that routing needs: its footer and its watermark rows, never its changes."""
+"""Reads the parts of a change file that decide to which tasks it goes: its footer and its watermark rows, never its
+changes."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ GROUP_BYTES = 512  # bytes of one row group's reference in memory
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """The parts of a change file that routing needs, checked. `watermarks`: change_rows.WATERMARKS. `tail_bytes`: the
-    length of the object's end that contains these parts."""
+    """The footer and the watermark rows of a change file, checked. `watermarks`: change_rows.WATERMARKS. `tail_bytes`:
+    how many bytes at the end of the object contain them."""
 
     seen: SeenFile
     store_id: int
@@ -36,7 +37,7 @@ class ReadFile:
 
     @property
     def weight(self) -> int:
-        """Bytes in memory: exact for its watermarks, approximate for the rest."""
+        """Its bytes in memory: exact for the watermarks, approximate for the rest."""
         bounds = sum(len(group.key_min or b"") + len(group.key_max or b"") for group in self.groups)
         return int(self.watermarks.get_total_buffer_size()) + bounds + GROUP_BYTES * (1 + len(self.groups))
 
@@ -46,9 +47,8 @@ class ReadFile:
 
 
 def read_file(objects: ObjectStore, key: str, arrived_ms: int, tail_bytes: int = TAIL_BYTES) -> ReadFile:
-    """Read a change file: one request if its last `tail_bytes` contain all that routing needs, else two or three.
-    Raises NotFoundYet, CorruptObject, Unavailable.
-    """
+    """Read the footer and the watermark rows of a change file. This is one request if the last `tail_bytes` of the
+    object contain them, else two or three. `arrived_ms`: wall clock. Raises NotFoundYet, CorruptObject, Unavailable."""
     file = open_change_file(objects, key, tail_bytes)
     watermarks = read_watermarks(objects, file)
     fresh = file.prev_ts == 0 and watermarks.num_rows > 0 and watermarks["base_ts"].null_count == 0
@@ -75,7 +75,7 @@ def _references(file: ChangeFile) -> tuple[RowGroupRef, ...]:
 
 
 def route(file: ReadFile, chain_ts: int, router: Router) -> RoutedFile:
-    """Route the file to every task of its tenant."""
+    """Divide the file among the tasks of its tenant. `chain_ts`: the first ts of its chain."""
     ref = FileRef(
         cluster_id=file.cluster_id,
         tenant_id=file.tenant_id,

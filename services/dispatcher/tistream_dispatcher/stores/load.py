@@ -1,4 +1,4 @@
-"""The load of a store: bytes per second, over about the last half minute. Pure."""
+"""Measures the load of a store in bytes per second, over about the last half minute. Pure."""
 
 from __future__ import annotations
 

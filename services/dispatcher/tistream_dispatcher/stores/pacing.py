@@ -21,8 +21,8 @@ REST, REST_MAX_MS = 2, 20_000
 
 @dataclass(frozen=True, slots=True)
 class PollSettings:
-    """Pauses in milliseconds: between LISTs of a store's files, and between LISTs of the stores; the longest pause
-    while no files arrive, and the longest pause if files were announced."""
+    """Pauses in ms: between LISTs of a store's files, and between LISTs of the tenant's stores; the longest pause while
+    no files arrive, and the longest pause if files were announced."""
 
     poll_min_ms: int
     poll_max_ms: int
@@ -44,20 +44,21 @@ class Pace:
         self._expecting = False
 
     def discovery_due(self, now_ms: int) -> bool:
-        """Whether to LIST the stores now. If so, the caller must do it."""
+        """Whether a LIST of the tenant's stores is due. Returning True counts as that LIST: the next one is due a pause
+        later."""
         if now_ms < self._discover_ms:
             return False
         self._discover_ms = now_ms + self._longest_ms(now_ms, self._settings.discover_ms)
         return True
 
     def poll_due(self, now_ms: int) -> bool:
-        """Whether to LIST the stores' files now."""
+        """Whether a LIST of the stores' files is due. The caller records it with `polled`."""
         return now_ms >= max(self._poll_ms, self._rested_ms)
 
     def polled(self, now_ms: int, *, found: bool, failed: bool = False, took_ms: int = 0) -> None:
-        """Record a LIST pass over the files that began at `now_ms`. `found`: it found a new file; `failed`: some stores
-        could not be LISTed, so the pass does not count as silence.
-        """
+        """Record that the files of all stores were LISTed, beginning at `now_ms`. `found`: there was a new file.
+        `failed`: some stores could not be LISTed, so that nothing follows from finding nothing. `took_ms`: the
+        duration."""
         self._rested_ms = now_ms + took_ms + (0 if failed else min(REST * took_ms, REST_MAX_MS))
         if found:
             self._news_ms, self._announced = now_ms, False
@@ -74,7 +75,7 @@ class Pace:
         self._soon(now_ms)
 
     def promised(self, now_ms: int) -> None:
-        """Record the announcement of a file that does not exist yet. It shows that files are coming again."""
+        """Record the announcement of a file that does not exist yet. It shows that files arrive again."""
         self._news_ms = now_ms
         self._soon(now_ms)
 
@@ -91,7 +92,7 @@ class Pace:
         self._expecting = expecting
 
     def deaf(self) -> None:
-        """Record that no announcements can be received at present."""
+        """Record that announcements cannot be received at present, so that only LISTs find files."""
         self._announced = False
         self.hurry()
 
@@ -104,7 +105,7 @@ class Pace:
         return min(max(self._poll_ms, self._rested_ms), self._discover_ms)
 
     def _soon(self, now_ms: int) -> None:
-        """Shorten the present pauses to those of a busy tenant."""
+        """Shorten the pauses that are running to those of a busy tenant."""
         self._pause_ms = min(self._pause_ms, self._settings.poll_max_ms)
         self._poll_ms = min(self._poll_ms, now_ms + self._settings.poll_max_ms)
         self._discover_ms = min(self._discover_ms, now_ms + self._settings.discover_ms)

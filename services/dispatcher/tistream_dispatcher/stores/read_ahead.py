@@ -21,7 +21,7 @@ PROCESS_BYTES = 192 << 20  # of a dispatcher's 1 GiB of memory
 
 
 class ByteBudget:
-    """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget, and its bytes count there too."""
+    """Counts bytes in memory up to a limit. Thread-safe. With `within`, the bytes also count in that larger budget."""
 
     def __init__(self, bytes_max: int, within: ByteBudget | None = None) -> None:
         self.used = 0
@@ -44,7 +44,7 @@ class ByteBudget:
                 self._give(count)
 
     def close(self) -> None:
-        """Release everything, and refuse further reservations, because a reader thread may still be running."""
+        """Release everything, and refuse further reservations. A thread that still reads may try to reserve."""
         with self._lock:
             self._give(self.used)
             self._closed = True
@@ -56,8 +56,8 @@ class ByteBudget:
 
 
 class ReadAhead:
-    """The files of one store that were read ahead, by their ts. If there is no room for all, the files with the lowest
-    ts are kept, because they are needed first."""
+    """The files of one store that were read before their turn, by their ts. If there is no room for all, the files with
+    the lowest ts are kept, because they are needed first."""
 
     def __init__(self, room: ByteBudget | None = None) -> None:
         self.room = ByteBudget(STORE_BYTES, within=room)

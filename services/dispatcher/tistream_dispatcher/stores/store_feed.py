@@ -1,7 +1,5 @@
-"""Feeds one store's files: finds them, reads the parts that routing needs, and returns them in chain order.
-
-`chain.StoreChains` and `suspect_files.Suspects` make the decisions; this module does the I/O.
-"""
+"""Finds one store's files, reads their footers and watermark rows, and returns them in chain order. `chain.StoreChains`
+and `suspect_files.Suspects` make the decisions; this module does the I/O."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ RECHECK_MS = 5_000  # pause between checks of files that break a chain, because 
 
 
 class StoreFeed:
-    """Reads the files of one store of one tenant. Only the tenant's thread may use it."""
+    """Finds and reads the files of one store of one tenant. Only the tenant's thread may use it."""
 
     def __init__(
         self,
@@ -49,7 +47,8 @@ class StoreFeed:
         metrics: DispatcherMetrics,
         room: ByteBudget | None = None,
     ) -> None:
-        """`room`: the budget for files that were read ahead, shared by all of the tenant's stores."""
+        """`positions`: where to begin in each chain. `room`: the memory for files that were read before their turn,
+        shared by all of the tenant's stores."""
         self.store_id = store_id
         self.chains = StoreChains(positions)
         self._tenant = tenant
@@ -72,14 +71,14 @@ class StoreFeed:
         self._wide_ms = 0
 
     def close(self) -> None:
-        """Stop reading the store, and drop what was read ahead."""
+        """Stop reading the store, and release the files that are in memory."""
         self._ahead.close()
 
     # -- finding files ---------------------------------------------------------------------------------------------
 
     def announced(self, stamps: Iterable[int]) -> bool:
-        """Read announced files. Returns whether any of them was new. A file that does not exist yet is found by a later
-        LIST."""
+        """Read the announced files `stamps`. Returns whether any of them was new. A file that does not exist yet is
+        found by a later LIST."""
         return self._look(sorted(stamps))
 
     def lacks(self, stamps: Iterable[int]) -> bool:
@@ -107,7 +106,8 @@ class StoreFeed:
         return newest_ts if long else after
 
     def retry(self) -> bool:
-        """Retry files that could not be read, and check whether the files that break the chain still exist."""
+        """Read again the files that could not be read and are due, and check whether the files that break the chain
+        still exist. Returns whether a file was due."""
         now_ms = self._clock.monotonic_ms()
         due = self._suspects.due(now_ms)
         for ts in due:
@@ -185,10 +185,8 @@ class StoreFeed:
     # -- returning files -------------------------------------------------------------------------------------------
 
     def next_file(self) -> tuple[Ready, ReadFile] | None:
-        """Read the next file in chain order; None if no file is ready. Raises Unavailable.
-
-        The file does not count against the budget, so there is always room for the file that is next.
-        """
+        """Return the next file in chain order, and read it if it is not in memory; None if no file is next. Raises
+        Unavailable. The file does not count against the budget, so there is always room for it."""
         while (ready := self.chains.ready()) is not None:
             ts = ready.file.ts
             file = self._ahead.pop(ts) or self._read_now(ts)
@@ -207,7 +205,7 @@ class StoreFeed:
     # -- reporting -------------------------------------------------------------------------------------------------
 
     def hold(self) -> Hold | None:
-        """The reason why the store waits, or None. It is logged when it changes."""
+        """Why the store makes no progress, or None. A change is logged."""
         found = self.chains.hold()
         if found != self._logged_hold:
             self._log_hold(found)
@@ -229,7 +227,7 @@ class StoreFeed:
         self._logged_hold = found
 
     def status(self) -> StoreStatus:
-        """The store's status in wire form."""
+        """The store's status as the HTTP answer has it."""
         hold = self.hold()
         return StoreStatus(
             cluster_id=self._tenant.cluster_id,
@@ -243,7 +241,7 @@ class StoreFeed:
 
 
 def unread(tenant: TenantKey, store_id: int) -> StoreStatus:
-    """The status of a store that will be read once the positions of its files in the tasks are known."""
+    """The status of a store that is not read yet, because the tasks' positions in it are not known."""
     return StoreStatus(
         cluster_id=tenant.cluster_id,
         tenant_id=tenant.tenant_id,

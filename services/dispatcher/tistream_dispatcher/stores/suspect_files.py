@@ -10,8 +10,8 @@ PAUSE_MAX_MS = 4_000  # a repair is noticed within this time: lag must return un
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A version of a change file that failed its checks: the reason, the time since which the file is unchanged, the
-    time of the next read, and the pause between two reads. `*_ms`: monotonic milliseconds."""
+    """One version of a change file that could not be read: the reason, since when the file is unchanged, when it is
+    read again, and the pause after that. Names in `_ms`: monotonic ms."""
 
     ts: int
     version: str
@@ -22,7 +22,8 @@ class Suspect:
 
 
 class Suspects:
-    """The unreadable files of one store. They are retried for ever, because an operator may repair them in place."""
+    """The files of one store that could not be read. They are read again for ever, because an operator may repair them
+    in place."""
 
     def __init__(self) -> None:
         self._by_ts: dict[int, Suspect] = {}
@@ -31,8 +32,8 @@ class Suspects:
         return ts in self._by_ts
 
     def failed(self, ts: int, version: str, reason: str, now_ms: int) -> int:
-        """Record that a version of a file failed its checks. Returns for how many milliseconds the file has been
-        unchanged."""
+        """Record that this version of a file could not be read. Returns for how many ms the file has been unchanged.
+        `now_ms`: monotonic."""
         known = self._by_ts.get(ts)
         if known is None or known.version != version:
             known = Suspect(ts, version, reason, now_ms, now_ms, FIRST_PAUSE_MS // 2)
@@ -45,9 +46,9 @@ class Suspects:
         self._by_ts.pop(ts, None)
 
     def due(self, now_ms: int) -> list[int]:
-        """The files that must be read again now, in order."""
+        """The files that must be read again at `now_ms`, in order."""
         return sorted(ts for ts, suspect in self._by_ts.items() if suspect.retry_ms <= now_ms)
 
     def next_ms(self) -> int | None:
-        """The time of the first due retry; None without unreadable files."""
+        """When the next file must be read again, in monotonic ms; None if all files could be read."""
         return min((suspect.retry_ms for suspect in self._by_ts.values()), default=None)

@@ -1,1 +1,2 @@
-"""The tenants of a dispatcher: their stores, one loop for each tenant, and deletion of consumed files."""
+"""The tenants of a dispatcher: one loop for each, which reads its stores; and deletion of files that no task needs any
+more."""

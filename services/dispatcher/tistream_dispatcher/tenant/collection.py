@@ -1,8 +1,6 @@
-"""Deletes consumed change files of the stores that this dispatcher reads. The tenants' feeds decide which files may be
-deleted.
-
-A store is LISTed only when one of its files may have reached its age, so a store at rest causes no requests.
-"""
+"""Deletes the change files, of the stores that this dispatcher reads, that no task needs any more (consumed files). The
+tenants' feeds decide which files these are. A store is LISTed only when one of its files may have reached its age, so a
+store without new files causes no requests."""
 
 from __future__ import annotations
 
@@ -32,9 +30,9 @@ Store = tuple[TenantKey, int]
 
 @dataclass(slots=True)
 class DeletionBounds:
-    """Bounds that avoid LISTs of one store. No file with a ts below `first_ts` may be deleted, and no file at all
-    before `age_ms` (wall clock). Late files are an exception, which the next LIST finds. The store is not LISTed before
-    `next_ms` (monotonic)."""
+    """What is known about a store's files, so that it need not be LISTed. No file with a ts below `first_ts` may be
+    deleted, and no file at all before `age_ms` (wall clock). Late files are an exception, which the next LIST finds.
+    The store is not LISTed before `next_ms` (monotonic)."""
 
     first_ts: int = 0
     age_ms: int = 0
@@ -53,8 +51,8 @@ class Listed:
 
 
 class Consumed:
-    """The files of a tenant's stores that may be deleted. The tenant's thread computes them; another thread reads
-    them."""
+    """The files of a tenant's stores that no task needs any more. The tenant's thread computes them; another thread
+    reads them."""
 
     def __init__(self, clock: Clock, every_ms: int | None) -> None:
         """`every_ms`: pause between two computations; None: never."""
@@ -64,11 +62,11 @@ class Consumed:
         self._files: dict[int, Read] = {}
 
     def due(self) -> bool:
-        """Whether it is time to compute the consumed files again."""
+        """Whether `note` must be called again."""
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
-        """Compute the files that may be deleted from the stores' chains and from the needs of each task of the
+        """Compute the files that no task needs, from the stores' chains and from the needs of each task of the
         tenant."""
         self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
         marks = {store_id: consumed(needs, store_id) for store_id in stores}
@@ -85,14 +83,14 @@ class Consumed:
             }
 
     def files(self) -> dict[int, Read]:
-        """The consumed files, by store. Thread-safe."""
+        """The files that `note` computed last, by store. Thread-safe."""
         with self._lock:
             return self._files
 
 
 class FileCollector:
-    """Deletes consumed files. `step` is a loop's body. `consumed` returns, by tenant and store, the files that no task
-    needs."""
+    """Deletes files that no task needs. A background loop calls `step`. `consumed` returns these files, by tenant and
+    store."""
 
     def __init__(
         self,
@@ -112,7 +110,7 @@ class FileCollector:
         self._deleter.close()
 
     def step(self) -> int:
-        """Run one pass. Returns the milliseconds until the next one."""
+        """Delete what may be deleted now. Returns the ms until the next call."""
         stores = {(tenant, store_id): read for tenant, of in self._consumed().items() for store_id, read in of.items()}
         self._shelves = {store: self._shelves.get(store, DeletionBounds()) for store in stores}
         left = DELETES_MAX
@@ -129,7 +127,7 @@ class FileCollector:
         return 0 if not left else self._settings.every_ms
 
     def _collect(self, store: Store, read: Read, most: int) -> list[ObjectInfo]:
-        """Delete at most `most` of a store's files. Returns the deleted ones."""
+        """Delete at most `most` of a store's files. Returns the files that were deleted."""
         shelf, gone = self._shelves[store], list[ObjectInfo]()
         shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
         try:

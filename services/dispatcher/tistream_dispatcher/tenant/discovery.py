@@ -27,8 +27,8 @@ UNREAD = "the store was found, and the meta server has not said yet which dispat
 
 
 class Discovery:
-    """The unassigned stores of one tenant. Only the tenant's thread may use it, except for `found`. `report_now` is
-    called when a new store was found."""
+    """The stores of one tenant that were found and that no dispatcher reads yet. Only the tenant's thread may use it,
+    except for `found`. `report_now` is called when a new store was found."""
 
     def __init__(self, tenant: TenantKey, objects: ObjectStore, report_now: Callable[[], None]) -> None:
         self.problem: str | None = None  # the reason if the LIST of the stores failed
@@ -44,7 +44,7 @@ class Discovery:
         self._too_many = False
 
     def apply(self, share: Share) -> None:
-        """Apply a new route table: forget the stores that it names. If another dispatcher discovers from now on, forget
+        """Use a new route table: forget the stores that it names. If another dispatcher discovers from now on, forget
         all."""
         if not share.discovers:
             self.problem = None
@@ -77,10 +77,10 @@ class Discovery:
             self._report_now()
 
     def listed(self) -> set[int]:
-        """LIST the stores. If that fails, returns an empty set and sets `problem` to the reason.
+        """LIST the tenant's stores. If that fails, returns an empty set and sets `problem` to the reason.
 
         A prefix with a store's name and no change file does not count, because each store that is read is LISTed for
-        ever. A few of these prefixes are examined in each pass, in turn.
+        ever. A few of these prefixes are examined in each call, in turn.
         """
         try:
             entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
@@ -97,9 +97,9 @@ class Discovery:
         return stores & (self._named | self._with_files)
 
     def _look(self, stores: set[int]) -> None:
-        """Examine prefixes, and add those that have a change file to the stores. An error of one store does not affect
-        the others. If the object store does not answer, the remaining prefixes are left to the next pass, so that
-        callers wait for only one timeout."""
+        """Examine prefixes, and add the stores that have a change file to `stores`. An error of one store does not
+        affect the others. If the object store does not answer, the remaining prefixes are left to the next call, so
+        that the caller waits for only one timeout."""
         in_vain = 0
         for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
             self._troubles.pop(store_id, None)
@@ -137,8 +137,8 @@ class Discovery:
         return True
 
     def holds(self) -> list[Hold]:
-        """Holds for the stores that wait for a dispatcher, and for failures because of which other stores may be
-        unknown."""
+        """The holds (see glossary) for stores that wait for a dispatcher, and for errors because of which other stores
+        may not be known."""
         holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
         holds += [Hold(stage="dispatch", store_id=str(one), reason=why) for one, why in sorted(self._troubles.items())]
         holds += [Hold(stage="dispatch", reason=TOO_MANY)] if self._too_many else []

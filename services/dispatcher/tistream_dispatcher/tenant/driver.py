@@ -1,4 +1,5 @@
-"""Runs one loop for each tenant whose stores this dispatcher reads. Its input are route tables and announcements."""
+"""Runs one loop for each tenant whose stores this dispatcher reads. It passes route tables and announcements to these
+loops."""
 
 from __future__ import annotations
 
@@ -103,8 +104,8 @@ class TenantDriver:
         return feed, loop
 
     def _end(self, key: TenantKey) -> None:
-        """Stop a tenant's loop. A step that is running continues beside the next reader of the tenant's stores, which
-        is harmless."""
+        """Stop a tenant's loop. A step that is running may continue while another dispatcher already reads the tenant's
+        stores, which is harmless."""
         with self._lock:
             feed, loop = self._feeds.pop(key)
         loop.stop(timeout_s=0)
@@ -124,7 +125,7 @@ class TenantDriver:
         self._after = answer.next_after
 
     def _go_deaf(self) -> None:
-        """Make every tenant rely on LISTs, until the meta server answers again."""
+        """Make every tenant find its files by LIST only, until the meta server answers again."""
         if self._deaf:
             return
         self._deaf = True
@@ -182,7 +183,7 @@ class TenantDriver:
 
     def consumed(self) -> dict[TenantKey, dict[int, Read]]:
         """The change files that may be deleted, by tenant and store: every task has them in a manifest, and no pending
-        part points into them."""
+        part uses their values."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         return {key: feed.consumed.files() for key, (feed, _) in feeds}

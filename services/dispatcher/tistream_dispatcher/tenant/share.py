@@ -1,4 +1,4 @@
-"""The stores of a tenant that one dispatcher reads, according to the route table. Pure."""
+"""The stores of a tenant that one dispatcher reads (its share), according to the route table. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Share:
 
     @classmethod
     def of(cls, route: TenantRoute, node_id: str) -> Share:
-        """The share that the dispatcher `node_id` has of a tenant."""
+        """The share of the dispatcher `node_id` in the stores of a tenant."""
         if route.stores is None:
             return cls(discovers=True, whole=True)
         mine = frozenset(store.store_id for store in route.stores if store.dispatcher_node == node_id)

@@ -67,8 +67,8 @@ class TenantFeed:
         room: ByteBudget | None = None,
     ) -> None:
         """`report_now` is called when a store was found that no route names. `collect_ms`: pause between two
-        computations of the consumed files; None: never. `room`: the budget for files that were read ahead, shared by
-        all tenants."""
+        computations of the files that no task needs; None: never. `room`: the memory for files that were read before
+        their turn, shared by all tenants."""
         self.tenant = tenant
         self.room = ByteBudget(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
@@ -112,7 +112,7 @@ class TenantFeed:
 
     def stir(self) -> bool:
         """Record that a file was announced for a store that another dispatcher reads, so that the tenant does not count
-        as silent. Returns whether to wake the tenant's loop."""
+        as silent. Returns whether the caller must wake the tenant's loop."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if now_ms - self._stirred_ms < STIR_MS:
@@ -121,23 +121,24 @@ class TenantFeed:
         return True
 
     def look_everywhere(self) -> None:
-        """Make the next step LIST at once, because announcements were lost."""
+        """Make the next step LIST everything at once, because announcements were lost."""
         with self._lock:
             self._hurried = True
 
     def deaf(self) -> None:
-        """Record that no announcements can be received: LIST at once, and as often as without them."""
+        """Record that announcements cannot be received: the next step LISTs at once, and later ones as often as without
+        announcements."""
         with self._lock:
             self._deafened = True
 
     def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
-        """The status of the stores, and the holds that belong to no single store, as of the last step."""
+        """The status of each store, and the holds that belong to no single store, as of the last step."""
         with self._lock:
             return self._status, self._holds
 
     def loads(self) -> dict[int, float | None]:
-        """The load of each store that is read (None: not known). Stores that were found and have no dispatcher are
-        included, with None."""
+        """The load in bytes per second of each store that is read; None if it is not known. Stores that were found and
+        have no dispatcher are included, with None."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             reported = {store_id: load.per_second(now_ms) for store_id, load in self._reported_loads.items()}
@@ -185,8 +186,8 @@ class TenantFeed:
         self._apply_share(share)
 
     def _apply_share(self, share: Share) -> None:
-        """Apply a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets new
-        stores, or becomes the discoverer, it LISTs at once."""
+        """Use a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets new stores,
+        or must look for new ones, the next step LISTs at once."""
         before, self._share = self._share, share
         for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
             self._leave(store_id)
@@ -205,7 +206,7 @@ class TenantFeed:
         log.info("store is another dispatcher's", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _may_begin(self) -> bool:
-        """Whether a store may be read: the positions of all tasks are known, or those of some tasks after
+        """Whether a new store may be read: the positions of all tasks are known, or those of some tasks after
         WAIT_FOR_ALL_MS."""
         if not self._receivers.received:
             return False
@@ -235,8 +236,8 @@ class TenantFeed:
                 log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
 
     def _passed(self, store: StoreFeed) -> bool:
-        """Whether the store waits for files that all tasks have received already from another dispatcher. These files
-        may be deleted."""
+        """Whether another dispatcher has read this store further: it waits here for files that all tasks have received
+        already, and that may be deleted."""
         waits = store.chains.hold() is not None and self._everyone_known()
         return waits and store.chains.passed_by(self._receivers.common(store.store_id))
 
@@ -276,8 +277,8 @@ class TenantFeed:
             self._try(store, "retry", StoreFeed.retry)
 
     def _look_for(self, now_ms: int, store_id: int, stamps: set[int]) -> None:
-        """Read announced files. A file that the object store did not answer for is retried. If a file does not exist
-        yet, the next LIST is soon, because the file is not announced again."""
+        """Read announced files of a store. If the object store did not answer for a file, the file is read at a later
+        step. If a file does not exist yet, the next LIST is soon, because the file is not announced again."""
         if store_id not in self._stores:
             if not self._share.concerns(store_id):
                 return
@@ -299,7 +300,7 @@ class TenantFeed:
             self._pace.promised(now_ms)
 
     def _found(self, store_ids: set[int]) -> None:
-        """Handle new stores: the meta server must assign those that no dispatcher reads yet."""
+        """Report new stores to the meta server, which must assign those that no dispatcher reads yet."""
         if self._share.whole:
             for store_id in sorted(store_ids):
                 self._store(store_id)
@@ -307,7 +308,7 @@ class TenantFeed:
             self._discovery.note(store_ids - self._share.named)
 
     def _store(self, store_id: int) -> None:
-        """Begin to read a store, from the position of its slowest task."""
+        """Begin to read a store at the lowest position of its tasks, unless it is read already."""
         if store_id not in self._stores:
             positions = self._receivers.common(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
@@ -317,7 +318,8 @@ class TenantFeed:
             log.info("store is read", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _fill(self, router: Router) -> bool:
-        """Route the ready files, store by store in turn, until the window is full or a batch is worth sending."""
+        """Move the files that are next into the window, store by store in turn, until the window is full or a batch is
+        worth sending."""
         added = 0
         going = list(self._stores.values())
         while going and added < FILL_FILES:
@@ -342,8 +344,9 @@ class TenantFeed:
         return True
 
     def _try(self, store: StoreFeed, what: str, action: Callable[[StoreFeed], bool]) -> bool:
-        """Run an action on a store. An error of one store's objects does not affect the others. It stays in the status
-        until the same action succeeds, because another action may not have used the object store."""
+        """Run `action` on a store, and return its result; False after an error. An error of one store's objects does
+        not affect the others. It stays in the status until the same action succeeds, because another action may not
+        have used the object store."""
         tried = (store.store_id, what)
         try:
             done = action(store)

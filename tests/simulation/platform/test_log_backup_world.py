@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support import log_backup
+from support.cut_set import commit_timestamps, cut
 from support.effort import seeds
 from support.sim import log_world
 
@@ -12,4 +13,12 @@ from support.sim import log_world
 @pytest.mark.parametrize("seed", seeds(1, 20))
 def test_a_log_backup_is_read_exactly_once_whatever_happens(seed: int) -> None:
     world = log_world.run(seed, log_backup.load("everything"))
+    assert world.chaos.told, "something has befallen it"
+
+
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_a_log_backup_and_a_full_backup_are_one_history_whatever_happens(seed: int) -> None:
+    stamps = commit_timestamps("everything")
+    made = cut("everything", stamps[len(stamps) * 7 // 10])
+    world = log_world.run(seed, log_backup.load("everything"), made)
     assert world.chaos.told, "something has befallen it"

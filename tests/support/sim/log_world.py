@@ -1,6 +1,7 @@
 """One seed of a platform whose tenant has a log backup as its only source: a recorded log, put by put, while processes
 die, hang and are cut off. At no time may a consumer be told more than a checkpoint covers; at the end it has exactly
-what the recorded TiDB showed."""
+what the recorded TiDB showed. With a full backup, the tenant begins in the middle of the recording, and the rows that
+were there before come from the backup."""
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from support import compare
+from support.cut_set import CutSet
 from support.effort import FULL
 from support.log_backup import LogSet
 from support.sim.asgi import in_fibers
@@ -34,14 +37,17 @@ from tistream_upstream.platform_api import PlatformApi
 PUTS_MS = 20_000  # the whole log arrives within this time
 FAULTS_MS = 24_000
 RECOVERY_MS = 60_000
-URL = "s3://upstream/log"
+URL, BACKUP_URL = "s3://upstream/log", "s3://upstream/full"
 
 
 @dataclass
 class LogWorld:
-    """One seed of the simulated platform with a log backup."""
+    """One seed of the simulated platform with a log backup. `made`: the recording as a tenant that begins with a full
+    backup; None without one. `begin_ts`: where the tenant begins."""
 
     recorded: LogSet
+    made: CutSet | None
+    begin_ts: int
     scheduler: Scheduler
     platform: SimPlatform
     chaos: Chaos
@@ -70,19 +76,26 @@ class LogWorld:
             self.scheduler.sleep(int(pause / sum(pauses) * PUTS_MS * 1_000))
             if key.startswith(prefix.CHECKPOINTS):
                 self.checkpoint_ts = max(self.checkpoint_ts, int.from_bytes(body, "little"))
-            self.platform.logs.put(key, body)
+            self.platform.bucket(URL).put(key, body)
 
     def _register(self) -> None:
         """Fiber: the tenant, its schema, and the source, asked for until they are there."""
         tenant = self.consumers[0].tenant
-        self.platform.objects.put(layout.schema_snap(tenant), self.recorded.pushed.schema_snap.data)
+        wanted: dict[str, Any] = {"kind": "log-backup", "url": URL}
+        if self.made is None:
+            self.platform.objects.put(layout.schema_snap(tenant), self.recorded.pushed.schema_snap.data)
+        else:
+            upstream = prefix.parse_backupmeta(dict(self.recorded.puts)[prefix.BACKUPMETA]).cluster_id
+            for key, body in self.made.backup(1, cluster_id=upstream).items():
+                self.platform.bucket(BACKUP_URL).put(key, body)
+            wanted["snapshot"] = {"kind": "br-full", "url": BACKUP_URL}
         api = PlatformApi(self.platform.of("api")[0].url, tenant, self.platform.client(deadline_s=5))
         api.create_tenant(lambda seconds: self.scheduler.sleep(int(seconds * 1e6)), tries=1_000)
         path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/sources"
         with httpx.Client(transport=self.platform.transport(), timeout=5, trust_env=False) as http:
             while True:
                 try:
-                    answer = http.post(self.platform.of("api")[0].url + path, json={"kind": "log-backup", "url": URL})
+                    answer = http.post(self.platform.of("api")[0].url + path, json=wanted)
                 except httpx.TransportError:
                     self.scheduler.sleep(300_000)
                     continue
@@ -99,7 +112,7 @@ class LogWorld:
         while True:
             self.scheduler.sleep(50_000)
             for consumer in self.consumers:
-                if consumer.resolved_ts > max(self.checkpoint_ts, self.recorded.start_ts):
+                if consumer.resolved_ts > max(self.checkpoint_ts, self.begin_ts):
                     self.problems.append(f"{consumer.name}: {consumer.resolved_ts} is above {self.checkpoint_ts}")
 
     def over(self) -> bool:
@@ -118,12 +131,18 @@ class LogWorld:
             assert not consumer.problems, consumer.problems[0]
             consumer.validators.require_clean()
             assert consumer.resolved_ts >= self.recorded.end_ts, f"{consumer.name} stands at {consumer.resolved_ts}"
-            assert compare.tenant_differences(self.recorded.pushed, consumer.events) == []
+            if self.made is None:
+                assert compare.tenant_differences(self.recorded.pushed, consumer.events) == []
+                continue
+            assert compare.order_differences(consumer.events) == []
+            found = compare.row_differences(self.made.set_, consumer.events, above=self.begin_ts)
+            assert found == [], "old values of rows from before the log are those of the backup"
 
 
 @contextmanager
-def simulated(seed: int, recorded: LogSet) -> Iterator[LogWorld]:
+def simulated(seed: int, recorded: LogSet, made: CutSet | None) -> Iterator[LogWorld]:
     """A world at its beginning."""
+    begin_ts = recorded.start_ts if made is None else made.t0
     scheduler = Scheduler(seed, physical_ms(recorded.end_ts) + 60_000)
     tracebacks = Tracebacks()
     logger, requests = logging.getLogger(), logging.getLogger("httpx")
@@ -145,11 +164,11 @@ def simulated(seed: int, recorded: LogSet) -> Iterator[LogWorld]:
             pushed = recorded.pushed.tenant
             tenant = TenantKey(pushed.cluster_id, pushed.tenant_id)
             consumers = [
-                Consumer(platform, tenant, recorded.start_ts, random.Random(f"{name} {seed}"), name)
+                Consumer(platform, tenant, begin_ts, random.Random(f"{name} {seed}"), name)
                 for name in ("pages", "stream")
             ]
             try:
-                yield LogWorld(recorded, scheduler, platform, chaos, consumers, tracebacks, rng)
+                yield LogWorld(recorded, made, begin_ts, scheduler, platform, chaos, consumers, tracebacks, rng)
             finally:
                 scheduler.end()
                 platform.end()
@@ -159,9 +178,9 @@ def simulated(seed: int, recorded: LogSet) -> Iterator[LogWorld]:
         requests.setLevel(told)
 
 
-def run(seed: int, recorded: LogSet) -> LogWorld:
+def run(seed: int, recorded: LogSet, made: CutSet | None = None) -> LogWorld:
     """One seed to its end. Raises AssertionError with what is wrong."""
-    with simulated(seed, recorded) as world:
+    with simulated(seed, recorded, made) as world:
         world.begin()
         world.scheduler.run(world.over, PUTS_MS + FAULTS_MS + RECOVERY_MS)
         world.check()

@@ -221,11 +221,16 @@ class SimIngestRunner:
     slots = 2
 
     def __init__(
-        self, scheduler: Scheduler, executor: Process, logs: ObjectStore, objects: ObjectStore, faults: Faults
+        self,
+        scheduler: Scheduler,
+        executor: Process,
+        open_bucket: Callable[[str], ObjectStore],
+        objects: ObjectStore,
+        faults: Faults,
     ) -> None:
         self._scheduler, self._executor, self._faults = scheduler, executor, faults
-        self._logs = logs
-        self._inner = LocalRunner(lambda _url: logs, objects, slots=self.slots)
+        self._open_bucket = open_bucket
+        self._inner = LocalRunner(open_bucket, objects, slots=self.slots)
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
         return self._job(lambda: self._inner.survey(log_url, shards, limits))
@@ -236,8 +241,9 @@ class SimIngestRunner:
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], T], things: Sequence[Any]) -> list[T]:
         return self._job(lambda: self._inner.each(tenant, work, things))
 
-    def write(self, _backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
-        return self._job(lambda: [write_backup_chunks(self._inner.objects, self._logs, work) for work in works])
+    def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]:
+        backup = self._open_bucket(backup_url)
+        return self._job(lambda: [write_backup_chunks(self._inner.objects, backup, work) for work in works])
 
     def _job(self, work: Callable[[], list[T]]) -> list[T]:
         rng = self._scheduler.rng
@@ -296,7 +302,7 @@ class SimPlatform:
         self._new_changefeed = new_changefeed
         self.scheduler = scheduler
         self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
-        self.logs = MemoryObjectStore()  # somebody else's bucket, with a log backup
+        self._buckets: dict[str, MemoryObjectStore] = {}  # of the upstream, by URL: log backups, full backups
         self.faults = Faults()
         self.network = Network(scheduler, may_die=self.may_die)
         self.ranges = ranges
@@ -460,7 +466,7 @@ class SimPlatform:
                 meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)
                 new_client = partial(self.client, process)
-                return build_meta(meta, objects, clock, repository, new_client, self.nonce, self._open_log(process))
+                return build_meta(meta, objects, clock, repository, new_client, self.nonce, self._open_bucket(process))
             case "schema":
                 keeping = (
                     {} if self.retention_ms is None else {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}
@@ -482,13 +488,18 @@ class SimPlatform:
                 outside = ProcessEnvironment(lambda _: runner, new_http, self.nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case "ingest":
-                quick = {"poll_ms": 200, "sources_ms": 300, "file_rows": self.scheduler.rng.choice((1_000, 10_000))}
-                there = self._open_log(self._executor)(""), self._objects_of(self._executor)
+                quick = {
+                    "poll_ms": 200,
+                    "sources_ms": 300,
+                    "backfills_ms": 300,
+                    "file_rows": self.scheduler.rng.choice((1_000, 10_000)),
+                }
+                there = self._open_bucket(self._executor), self._objects_of(self._executor)
                 releases = SimIngestRunner(self.scheduler, self._executor, *there, self.faults)
                 around = IngestOutside(
                     releases,
                     releases,
-                    open_log=self._open_log(process),
+                    open_log=self._open_bucket(process),
                     new_http=new_http,
                     new_instance=self.nonce,
                     end=end,
@@ -541,9 +552,13 @@ class SimPlatform:
         faults, alone = self.faults.store, self.network.alone
         return SimObjectStore(store or self.objects, self.scheduler, process, faults, self.may_die, alone)
 
-    def _open_log(self, process: Process) -> Callable[[str], SimObjectStore]:
-        """Opens the bucket of the log backup, whatever its URL."""
-        return lambda _url: self._objects_of(process, self.logs)
+    def bucket(self, url: str) -> MemoryObjectStore:
+        """The upstream's bucket and prefix at this URL; it is empty at first."""
+        return self._buckets.setdefault(url, MemoryObjectStore())
+
+    def _open_bucket(self, process: Process) -> Callable[[str], SimObjectStore]:
+        """Opens buckets of the upstream by their URL."""
+        return lambda url: self._objects_of(process, self.bucket(url))
 
     def nonce(self) -> str:
         """A text that no other call returns."""

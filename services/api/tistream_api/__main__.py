@@ -1,4 +1,4 @@
-"""`python -m tistream_api`: the composition root of the API server."""
+"""The command `python -m tistream_api`: builds the API server from its settings, and serves."""
 
 from fastapi import FastAPI
 

@@ -104,12 +104,12 @@ STATUS_DEADLINE_S = 2.0  # for each peer: status must answer, and say so, when a
 
 
 def draw_token() -> tuple[str, str]:
-    """A new token's id and its secret of 32 random bytes."""
+    """Draw a new token at random. Returns its id and its secret of 32 bytes."""
     return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 
 class NewHttp(Protocol):
-    """Makes an HttpClient for this process."""
+    """A function that makes an HttpClient for this process."""
 
     def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
 
@@ -123,7 +123,7 @@ def build_app(
     end: Callable[[], None] = end_in_order,
     new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
-    """Build the ASGI app. Its background loops run while it serves. `end` is called to end the process."""
+    """Build the ASGI app. Its background loops run while it serves. The app calls `end` to end the process."""
     peers = Peers(settings, clock)
     new_http = new_http or peers.new_http
     registry = new_registry()
@@ -218,8 +218,8 @@ def build_app(
 
 @contextmanager
 def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
-    """Run the background loops for a `with` block. At its end, long polls and streams are stopped first, then the
-    loops."""
+    """A context manager in which the background loops run. At its end, long polls and streams are stopped first, then
+    the loops."""
     for loop in loops:
         loop.start()
     try:
@@ -231,7 +231,7 @@ def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
-    """The authenticator; None if authentication is off."""
+    """Build the object that authenticates requests; None if authentication is off."""
     if settings.auth == "off":
         return None
     oidc = settings.oidc
@@ -254,15 +254,15 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
 
 
 def _tidy(pulls: Pulls) -> None:
-    """Loop body: release what dropped answers held, and let the allocators return the memory that pulls have released
-    to the system."""
+    """Loop body: release what answers held that were dropped without being closed, and let the allocators return the
+    memory that pulls have released to the system."""
     pulls.dropped.release()
     if pulls.memory.fallen():
         give_back()
 
 
 def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pulls: Pulls) -> PointReads:
-    """The reads at a point in time. They share the limits of pulls."""
+    """Build the reads at a point in time. They share the limits of pulls."""
     admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory, pulls.dropped)
     times = Times(pulls.clock, settings.list_wait_ms)
     return PointReads(objects, cache, admission, pulls.working, times, FooterCache(), pulls.budget)
@@ -279,8 +279,8 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
 
 
 def _sealing_key(settings: ApiSettings) -> PublicKey | None:
-    """The public key that seals secrets; None if the settings name no key. Raises SettingsError if its file cannot be
-    read."""
+    """The public key that encrypts secrets of tenants; None if the settings name no key. Raises SettingsError if its
+    file cannot be read."""
     path = settings.secrets_public_file
     if path is None:
         return None
@@ -304,8 +304,8 @@ def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Rejection
 
 
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
-    """Add the routes behind the gate. Raises NotDeclared if a route does not declare its access, or if any other route
-    is not open to everybody."""
+    """Add the routes that are behind the gate. Raises NotDeclared if one of them does not declare its access, or if any
+    other route of the app is not in the list of routes that need no token."""
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.router.redirect_slashes = False  # a redirect would be sent before the gate, to any host that the request names
     app.include_router(build_pages())

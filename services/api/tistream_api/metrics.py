@@ -30,5 +30,5 @@ class ApiMetrics:
         )
 
     def follow_lag(self, lag_seconds: Callable[[], float]) -> None:
-        """Let the gauge of the lag call `lag_seconds` at each scrape."""
+        """Set the function that is called at each scrape for the value of the lag, in seconds."""
         self._lag.set_function(lag_seconds)

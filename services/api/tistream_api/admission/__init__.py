@@ -1,1 +1,2 @@
-"""Admission of requests: access, rate limits, fair queues, memory budget; and metering of answers."""
+"""Decides whether a request is served now: access, rate limits, fair queues, the memory budget. It also counts what
+answers send."""

@@ -1,4 +1,4 @@
-"""Delays rejections by the time that reject_throttle.py computes."""
+"""Delays 4xx answers by the time that reject_throttle.py computes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The gate before every route: authenticates the caller, checks its grants, and applies rate limits. It does not look
-at what exists: its answer is the same for an object that exists and one that does not.
+"""The checks before every route: they authenticate the caller, compare its grants with what the route requires, and
+apply rate limits. They do not look at what exists: the answer is the same for an object that exists and one that does
+not.
 
 Each route declares its access with a decorator (`@READ_TABLE`), and the OpenAPI document shows it as
 `x-tistream-access`. A route that does not is refused when the app is built.
@@ -43,17 +44,14 @@ _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
 
 
 class NotDeclared(Exception):
-    """A route does not declare which callers may use it."""
+    """Raised when the app is built, if a route does not declare which callers may use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The grant that a route requires: one of `actions` on the resource that its path names.
-
-    `scope` is the lowest level of names that counts (cluster, tenant, database or table). With `partly` a grant on
-    something inside the resource is enough, and the route filters its answer. With `in_body` the names are in the body,
-    not in the path.
-    """
+    """The grant that a route requires: one of `actions` on the resource that its path names. `scope` is the lowest
+    level of names that counts (cluster, tenant, database or table). With `partly` a grant on something inside the
+    resource is enough, and the route filters its answer. With `in_body` the names are in the body, not in the path."""
 
     actions: tuple[Action, ...]
     scope: Scope
@@ -66,7 +64,7 @@ class Access:
         return endpoint
 
     def shown(self) -> dict[str, Any]:
-        """The members that the OpenAPI document adds to the route's operation."""
+        """What the OpenAPI document says about the route's access, as members of its operation."""
         said: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
         said |= {"partly": True} if self.partly else {}
         said |= {"in": "body"} if self.in_body else {}
@@ -99,9 +97,9 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 
 class Gate:
-    """`check` is a dependency of every route. If `callers` is None, authentication is off and every request is
-    authorized for everything, except requests of other sites' pages in a browser on this machine. `machine` is this
-    machine's host name."""
+    """Authenticates and authorizes requests: every route depends on `check`. If `callers` is None, authentication is
+    off and every request is authorized for everything, except requests of other sites' pages in a browser on this
+    machine. `machine` is this machine's host name."""
 
     def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns, machine: str) -> None:
         self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
@@ -131,15 +129,18 @@ class Gate:
             turn.end()
 
     def still(self, caller: Caller) -> Callable[[], bool]:
-        """A function that returns whether the caller's token is still valid."""
+        """Make a function that returns whether the caller's token is still valid."""
         callers = self._callers
         return (lambda: True) if callers is None else (lambda: callers.still(caller))
 
     def _counted(self, caller: Caller, resource: Resource, access: Access) -> tuple[str, str]:
-        """The key of the rate limit that a request counts for: the tenant that the request names, or else the tenant of
-        the token, because a tenant can create any number of tokens. A request of a cluster's operator counts for the
-        operator's home tenant or for the operator itself, because an operator must be able to reach a tenant that has
-        used up its limits. The operator's own key has the tenant id "", which no tenant has."""
+        """The key of the rate limit for a request: the tenant that the request names, or else the tenant of the token,
+        because a tenant can create any number of tokens.
+
+        A request of a cluster's operator counts for the operator's home tenant or for the operator itself, because an
+        operator must be able to reach a tenant that has used up its limits. The operator's own key has the tenant id
+        "", which no tenant has.
+        """
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
             return home(caller.grants) or ("", caller.name)
@@ -173,7 +174,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def turn_of(request: Request) -> Turn:
-    """The turn of a request that passed the gate."""
+    """The permission of a request, which the gate has given, to use a shared thread."""
     turn: Turn = request.state.turn
     return turn
 

@@ -1,4 +1,5 @@
-"""The memory budget of pulls: bytes of the process, of which each pull that reads and encodes rows holds a share.
+"""The memory of the process that all pulls share. Each pull that reads and encodes rows holds a fixed part of it, its
+share.
 
 A share covers the most memory that one pull holds between two steps of its work: its decoded rows, and the encoded
 bytes that its client has not read. The memory that a step needs while it runs is limited by decode_slots.py. A pull
@@ -31,8 +32,8 @@ class _Waiter:
 
 
 class Memory:
-    """The memory that all pulls of the process share. Thread-safe. The budget is `bytes_max`, but at least one share,
-    because otherwise no pull could be answered."""
+    """The memory budget of all pulls of the process, `bytes_max`. Thread-safe. It always fits one share, because
+    otherwise no pull could be answered."""
 
     def __init__(self, bytes_max: int, clock: Clock, wait_ms: int = WAIT_MS) -> None:
         self._all = max(bytes_max, SHARE_BYTES)
@@ -45,7 +46,7 @@ class Memory:
 
     @property
     def held(self) -> int:
-        """Bytes of all shares now."""
+        """The bytes of all shares that are held now."""
         with self._lock:
             return self._of.total()
 
@@ -55,8 +56,8 @@ class Memory:
         return self._most
 
     def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
-        """Wait for a share of `amount` bytes for the tenant `who`; the caller must call `end` with the same arguments.
-        Raises TooManyRequests after `wait_ms`, and what `alive` raises."""
+        """Wait until `amount` bytes are free for the tenant `who`, and reserve them. The caller must call `end` with
+        the same arguments. Raises TooManyRequests after `wait_ms`, and what `alive` raises."""
         with self._lock:
             self._numbers += 1
             mine = _Waiter(self._numbers, amount, new_event())
@@ -81,8 +82,8 @@ class Memory:
             self._admit()
 
     def fallen(self) -> bool:
-        """Whether KEPT_BYTES were released since this method last returned True. If so, the caller should let the
-        allocators return memory to the system."""
+        """Whether KEPT_BYTES were released since this method last returned True. Returning True begins a new count. The
+        caller should then let the allocators return memory to the system."""
         with self._lock:
             held = self._of.total()
             if self._high - held < KEPT_BYTES:
@@ -123,7 +124,7 @@ class Memory:
 
 
 class MemoryShare:
-    """The memory share of one pull. `alive` raises if the client has disconnected."""
+    """The share of one pull in the memory budget. `alive` raises if the client has disconnected."""
 
     def __init__(self, memory: Memory, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES) -> None:
         self._memory, self._who, self._alive, self._amount = memory, who, alive, amount

@@ -1,6 +1,5 @@
-"""Counts the bytes and rows that answers send, for metering per tenant, and writes the access log: a JSON line for each
-answered request.
-"""
+"""Counts the bytes and rows that answers send, by tenant, and writes the access log: one JSON line for each answered
+request."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ _TENANT = re.compile(r"/v1/clusters/([^/]+)/tenants/([^/]+)(?:/|$)")
 
 
 class AnswerMeter:
-    """The bytes and rows that one answer has sent since its last line in the access log. Thread-safe, because rows and
-    bytes are counted by different threads."""
+    """Counts the bytes and rows that one answer has sent since its last line in the access log. Thread-safe, because
+    rows and bytes are counted by different threads."""
 
     def __init__(self, meter: UsageMeter, tenant: TenantKey | None) -> None:
         self._meter, self.tenant = meter, tenant
@@ -64,12 +63,12 @@ def answer_meter_of(scope: Scope) -> AnswerMeter:
 
 
 class MeteringMiddleware:
-    """Middleware that meters answers and writes the access log. RawPath wraps it, so paths are still percent-encoded
-    here. Only answers with a 2xx status are metered; all are logged.
+    """Middleware that counts what answers send, and writes the access log. RawPath wraps it, so paths are still
+    percent-encoded here. Only answers with a 2xx status are counted; all are logged. An answer that continues into
+    another hour has a log line for each hour, so that the lines of an hour add up to what was counted.
 
-    An answer that continues into another hour has a log line for each hour, so that the lines of an hour add up to what
-    is metered. This middleware wraps the one that sets a request's cause id, so it reads the id from the answer's
-    headers. It reads the caller from the request's state, where the gate has recorded it.
+    This middleware wraps the one that sets a request's cause id, so it reads the id from the answer's headers. It reads
+    the caller from the request's state, where the gate has recorded it.
     """
 
     def __init__(self, app: ASGIApp, meter: UsageMeter, clock: Clock, *, access_log: bool) -> None:
@@ -128,7 +127,8 @@ class MeteringMiddleware:
 
 
 def _tenant(path: str) -> TenantKey | None:
-    """The tenant that a path names; None if the path names none, or a name that no tenant can have (a 404)."""
+    """The tenant that a path names. None if the path names none, or a name that no tenant can have (the answer is a
+    404)."""
     found = _TENANT.match(path)
     if found is None:
         return None

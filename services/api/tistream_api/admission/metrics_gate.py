@@ -1,6 +1,5 @@
-"""The gate of `/metrics` on an API server with authentication: services, scrapers, and callers with operate on the
-platform.
-"""
+"""Protects `/metrics` on an API server with authentication. Services, scrapers, and callers with the grant `operate` on
+the platform may read it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from tistream_api.auth.callers import Callers
 
 
 class MetricsGate:
-    """Middleware that authorizes requests for `/metrics`. The route itself is added by tistream.service.http.app."""
+    """Middleware that authorizes requests for `/metrics`. The route itself is in tistream.service.http.app."""
 
     def __init__(self, app: ASGIApp, callers: Callers, guard: Guard | None) -> None:
         self._app, self._callers, self._guard = app, callers, guard
@@ -30,7 +29,7 @@ class MetricsGate:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        """Raises TiStreamError if the request may not read the metrics."""
+        """Raise a TiStreamError if the request may not read the metrics."""
         authorization = Headers(scope=scope).get("authorization")
         if self._guard is not None and self._guard.refusal(METRICS, authorization) is None:
             return

@@ -1,8 +1,7 @@
-"""Delays of rejections (4xx answers). A rejection costs its sender nothing and the server some milliseconds, and
-without a valid token no tenant's rate limit applies. So a sender that is rejected repeatedly waits for the answer, and
-one that sends requests one after the other is rejected at a limited rate. Requests that succeed are never delayed here.
-Pure.
-"""
+"""Decides how long a rejection (a 4xx answer) is delayed. Pure. A rejection costs its sender nothing and the server
+some milliseconds, and without a valid token no tenant's rate limit applies. So a sender that is rejected repeatedly
+waits for the answer, and one that sends requests one after the other is rejected at a limited rate. Requests that
+succeed are never delayed here."""
 
 from __future__ import annotations
 
@@ -66,8 +65,8 @@ class RejectionLimit:
 
 
 def network_of(host: str) -> str:
-    """The network that stands for an address: of IPv6 the first 64 bits, which usually belong to one machine. Any other
-    text is returned unchanged."""
+    """The network of an address, by which rejections are counted: of IPv6 the first 64 bits, which usually belong to
+    one machine; otherwise the address. Any other text is returned unchanged."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,9 +1,9 @@
-"""Fair queue for the server's threads: each tenant holds a few threads at a time, and its other requests wait in a
+"""A fair queue for the server's threads. Each tenant uses a few threads at a time, and its other requests wait in a
 queue of its own.
 
 A rate limit alone does not protect other tenants: a few slow requests (a list at a ts that is not resolved yet, a
 status while a peer hangs) hold as many threads as many short ones. A waiting request holds no thread. Only the server's
-event loop may start requests; any thread may end a turn.
+event loop may start requests; any thread may end one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Turns:
         return Turn(self, who, loop)
 
     def ended(self, who: Hashable) -> None:
-        """Record that a request of queue `who` has ended, and start the waiting requests that fit now. Only the event
+        """Record that a request of tenant `who` has ended, and start the waiting requests that fit now. Only the event
         loop's thread may call it."""
         self._lines[who].taken -= 1
         self._taken -= 1
@@ -91,7 +91,7 @@ class Turns:
         self._taken += 1
 
     def _next(self) -> _Line | None:
-        """The queue whose first request is next. Drops cancelled requests and empty queues."""
+        """The tenant's queue whose first request may run next. Drops cancelled requests and empty queues."""
         for who, line in list(self._lines.items()):
             while line.waiting and line.waiting[0][1].done():
                 line.waiting.popleft()
@@ -102,8 +102,8 @@ class Turns:
 
 
 def new_turns(threads: int, pulls_max: int) -> Turns:
-    """The fair queue of a server. One tenant gets a quarter of the threads that pulls leave, so that other tenants are
-    answered, and compete with few threads for the interpreter. All tenants together get all threads that pulls leave,
-    except PROBES, which stay free for health checks."""
+    """Make the fair queue of a server. One tenant gets a quarter of the threads that pulls leave, so that other tenants
+    are answered, and compete with few threads for the interpreter. All tenants together get all threads that pulls
+    leave, except PROBES, which stay free for health checks."""
     left = threads - pulls_max
     return Turns(max(1, left // 4), max(1, left - PROBES))

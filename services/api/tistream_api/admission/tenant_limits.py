@@ -1,4 +1,4 @@
-"""Enforces each tenant's limits, so that one tenant cannot use up what others need."""
+"""Enforces each tenant's rate limits, so that one tenant cannot use up what others need."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class TenantLimits:
         _refuse("notifications", wait_s)
 
     def begin_pull(self, tenant: Tenant) -> None:
-        """Count a pull as under way; the caller must call `end_pull`. Raises TooManyRequests."""
+        """Count a pull that begins. The caller must call `end_pull`. Raises TooManyRequests if the tenant has too many
+        at a time."""
         limits = self.limits_of(tenant)
         most = max(1, self.pulls_max // 2)
         if limits.pulls_at_once:  # a tenant never gets all pulls of the server

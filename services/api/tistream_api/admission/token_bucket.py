@@ -1,4 +1,4 @@
-"""Token buckets: rate limits for a tenant. Pure; the clock is a parameter."""
+"""Token buckets, with which a tenant's rates are limited. Pure; the clock is a parameter."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROUNDING_S = 1e-12  # rounding error of sums of fractions, which must not cause 
 
 @dataclass(frozen=True, slots=True)
 class EnforcedLimits:
-    """The limits of one tenant at one API server; n servers together allow n times as much. 0 means unlimited, and in
-    `pulls_at_once` half of the server's PULLS_MAX."""
+    """The limits of one tenant at one API server; n servers together allow n times as much. 0 means unlimited. In
+    `pulls_at_once`, 0 means half of the server's PULLS_MAX."""
 
     requests_per_second: float = 0
     pulls_at_once: int = 0
@@ -22,7 +22,7 @@ class EnforcedLimits:
 
 
 def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
-    """A tenant's limits: each of its own limits that is set, otherwise the platform's default."""
+    """The limits that apply to a tenant: each of its own limits that is set, otherwise the platform's default."""
     names = [limit.name for limit in fields(EnforcedLimits)]
     told = {name: value for name in names if (value := getattr(own, name)) is not None}
     return replace(defaults, **told)
@@ -30,8 +30,8 @@ def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket. `spent` is the amount that was taken and has not been refilled yet. Each call is given the rate
-    of refilling, per second."""
+    """A token bucket. `spent` is the amount that was taken and has not been refilled yet. Each call gets the rate of
+    refilling, per second, and the time in monotonic ms."""
 
     at_ms: int
     spent: float = 0.0
@@ -49,7 +49,7 @@ class Bucket:
         return 0.0
 
     def charge(self, now_ms: int, rate: float, amount: float) -> float:
-        """Take an amount that has been used already, even if the burst does not allow it. Returns the seconds to wait
+        """Take an amount that has been used already, even if the bucket does not hold it. Returns the seconds to wait
         before more may be used."""
         if rate <= 0:
             return 0.0

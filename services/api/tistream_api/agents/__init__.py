@@ -1,1 +1,1 @@
-"""Agents and their territories, for operators."""
+"""HTTP routes with which operators manage the territories of agents (ranges of keys that an agent reads)."""

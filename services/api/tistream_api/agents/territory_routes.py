@@ -1,4 +1,4 @@
-"""Routes of agents' territories. The API server forwards the calls to the meta server."""
+"""HTTP routes of the territories of agents. The API server forwards the calls to the meta server."""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 
 
 def build_territory_router(meta: MetaClient) -> APIRouter:
-    """The routes, to be included behind the gate.
-
-    To add a territory requires a grant for the platform, because agents call its PD with their own certificates.
-    """
+    """Build the router of territories, to be included behind the gate. Adding a territory requires a grant for the
+    platform, because agents connect to its PD with their own certificates."""
     router = APIRouter(tags=["operate"])
 
     def answered(method: str, path: str, body: bytes | None = None) -> Response:

@@ -12,8 +12,8 @@ from tistream.wire.tokens import ANY, Action, Grant
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A table, a database, a tenant, a cluster, or the platform if no name is set. A resource includes everything below
-    it."""
+    """What a grant or a request is about: a table, a database, a tenant, a cluster, or the platform if no name is set.
+    A resource includes everything below it."""
 
     cluster: str | None = None
     tenant: str | None = None
@@ -22,7 +22,8 @@ class Resource:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The names as grants are compared: databases and tables without regard to case, as in TiDB."""
+        """The names in the form in which grants are compared: databases and tables without regard to case, as in
+        TiDB."""
         return self.cluster, self.tenant, _folded(self.database), _folded(self.table)
 
 
@@ -47,14 +48,14 @@ def parts(grants: Iterable[Grant]) -> list[ReadablePart]:
 
 
 def may_give(grants: Iterable[Grant], given: Iterable[Grant]) -> bool:
-    """Whether a caller with `grants` may create, see and revoke a token with `given`: it must have `operate` on the
-    resource of each given grant."""
+    """Whether a caller with `grants` may create, see and revoke a token with the grants `given`: it must have `operate`
+    on the resource of each of them."""
     own = list(grants)
     return all(may(own, "operate", about(one)) for one in given)
 
 
 def about(grant: Grant) -> Resource:
-    """The resource that a grant refers to."""
+    """The resource to which a grant refers."""
     names = [None if name == ANY else name for name in (grant.cluster, grant.tenant, grant.database, grant.table)]
     return Resource(*names)
 

@@ -1,8 +1,7 @@
-"""Protection against browsers for a server without authentication.
+"""Protects a server without authentication against pages in browsers. Pure.
 
 Any client that can connect may do everything, and so could the pages of any site in a browser on this machine. Browsers
 state the origin of a request in its headers. A client that sends no such header is not a browser, and is accepted.
-Pure.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Authenticates callers. A caller bears either a token of TiStream, or a JWT that an OpenID Connect issuer has
-signed."""
+"""Authenticates callers. A caller has either a token of TiStream, or a JWT that an OpenID Connect issuer has signed."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ EVERYBODY = Caller("everybody", (EVERYTHING,))
 
 
 class Callers:
-    """Authenticates requests by their Authorization header. Thread-safe; run `follow` in a loop. A check makes no
-    request, so authentication continues while no meta server answers."""
+    """Authenticates requests by their Authorization header. Thread-safe. A background loop calls `follow`.
+    Authenticating needs no request to another service, so it continues while no meta server answers."""
 
     def __init__(self, tokens: TokenClient, clock: Clock, jwts: JwtCallers | None) -> None:
         self._client, self._clock, self._jwts = tokens, clock, jwts

@@ -1,4 +1,4 @@
-"""Authenticates bearers of JSON Web Tokens of one OpenID Connect issuer. Their grants are in a claim, as JSON."""
+"""Authenticates callers by JSON Web Tokens of one OpenID Connect issuer. Their grants are in a claim, as JSON."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Unknown(Exception):
 
 
 class JwtCallers:
-    """Authenticates JSON Web Tokens of one issuer. Thread-safe; run `refresh` in a loop. `read_keys` reads the issuer's
-    key set (RFC 7517)."""
+    """Authenticates JSON Web Tokens of one issuer. Thread-safe. A background loop calls `refresh`. `read_keys` reads
+    the issuer's key set (RFC 7517)."""
 
     def __init__(self, settings: OidcSettings, read_keys: Callable[[], bytes], clock: Clock) -> None:
         self._settings, self._read_keys, self._clock = settings, read_keys, clock
@@ -42,7 +42,7 @@ class JwtCallers:
         self._wanted = False  # a token named an unknown key, or did not match its key
 
     def refresh(self) -> None:
-        """Loop body: read the keys if due. Raises Unavailable, ValueError."""
+        """Loop body: read the issuer's keys, if that is due. Raises Unavailable, ValueError."""
         now_ms = self._clock.monotonic_ms()
         passed_ms = now_ms - self._tried_ms
         if passed_ms < REFRESH_LEAST_MS or (passed_ms < REFRESH_MS and self._keys is not None and not self._wanted):
@@ -111,7 +111,7 @@ class JwtCallers:
 
 
 def keys_of(document: bytes) -> dict[str, jwt.PyJWK]:
-    """{key id: key}: the signing keys of a key set that use an allowed algorithm. Raises ValueError if the document is
+    """The signing keys of a key set that use an allowed algorithm, by key id. Raises ValueError if the document is
     malformed."""
     try:
         claimed = json.loads(document)["keys"]

@@ -1,4 +1,4 @@
-"""Reads the keys of an OpenID Connect issuer. I/O."""
+"""Reads the public keys of an OpenID Connect issuer over HTTP or from a file. I/O."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ DEADLINE_S = 5.0
 
 
 def reader(settings: OidcSettings) -> Callable[[], bytes]:
-    """A function that reads the key set; it raises Unavailable, FatalError.
-
-    Raises SettingsError if the file that should contain the certificate authority has none.
-    """
+    """Make a function that reads the key set. It raises Unavailable, FatalError. Raises SettingsError if the file that
+    should contain the certificate authority has none."""
     path, url = settings.jwks_file, settings.jwks_url
     if path is not None:
 

@@ -1,7 +1,6 @@
-"""Events as Arrow record batches, one schema for each table and shape (docs/api.md, "Formats"). Pure.
-
-Between two ddl events rows are grouped by table. `seq`, the event's number in the answer, restores the order.
-"""
+"""Converts events to Arrow record batches, with one schema for each table and set of columns (docs/api.md, "Formats").
+Pure. Between two DDL events rows are grouped by table. The column `seq`, the event's number in the answer, restores the
+order."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ DDL_SCHEMA = pa.schema(
 
 
 def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """Yield the events as batches of at most BATCH_ROWS; `seq` is the number of the first event in the answer. Ddl
+    """Yield the events as batches of at most BATCH_ROWS. `seq` is the number of the first event in the answer. DDL
     events are in batches of their own."""
     if not len(events):
         return
@@ -61,7 +60,7 @@ def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 
 def end_batch(end: PageEnd) -> pa.RecordBatch:
-    """A batch of one row: the position at the end of the answer."""
+    """A batch of one row, which states the position at the end of the answer."""
     stamps = end.stamps()
     schema = pa.schema(
         [*(pa.field(name, pa.int64()) for name in stamps), pa.field("cursor", pa.string(), nullable=bool(end.between))],
@@ -123,14 +122,15 @@ def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shape(rows: Rows) -> Hashable:
-    """The properties of a set of events that must be equal for two sets to share a batch."""
+    """A key that is equal for two sets of events if their rows can be in one batch: the table's names, its id, and its
+    columns."""
     table = rows.version.table
     columns = tuple((column.name, sql_type(column)) for column in table.visible_columns)
     return rows.version.database, table.name, table.id, columns, tuple(column.name for column in table.key_columns)
 
 
 class _TableBatches:
-    """Builds the batches of sets of events (Rows) that have one shape (`_shape`)."""
+    """Builds the batches of several sets of events (Rows) of one table with equal columns (`_shape`)."""
 
     def __init__(self, sets: Sequence[Rows], numbers: Sequence[int]) -> None:
         self._sets = sets
@@ -169,8 +169,8 @@ class _TableBatches:
         return struct_of(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
 
     def _places(self, events: Events, name: str, side: _Side | None) -> Int64s:
-        """Values of a field of Rows, one for each event. With a `side` the values are row indexes, which are counted
-        through that side's images of all sets."""
+        """The value of a field of Rows for each event. With a `side`, the values are row indexes, which are converted
+        to indexes into that side's concatenated rows."""
         if len(self._sets) == 1:
             out: Int64s = getattr(self._sets[0], name)[events.at]
             return out
@@ -183,7 +183,7 @@ class _TableBatches:
 
 
 class _Side:
-    """One side (new or old) of several sets, with their images concatenated."""
+    """The rows of one side (new or old) of several sets, concatenated."""
 
     def __init__(self, images: Sequence[Image | None]) -> None:
         there = [image for image in images if image is not None]

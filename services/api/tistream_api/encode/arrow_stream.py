@@ -1,4 +1,4 @@
-"""Events as Arrow IPC streams, concatenated in one body (docs/api.md, "Formats"). Pure."""
+"""Encodes events as Arrow IPC streams, one after the other in one body (docs/api.md, "Formats"). Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class ArrowEncoder:
         self._schema: pa.Schema | None = None
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """The record batches of the events. If the schema changes, the end of the old stream and the new schema come
-        first."""
+        """Encode the record batches of the events. If the schema changes, the end of the old stream and the new schema
+        come first."""
         for batch in batches(events, self._seq):
             yield from self._put(batch)
         self._seq += len(events)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """A stream of its own with one row, which has the position at the end of the answer."""
+        """Encode the position at the end of an answer, as a stream of its own with one row."""
         yield b"".join([*self._put(end_batch(end)), *self.close()])
 
     def close(self) -> Iterator[Piece]:
-        """The end-of-stream marker of the open stream; empty if no stream is open."""
+        """Encode the end of the open stream; empty if no stream is open."""
         if self._schema is not None:
             self._schema = None
             yield END_OF_STREAM

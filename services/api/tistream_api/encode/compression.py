@@ -20,8 +20,8 @@ _GZIP = 31  # zlib's window bits, with gzip's header and trailer
 
 
 def coding_of(accept_encoding: str | None, form: str) -> str | None:
-    """The Content-Encoding of an answer in the format `form`. None means uncompressed, also for a reader that only
-    accepts `*`."""
+    """The Content-Encoding of an answer in the format `form`. None: the answer is not compressed, also for a reader
+    that only accepts `*`."""
     if accept_encoding is None or form in COMPRESSED_FORMATS:
         return None
     weights = dict(map(_weighed, accept_encoding.split(",")))
@@ -30,7 +30,8 @@ def coding_of(accept_encoding: str | None, form: str) -> str | None:
 
 
 def _weighed(part: str) -> tuple[str, float]:
-    """Parse one entry of Accept-Encoding. Returns the coding and its weight (q), which is 0 if it is malformed."""
+    """Parse one entry of Accept-Encoding. Returns (the coding, its weight q), where the weight is 0 if it is
+    malformed."""
     name, _, more = part.partition(";")
     text = more.strip().removeprefix("q=") if more else "1"
     try:
@@ -41,13 +42,13 @@ def _weighed(part: str) -> tuple[str, float]:
 
 
 class Compressor(Protocol):
-    """A streaming compressor."""
+    """Compresses an answer piece by piece."""
 
     def compress(self, data: Piece) -> bytes:
         """Compress, and return the bytes that can be sent now."""
 
     def pushed(self) -> bytes:
-        """Flush everything that was held back, so that a reader can decompress all data so far."""
+        """Return all bytes that were held back, so that a reader can decompress everything so far."""
 
     def flush(self) -> bytes:
         """Finish the stream, and return its last bytes."""

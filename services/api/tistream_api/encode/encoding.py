@@ -1,4 +1,4 @@
-"""The encoders and formats of a pull's answer (docs/api.md, "Formats"). Pure."""
+"""The interface of encoders, and the formats of a pull's answer (docs/api.md, "Formats"). Pure."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tistream_api.request.params import PullParams
 
 
 class Encoder(Protocol):
-    """Encodes one answer. It keeps the state that depends on what was sent before."""
+    """Encodes one answer. Its state depends on what was encoded before."""
 
     def events(self, events: Events) -> Iterator[Piece]:
         """Encode the next events, which must not be empty. Output may be held back until `end`."""
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """Encode the position at the end of an answer. In a stream more events may follow."""
+        """Encode the position at the end of an answer. In an endless stream more events may follow."""
 
     def close(self) -> Iterator[Piece]:
-        """Encode the end of the answer."""
+        """Encode what ends the body, after all events and positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,5 @@ FORMATS = {
 
 
 def new_encoder(params: PullParams, one: OneStream | None) -> Encoder:
-    """An encoder for one answer. `one` is set if the answer is to be a single Arrow stream."""
+    """Make the encoder for one answer. `one` is set if the answer must be a single Arrow stream."""
     return FORMATS[params.format].new() if one is None else OneStreamEncoder(one)

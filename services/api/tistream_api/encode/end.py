@@ -1,4 +1,4 @@
-"""The position at the end of an answer, before it is encoded."""
+"""The position that the last line of an answer states, before it is encoded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PageEnd:
-    """The position at the end of an answer. It is `resolved` at the end of a commit_ts, and `continue` inside one,
-    where there is no resolved_ts. With `between` it is the `end` line of a difference of two timestamps; that line has
-    no cursor once all events were sent."""
+    """The position that an answer states at its end. It is of type `resolved` after all events of a commit_ts, and of
+    type `continue` inside one, where there is no resolved_ts. With `between` it is the `end` line of a difference of
+    two timestamps; that line has no cursor once all events were sent."""
 
     cursor: str | None
     resolved_ts: int | None
@@ -22,7 +22,7 @@ class PageEnd:
         return "continue" if self.resolved_ts is None else "resolved"
 
     def stamps(self) -> dict[str, int | None]:
-        """The timestamps of the position. The keys are the names of the members in JSON."""
+        """The timestamps of the position, by the names that they have in JSON."""
         if self.between is not None:
             return {"from": self.between[0], "to": self.between[1]}
         return {"resolved_ts": self.resolved_ts}

@@ -1,4 +1,4 @@
-"""Events as NDJSON, one per line (design.md 5). Pure."""
+"""Encodes events as NDJSON, one event in a line (design.md 5). Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def _one_set(events: Events) -> Iterator[bytes]:
 
 
 def _mixed(events: Events) -> Bytes:
-    """The lines of events that belong to several sets (Rows). They are rendered set by set, then put in order."""
+    """Render the lines of events that belong to several sets (Rows): first set by set, then in the order of the
+    events."""
     places, sizes = np.empty((2, len(events)), np.int64)
     data: list[Bytes] = []
     begin = 0
@@ -97,7 +98,7 @@ def _gathered(data: Bytes, places: Int64s, sizes: Int64s) -> Bytes:
 
 
 def _writer(rows: Rows, events: Events) -> LineWriter:
-    """A function that renders lines of `events`, which must all belong to `rows`."""
+    """Make a function that renders lines of `events`, which must all belong to `rows`."""
     version, at = rows.version, events.at
     table = version.table
     visible = table.visible_columns
@@ -128,7 +129,7 @@ def _key(table: Table, image: Image | None) -> Sequence[LineColumn]:
 
 
 def ddl_object(event: DdlEvent) -> dict[str, Any]:
-    """A ddl event as a JSON object."""
+    """Convert a DDL event to a JSON object."""
     return {
         "type": "ddl",
         "commit_ts": str(event.commit_ts),

@@ -1,8 +1,6 @@
-"""A pull as a single Arrow IPC stream with one schema: rows of one table, or DDL events (docs/api.md, "Arrow").
-
+"""Encodes a pull as a single Arrow IPC stream with one schema: rows of one table, or DDL events (docs/api.md, "Arrow").
 Positions are sent as batches without rows, in their custom metadata. A reader that ignores them reads every event of
-the answer, whatever library it uses. Pure except for the look-up of the schema.
-"""
+the answer, whatever library it uses. Pure except for the look-up of the schema."""
 
 from __future__ import annotations
 
@@ -26,18 +24,16 @@ from tistream_api.request.params import ALL, DDL, PullParams
 
 
 class OneStream:
-    """Holds the schema of an answer.
-
-    It is the schema of the first event, or the schema in force if a position is sent before any event. `in_force`
-    returns the schema at a resolved_ts; its argument is None if the position is inside a commit_ts.
-    """
+    """Finds and keeps the schema of an answer. It is the schema of the first event, or the schema in force if a
+    position is sent before any event. `in_force` returns the schema at a resolved_ts; its argument is None if the
+    position is inside a commit_ts."""
 
     def __init__(self, in_force: Callable[[int | None], pa.Schema]) -> None:
         self.schema: pa.Schema | None = None
         self._in_force = in_force
 
     def begun(self, end: PageEnd) -> pa.Schema:
-        """The schema of the stream. If no event has determined it yet, it is set to the schema in force at `end`."""
+        """The schema of the stream. If no event has determined it yet, this sets it to the schema in force at `end`."""
         if self.schema is None:
             self.schema = self._in_force(end.resolved_ts)
         return self.schema
@@ -81,7 +77,8 @@ def _schema_of(one: Rows | RawRows | Ddls) -> pa.Schema:
 def one_stream(
     params: PullParams, source: TenantSource, scope: Scope, resolved_ts: Callable[[], int]
 ) -> OneStream | None:
-    """The OneStream of an answer that is a single Arrow stream; None if the answer may have several schemas."""
+    """Make the OneStream of an answer that must be a single Arrow stream; None if the answer may have several
+    schemas."""
     if params.format != "arrow":
         return None
     if isinstance(scope, RawScope):
@@ -119,7 +116,7 @@ class OneStreamEncoder:
         self._seq += len(events)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """Encode the position as a batch without rows: it is in the batch's metadata."""
+        """Encode the position as a batch without rows, with the position in its metadata."""
         schema = self._one.begun(end)
         yield from self._begin(schema)
         metadata = {"tistream.type": end.type}
@@ -129,7 +126,7 @@ class OneStreamEncoder:
         yield marker_batch(schema, metadata)
 
     def close(self) -> Iterator[Piece]:
-        """The end-of-stream marker."""
+        """Encode the end of the stream."""
         yield END_OF_STREAM
 
     def _begin(self, schema: pa.Schema) -> Iterator[Piece]:

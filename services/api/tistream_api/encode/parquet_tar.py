@@ -1,4 +1,4 @@
-"""Events as Parquet files in a tar archive (docs/api.md, "Formats"). Pure."""
+"""Encodes events as Parquet files in a tar archive (docs/api.md, "Formats"). Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ParquetEncoder:
         self._seq += len(events)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
-        """The tar entries of all buffered batches, and of a JSON file with the position."""
+        """Encode all buffered batches as Parquet files, and the position as a JSON file. Returns their tar entries."""
         yield from self._flush()
         members: dict[str, str | None] = {"type": end.type}
         members |= {name: str(ts) for name, ts in end.stamps().items() if ts is not None}
@@ -72,7 +72,7 @@ class ParquetEncoder:
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """The table, in which each struct without members gets a null member, because Parquet does not support empty
+    """The table with a null member added to each struct without members, because Parquet does not support empty
     structs."""
     for name in ("row", "old_row"):
         at = table.schema.get_field_index(name)

@@ -1,4 +1,4 @@
-"""Events of RawKV as lines of JSON and as Arrow record batches. Pure."""
+"""Encodes events of RawKV as lines of JSON and as Arrow record batches. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RAW_SCHEMA = pa.schema(
 
 
 def expire_at(expire_ts: int) -> str | None:
-    """Convert a time of expiry from seconds of Unix time to RFC 3339; None for 0, which means that the value never
-    expires."""
+    """The time at which a value expires, in RFC 3339. `expire_ts` is in seconds of Unix time. None for 0, which means
+    that the value never expires."""
     if not expire_ts:
         return None
     seconds = min(max(expire_ts, 0), EXPIRE_MAX)

@@ -35,7 +35,8 @@ def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
 
 @dataclass(slots=True)
 class ShownNames:
-    """An encoder that filters the names in DDL events."""
+    """An encoder that removes the names in DDL events that its reader may not read, and passes all events on to another
+    encoder."""
 
     inner: Encoder
     may_read: MayRead

@@ -97,8 +97,8 @@ class RemoveQuery(QueryModel):
 
 
 def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
-    """The start_ts of a feed to create: the requested one, or the tenant's resolved_ts. Raises InvalidRequest if the
-    requested start lies above resolved_ts, or if the end is not above the start."""
+    """The start_ts of a feed that will be created: the requested one, or the tenant's resolved_ts. Raises
+    InvalidRequest if the requested start lies above resolved_ts, or if the end is not above the start."""
     start_ts = resolved_ts if ask.start_ts is None else int(ask.start_ts)
     if start_ts > resolved_ts:
         raise InvalidRequest(
@@ -110,8 +110,8 @@ def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
 
 
 def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewChangefeed:
-    """The feed to store, from the request and the worker's plan. It holds references to sealed secrets in place of the
-    passwords in the request."""
+    """Build the feed that is stored, from the request and the worker's plan. It has references to encrypted secrets in
+    place of the passwords in the request."""
     return NewChangefeed(
         changefeed_id=ask.changefeed_id,
         sink_uri=plan.sink_uri,
@@ -144,20 +144,19 @@ def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
 
 
 def changed_request(feed: ChangefeedInfo, changed: ChangedFeed) -> CreateChangefeed:
-    """The request that would create the feed as it is after the change."""
+    """The request that would create the feed as it will be after the change."""
     return CreateChangefeed(
         changefeed_id=feed.changefeed_id, sink_uri=changed.sink_uri, end_ts=changed.end_ts, config=changed.config
     )
 
 
 def stored_change(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
-    """The changed feed as it is stored. It holds references to sealed secrets in place of the passwords in the
-    request."""
+    """The change as it is stored. It has references to encrypted secrets in place of the passwords in the request."""
     return changed.model_copy(update={"sink_uri": plan.sink_uri, "config": plan.config, "secrets": plan.secrets})
 
 
 def skip_of(ask: SkipEvent) -> Skip:
-    """The event that a request to skip names. Raises InvalidRequest unless the request has exactly one of `key` and
+    """Convert a request to leave out an event. Raises InvalidRequest unless it has exactly one of `key` and
     `ddl_job`."""
     if (ask.key is None) == (ask.ddl_job is None):
         raise InvalidRequest(
@@ -176,8 +175,8 @@ def skip_of(ask: SkipEvent) -> Skip:
 
 
 def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
-    """The comparison that a caller asks for. Raises InvalidRequest for a range that the sink does not have, or has
-    under an earlier configuration."""
+    """Convert a request to compare a feed's topics with the tenant's rows. Raises InvalidRequest for a range of ts that
+    the sink does not have, or has from an earlier configuration."""
     checkpoint_ts = int(feed.checkpoint_ts)
     lowest_ts = int(feed.start_ts) if feed.applied is None else max(feed.applied.from_ts, feed.applied.after_ts)
     to_ts = checkpoint_ts if ask.to_ts is None else int(ask.to_ts)
@@ -211,7 +210,7 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
 
 
 def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
-    """Check a ts to which the caller moves a checkpoint. Raises InvalidRequest if it lies above the tenant's
+    """Check the ts to which the caller moves a checkpoint. Raises InvalidRequest if it lies above the tenant's
     resolved_ts."""
     if checkpoint_ts > resolved_ts:
         raise InvalidRequest(
@@ -221,7 +220,7 @@ def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
 
 
 def lag_of(feed: ChangefeedInfo, resolved_ts: int) -> FeedLag:
-    """The lag of a feed, in seconds behind the tenant's resolved_ts, or behind its own end_ts if that is lower."""
+    """How many seconds a feed is behind the tenant's resolved_ts, or behind its own end_ts if that is lower."""
     high = resolved_ts if feed.end_ts is None else min(resolved_ts, int(feed.end_ts))
     read = None if feed.resolved_ts is None else max(0, physical_ms(high) - physical_ms(int(feed.resolved_ts))) / 1000
     return FeedLag(

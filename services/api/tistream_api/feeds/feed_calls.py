@@ -29,8 +29,8 @@ from tistream_api.request.raw_path import name_of
 
 
 class FeedCalls:
-    """The calls that the routes of changefeeds make. The arguments with names are percent-encoded parts of the
-    request's path."""
+    """The calls to other services that the routes of changefeeds make. Arguments that are names are percent-encoded
+    parts of the request's path."""
 
     def __init__(self, tenants: Tenants, meta: MetaClient, http: HttpClient) -> None:
         self._tenants, self._meta, self._http = tenants, meta, http
@@ -54,8 +54,8 @@ class FeedCalls:
         return ChangefeedList.model_validate_json(answer.content).changefeeds
 
     def plan(self, tenant: TenantKey, wanted: CreateChangefeed, *, look: bool = True) -> ChangefeedPlan:
-        """Ask a worker for the plan of a feed. With `look` the worker connects to the sink and checks it. Raises
-        Unavailable if no worker runs, and InvalidRequest if the feed could not run."""
+        """Ask a worker for the plan of a feed: its tables and topics. With `look` the worker connects to the sink and
+        checks it. Raises Unavailable if no worker runs, and InvalidRequest if the feed could not run."""
         check = CheckChangefeed(
             cluster_id=tenant.cluster_id,
             tenant_id=tenant.tenant_id,
@@ -70,7 +70,7 @@ class FeedCalls:
             raise Unavailable(str(error).removeprefix(f"POST {url}: ")) from error
 
     def verify(self, tenant: TenantKey, ask: VerifyFeed) -> FeedVerification:
-        """The result of a worker's comparison of the feed's topics with the pool. Raises Unavailable,
+        """Ask a worker to compare the feed's topics with the tenant's rows, and return the result. Raises Unavailable,
         InvalidRequest."""
         sealed = self._sealed(tenant, ask.sink_uri, ask.config)
         body = ask.model_copy(update={"secrets": sealed})
@@ -83,7 +83,7 @@ class FeedCalls:
         return urls[0]
 
     def _sealed(self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any]) -> dict[str, str]:
-        """The sealed secrets that a feed refers to, by name. Raises InvalidRequest if one does not exist."""
+        """The encrypted secrets to which a feed refers, by name. Raises InvalidRequest if one does not exist."""
         names = names_in(sink_uri, config)
         if not names:
             return {}

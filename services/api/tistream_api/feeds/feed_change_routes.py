@@ -30,7 +30,7 @@ from tistream_api.routes import openapi
 
 
 def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """The routes, to be included behind the gate."""
+    """Build the router of the calls that change a changefeed, to be included behind the gate."""
     router = APIRouter(tags=["changefeed"])
 
     @router.put(

@@ -1,4 +1,4 @@
-"""HTTP routes that look at a changefeed, and at its sink. They parse, call and translate."""
+"""HTTP routes that read a changefeed, and compare what its sink has. They parse, call and translate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tistream_api.routes import openapi
 
 
 def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """The routes, to be included behind the gate."""
+    """Build the router of the calls that read a changefeed, to be included behind the gate."""
     router = APIRouter(tags=["changefeed"])
 
     @router.get(FEEDS, operation_id="ListChangefeeds", response_model=ChangefeedList, responses=openapi.TENANT_PROBLEMS)

@@ -1,4 +1,4 @@
-"""All routes of changefeeds."""
+"""Collects the routers of all calls of changefeeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tistream_api.feeds.ticdc_routes import build_ticdc_router
 
 
 def build_feed_routers(tenants: Tenants, meta: MetaClient, http: HttpClient) -> Sequence[APIRouter]:
-    """The routers, to be included behind the gate."""
+    """Build all routers of changefeeds, to be included behind the gate."""
     calls = FeedCalls(tenants, meta, http)
     return [
         build_feed_router(tenants, calls),

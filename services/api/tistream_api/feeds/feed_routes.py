@@ -28,7 +28,7 @@ FEED = FEEDS + "/{changefeed_id}"
 
 
 def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """The route, to be included behind the gate."""
+    """Build the router of the call that creates a changefeed, to be included behind the gate."""
     router = APIRouter(tags=["changefeed"])
 
     @router.post(

@@ -1,5 +1,5 @@
-"""HTTP routes of a tenant's secrets. A value is sealed (encrypted to the workers' public key) in this process, and
-leaves it only in that form."""
+"""HTTP routes of a tenant's secrets. This process encrypts each secret to the public key of the changefeed workers, and
+sends it on only in that form."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _PUT = openapi.json_doc(
 
 
 def build_secret_router(meta: MetaClient, key: PublicKey | None) -> APIRouter:
-    """The routes, to be included behind the gate. If `key` is None, this server cannot seal and refuses to store
-    secrets."""
+    """Build the router of secrets, to be included behind the gate. If `key` is None, this server cannot encrypt and
+    refuses to store secrets."""
     router = APIRouter(tags=["changefeed"])
 
     def answered(method: str, path: str, body: bytes | None = None) -> Response:

@@ -34,7 +34,7 @@ class NamespaceQuery(QueryModel):
 
 
 def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """The routes, to be included behind the gate."""
+    """Build the router of the calls of TiCDC's API, to be included behind the gate."""
     router = APIRouter(tags=["changefeed"])
 
     def seen(request: Request, namespace: str | None) -> Sequence[TenantKey]:

@@ -71,7 +71,7 @@ class TicdcFeedDetail(Wire):
 
 
 def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
-    """A feed as an entry of the list."""
+    """Convert a feed to an entry of the list."""
     return TicdcFeed(
         upstream_id=_upstream(tenant),
         namespace=tenant.tenant_id,
@@ -84,7 +84,7 @@ def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
 
 
 def detail(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeedDetail:
-    """A feed as the answer of the call for one feed."""
+    """Convert a feed to the answer of the call for one feed."""
     checkpoint_ts = int(feed.checkpoint_ts)
     return TicdcFeedDetail(
         upstream_id=_upstream(tenant),

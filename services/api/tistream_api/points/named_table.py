@@ -1,5 +1,5 @@
-"""Resolves a table's name at a ts, and the raw keys that a request asks for. Pure, except for reads of the schema
-history."""
+"""Finds the table that had a name at a ts, and the raw keys that a request must read. Pure, except for reads of the
+schema history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tistream_api.points.table_rows import Shape
 
 
 def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
-    """The base table with the scope's name at `ts`. Raises UnknownName."""
+    """The base table that has the scope's name at `ts`. Raises UnknownName."""
     assert scope.database is not None
     assert scope.table is not None
     version = source.table(ts, scope.database, scope.table)
@@ -58,14 +58,14 @@ def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[Ta
 
 
 class NotComplete(AlreadyDiffers):
-    """The rows that a table had at the tenant's snapshot are not in the pool."""
+    """Raised if the rows that a table had at the tenant's snapshot are not in the pool."""
 
     code = "not-complete"
 
 
 def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequence[str] | None) -> Shape:
-    """The Shape in which rows are shown: the table's definition at `ts`, with all columns or only the given ones.
-    Raises InvalidRequest if a column does not exist."""
+    """How the rows of a table are shown: by its definition at `ts`, with all columns or only the given ones. Raises
+    InvalidRequest if a column does not exist."""
     visible = version.table.visible_columns
     if columns is not None:
         by_name = {column.name: column for column in visible}
@@ -80,7 +80,7 @@ def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequ
 
 
 def ranges_of(ids: Sequence[int], low: bytes = b"", high: bytes | None = None) -> list[TableRange]:
-    """Ranges of the record keys of these physical ids with `low <= handle`, and `handle < high` unless `high` is
+    """The ranges of record keys of these physical ids with `low <= handle`, and `handle < high` unless `high` is
     None."""
     found = []
     for one in sorted(ids):
@@ -98,7 +98,7 @@ def ranges_asked(
     to_key: dict[str, Any] | None,
 ) -> tuple[list[TableRange], str | None]:
     """The ranges of raw keys that a request must read. If only one row is wanted, also the text of its key, by which
-    the rows are filtered; else None. Raises InvalidRequest, naming the parameter."""
+    the rows are filtered; else None. Raises InvalidRequest, which names the parameter."""
     table, ids = version.table, version.head.physical_ids
     if key is not None:
         return key_ranges(table, ids, key)

@@ -1,5 +1,4 @@
-"""Encodes the position at which an answer about points in time ended as a cursor, which is opaque text. Pure.
-
+"""Encodes the position at which an answer of a read at a point in time ended, as a cursor, which is opaque text. Pure.
 The sealed body (read/cursor.py) is
 
     u8 kind | 12 bytes digest of the scope | i64 low_ts | i64 high_ts | u8 phase | i64 table_id | key
@@ -18,7 +17,7 @@ _HEAD = struct.Struct(">B12sqqBq")
 
 
 class Kind(IntEnum):
-    """The call that a cursor belongs to. No number is a version of a pull's cursor, so the two cannot be confused."""
+    """The call to which a cursor belongs. No number is a version of a pull's cursor, so the two cannot be confused."""
 
     ROWS = 0x81
     DIFF = 0x82

@@ -1,4 +1,4 @@
-"""Begins the answers of reads at a point in time: checks and admits each request, and opens the pool and the schema
+"""Begins the answers of reads at a point in time: checks and admits each request, and finds the objects and the schema
 that it reads."""
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Begin = Callable[[Admitted], Iterator[Piece]]
 
 @dataclass(slots=True)
 class PointReads:
-    """Begins the reads at a point in time of all tenants. Thread-safe. `working` limits the reads that read or render
-    rows at the moment."""
+    """Begins the reads at a point in time of all tenants. Thread-safe. `working` limits how many of them read or render
+    rows at the same time."""
 
     objects: ObjectStore
     cache: GroupCache
@@ -118,7 +118,7 @@ class PointReads:
         return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
 
     def history(self, view: TenantView, scope: Scope, ask: HistoryAsk, asking: ReadCaller) -> dict[str, Any]:
-        """The answer of RowHistory. Raises as `rows`."""
+        """The answer of RowHistory. Raises the errors of `rows`."""
         admitted = self.admission.begin(view, "RowHistory", asking, trace.here())
         try:
             asking.counted()
@@ -137,7 +137,7 @@ class PointReads:
             admitted.release()
 
     def transaction(self, view: TenantView, start_ts: int, asking: ReadCaller, coding: str | None) -> Answer:
-        """The answer of GetTransaction. Raises as `rows`."""
+        """The answer of GetTransaction. Raises the errors of `rows`."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             view.check_known()
@@ -147,7 +147,7 @@ class PointReads:
         return self._answer(view, "GetTransaction", asking, coding, pieces)
 
     def transaction_of(self, view: TenantView, scope: Scope, start_ts: int, admitted: Admitted) -> Transaction:
-        """The changes of the tables in the scope by the transaction with this start_ts. Raises InvalidRequest for a
+        """The changes by the transaction with this start_ts in the tables of the scope. Raises InvalidRequest for a
         start_ts in the future, and Unavailable for one that is not resolved yet."""
         self.times.begun(view, "start_ts", start_ts)
         return Transaction(
@@ -163,7 +163,7 @@ class PointReads:
         )
 
     def diff(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: ReadCaller, coding: str | None) -> Answer:
-        """The answer of DiffTable. Raises as `rows`."""
+        """The answer of DiffTable. Raises the errors of `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
             assert scope.database is not None
@@ -179,7 +179,7 @@ class PointReads:
         return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
 
     def squash(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: ReadCaller, coding: str | None) -> Answer:
-        """The answer of a pull with squash=true. Raises as `rows`."""
+        """The answer of a pull with squash=true. Raises the errors of `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
             before, after = (view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts))
@@ -194,7 +194,7 @@ class PointReads:
     def snapshot(
         self, view: TenantView, scope: Scope, ask: SnapshotAsk, asking: ReadCaller, coding: str | None
     ) -> Answer:
-        """The answer of a pull that begins with the rows as of a ts. Raises as `rows`."""
+        """The answer of a pull that begins with the rows as of a ts. Raises the errors of `rows`."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             if ask.cursor is not None:

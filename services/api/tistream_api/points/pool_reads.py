@@ -1,4 +1,5 @@
-"""Reads versions in a tenant's pool, and plans again if compaction has deleted an object meanwhile."""
+"""Reads versions of rows in a tenant's pool. If compaction deletes an object during the read, the list of objects is
+refreshed and the read continues."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ REPLANS = 3
 
 
 class CachedReader:
-    """A Reader that takes row groups of segments from the cache of pulls. Row groups of runs are not cached: a read of
-    a whole table would evict everything else."""
+    """A Reader that uses the cache of pulls for row groups of segments. Row groups of runs are not cached: a read of a
+    whole table would evict everything else."""
 
     def __init__(self, objects: ObjectStore, cache: GroupCache, footers: FooterCache) -> None:
         self._store = StoreReader(objects, footers)
@@ -60,8 +61,8 @@ class _CachedGroup:
 
 @dataclass(frozen=True, slots=True)
 class PoolReads:
-    """Reads the pool of one tenant. `shards` returns the tenant's segments and runs in key ranges; `replan` refreshes
-    them, and raises Gone if retention may have deleted the versions being read."""
+    """Reads the pool of one tenant. `shards` returns the tenant's segments and runs by key range; `replan` refreshes
+    them, and raises Gone if retention may have deleted the versions that are being read."""
 
     reader: Reader
     shards: Callable[[], list[IndexShard]]
@@ -70,20 +71,22 @@ class PoolReads:
     def scan(
         self, window: Window, ranges: Sequence[TableRange], *, deletes: bool = False, every: bool = False
     ) -> Iterator[pa.Table]:
-        """Call versions.scan.read_range, and plan again if an object has disappeared. Raises Gone, Unavailable,
-        CorruptObject."""
+        """Yield the result of versions.scan.read_range, and continue with refreshed objects if one has disappeared.
+        Raises Gone, Unavailable, CorruptObject."""
         yield from self._resumed(
             ranges, lambda rest: read_range(self.shards(), self.reader, window, rest, deletes=deletes, every=every)
         )
 
     def net(self, window: Window, ranges: Sequence[TableRange]) -> Iterator[pa.Table]:
-        """Call versions.net.read_net, and plan again if an object has disappeared. Raises as `scan`."""
+        """Yield the result of versions.net.read_net, and continue with refreshed objects if one has disappeared. Raises
+        the errors of `scan`."""
         yield from self._resumed(ranges, lambda rest: read_net(self.shards(), self.reader, window, rest))
 
     def _resumed(
         self, ranges: Sequence[TableRange], read: Callable[[Sequence[TableRange]], Iterator[pa.Table]]
     ) -> Iterator[pa.Table]:
-        """The tables of `read`, which is called again for what follows the last key if an object has disappeared."""
+        """Yield the tables of `read`. If an object has disappeared, call `read` again with the ranges after the last
+        key."""
         rest, replans = list(ranges), 0
         while rest:
             try:
@@ -97,11 +100,13 @@ class PoolReads:
                 return
 
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
-        """Call versions.lookup.newest_at, and plan again if an object has disappeared. Raises as `scan`."""
+        """The result of versions.lookup.newest_at. It is called again with refreshed objects if one has disappeared.
+        Raises the errors of `scan`."""
         return self._repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
 
     def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
-        """Call versions.lookup.versions_of, and plan again if an object has disappeared. Raises as `scan`."""
+        """The result of versions.lookup.versions_of. It is called again with refreshed objects if one has disappeared.
+        Raises the errors of `scan`."""
         return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
     def _repeated(self, read: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Rows as of a ts as NDJSON, one Arrow IPC stream or one Parquet file (docs/points-in-time.md). Pure."""
+"""Encodes rows as of a ts as NDJSON, one Arrow IPC stream or one Parquet file (docs/points-in-time.md). Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RowEncoder(Protocol):
         """Encode the next rows. Output may be held back until `end`."""
 
     def end(self, cursor: str | None) -> Iterator[Piece]:
-        """Encode the end of the answer. `cursor` is None after the last row."""
+        """Encode the end of the answer. `cursor` is None if the answer has sent the last row."""
 
 
 class NdjsonRows:
@@ -58,7 +58,7 @@ class NdjsonRows:
 
 
 def key_parts(rows: DecodedRows) -> list[LineColumn]:
-    """The columns of the key, which become the members of the object `key` of each row."""
+    """The columns of the key, for a LineWriter: they become the members of the object `key` of each row."""
     columns = rows.shape.version.table.key_columns
     if columns:
         return object_parts(columns, rows.keys)
@@ -127,7 +127,7 @@ class ParquetRows:
 
 
 class _Sink(io.RawIOBase):
-    """A file that can only be appended to. Bytes that `taken` has returned are no longer held."""
+    """A writable file in memory. It releases bytes once `taken` has returned them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,13 +146,13 @@ class _Sink(io.RawIOBase):
         return self._size
 
     def taken(self) -> bytes:
-        """The bytes written since the last call."""
+        """Return the bytes that were written since the last call, and release them."""
         found, self._pieces = b"".join(self._pieces), []
         return found
 
 
 def row_schema(shape: Shape) -> pa.Schema:
-    """The schema of rows as Arrow: key, row, commit_ts, schema_version."""
+    """The Arrow schema of rows: key, row, commit_ts, schema_version."""
     table = shape.version.table
     key = [field_of(column) for column in table.key_columns] or [ROWID]
     return pa.schema(

@@ -80,8 +80,8 @@ class RowHistory:
         return sorted({one for bearer in bearers for one in bearer.physical_ids})
 
     def _raw_keys(self, shapes: Shapes) -> tuple[list[tuple[int, bytes]], list[int], str | None]:
-        """The raw keys that the row may have, the tables that must be read whole because their raw keys do not follow
-        from the keys in events, and the text of the key."""
+        """Returns (the raw keys that the row may have; the physical ids of tables that must be read whole because their
+        raw keys do not follow from the keys in events; the text of the key). Raises InvalidRequest."""
         exact: set[tuple[int, bytes]] = set()
         scanned: set[int] = set()
         wrong, text = "", None
@@ -100,8 +100,8 @@ class RowHistory:
         return sorted(place for place in exact if place[0] not in scanned), sorted(scanned), text
 
     def _rows(self, exact: list[tuple[int, bytes]], scanned: list[int]) -> Iterator[tuple[pa.Table, int]]:
-        """Yield versions of the row, each with the version before it as `old_value` (segment.SCHEMA), and the commit_ts
-        at or below which versions are left out; 0 if none are."""
+        """Yield (versions of the row, a commit_ts). Each version has the one before it as `old_value` (segment.SCHEMA).
+        Versions at or below the commit_ts are left out because there are too many; it is 0 if none is left out."""
         for one, key in exact:
             place = pa.table([[one], [key]], schema=PLACES)
             found = self.reads.versions(place, self.window, VERSIONS_MAX)
@@ -113,8 +113,8 @@ class RowHistory:
                 yield self._with_old(found), 0
 
     def _with_old(self, found: pa.Table) -> pa.Table:
-        """Add to each version its old row. That is the next version of the same key in `found`, or the newest version
-        below the window."""
+        """Add to each version the row before it, as `old_value`. That is the next version of the same key in `found`,
+        or the newest version below the window."""
         keys = key_array(found)
         last = np.append(first_of_each(keys)[1:], True)
         below = self.reads.newest(found.filter(pa.array(last)).select(PLACES.names), self.window.low)
@@ -147,7 +147,7 @@ class RowHistory:
 
 
 def key_or_value(table: pa.Table, name: str) -> pa.Array:
-    """A binary column as one array."""
+    """The binary column `name` as one array."""
     column = table.column(name).combine_chunks()
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 

@@ -60,8 +60,8 @@ def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[Tabl
 
 @dataclass(slots=True)
 class SnapshotPage:
-    """One answer. `tables` are the tables at the snapshot's ts, by logical id. `at` is the position after which the
-    answer begins: its high_ts is the snapshot's ts, and its phase is 0 before the first line."""
+    """One answer. `tables` are the tables at the snapshot's ts, by logical id. The answer begins after the position
+    `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first line."""
 
     scope: Scope
     tables: Sequence[TableVersion]

@@ -1,4 +1,4 @@
-"""The answer of TableDefinition: the TableInfo that TiDB had for a table at a ts."""
+"""Answers TableDefinition: the TableInfo that TiDB had for a table at a ts."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape in which the rows of a table are shown: the table's definition as of a ts, and the chosen columns."""
+    """How the rows of a table are shown: by the table's definition as of a ts, with the chosen columns."""
 
     version: TableVersion
     ts: int
@@ -68,8 +68,8 @@ class DecodedRows:
 
 
 def decoded(shape: Shape, versions: pa.Table) -> tuple[DecodedRows, Barrier | None]:
-    """Decode puts (tistream.format.run.SCHEMA). The result ends before the first row that cannot be decoded; the
-    barrier describes that row."""
+    """Decode versions of rows that are puts (tistream.format.run.SCHEMA). The result ends before the first row that
+    cannot be decoded; the barrier describes that row."""
     table = shape.version.table
     keys = table.key_columns
     columns = [*shape.columns, *(column for column in keys if column not in shape.columns)]
@@ -111,8 +111,8 @@ def key_texts(rows: DecodedRows) -> Any:
 
 
 def pages(shape: Shape, found: Iterator[pa.Table], only: str | None) -> Iterator[tuple[DecodedRows, Barrier | None]]:
-    """Decode tables of versions; yields decoded rows. If `only` is not None, rows with other keys are dropped. The
-    result that has a barrier is the last one."""
+    """Decode tables of versions, and yield the rows. If `only` is not None, rows with other keys are dropped. A result
+    that has a barrier is the last one."""
     for versions in found:
         rows, barrier = decoded(shape, versions)
         yield (rows if only is None else with_key(rows, only)), barrier

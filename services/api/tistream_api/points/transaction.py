@@ -79,8 +79,8 @@ class Transaction:
         return self._committed()[0]
 
     def _committed(self) -> tuple[int, int | None]:
-        """The commit_ts and the txn_source of the first row of the transaction that is found. TiDB sets txn_source, a
-        number that marks the origin of a transaction."""
+        """Find a row of the transaction. Returns its commit_ts and its txn_source, a number by which TiDB marks the
+        origin of a transaction. Raises UnknownName, Gone, Unavailable."""
         last = min(self.high_ts, from_physical_ms(physical_ms(self.start_ts) + LONGEST_MS), MAX_TS)
         low = max(self.start_ts, self.low_ts)
         if low < last:

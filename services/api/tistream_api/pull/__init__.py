@@ -1,1 +1,1 @@
-"""Answers pulls: determines where a pull begins, what a page or a stream contains, and when it ends."""
+"""Answers pulls: finds the position where a pull begins, what a page or a stream contains, and when it ends."""

@@ -1,5 +1,5 @@
-"""Admits reads. Each read takes one of the slots for concurrent reads and a share of memory; the events, rows and bytes
-that it sends are counted."""
+"""Admits reads. Each read takes one of the slots for concurrent reads and a part of the memory budget; the events, rows
+and bytes that it sends are counted."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ from tistream_api.pull.guarded_progress import GuardedProgress, Metered
 
 @dataclass(frozen=True, slots=True)
 class ReadCaller:
-    """The caller of a read.
-
-    `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with the
-    number of rows about to be sent, and `counted` once the read counts as under way. `may_read` returns whether a name
-    may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected, the answer
-    ends with ClientDisconnect.
-    """
+    """What a read must know about its caller. `still` returns whether the caller may still read; the answer ends when
+    it returns False. `rows` is called with the number of rows about to be sent, and `counted` once the read has a slot.
+    `may_read` returns whether a name may be shown to the caller; None: all may. When `gone` returns True, because the
+    client has disconnected, the answer ends with ClientDisconnect."""
 
     still: Callable[[], bool]
     rows: Callable[[int], None] = lambda _: None
@@ -45,10 +42,9 @@ class ReadCaller:
 
 
 class Answer:
-    """An answer's bytes, and the slot among the concurrent reads that the answer holds until it ends or is closed.
-
-    A response closes it. The slot of an answer that was dropped before is released a moment later (dropped_answers.py).
-    """
+    """The bytes of an answer, and its slot among the concurrent reads. The slot is released when the answer ends or is
+    closed; an HTTP response closes it. The slot of an answer that was dropped before is released a moment later
+    (dropped_answers.py)."""
 
     def __init__(self, chunks: Iterator[Piece], release: Callable[[], None], dropped: DroppedAnswers) -> None:
         self._chunks = chunks
@@ -88,8 +84,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Admission:
-    """The limits of reads of all tenants. Thread-safe. `slots` limits the reads under way, `limits` those of one
-    tenant, and `memory` the memory that they hold. `dropped`: answers that ended without being closed."""
+    """The limits of reads of all tenants. Thread-safe. `slots` limits the concurrent reads of all tenants, `limits`
+    those of one tenant, and `memory` the memory that they hold. `dropped`: answers that ended without being closed."""
 
     clock: Clock
     slots: threading.Semaphore
@@ -99,8 +95,8 @@ class Admission:
     dropped: DroppedAnswers
 
     def begin(self, view: TenantView, call: str, asking: ReadCaller, request: Span) -> Admitted:
-        """Count a read as under way; the caller must call `release` or `answer` of the result. `call` is the
-        operation's name in metrics. Raises TooManyRequests."""
+        """Take a slot for a read. The caller must call `release` or `answer` of the result. `call` is the operation's
+        name in metrics. Raises TooManyRequests."""
         self.dropped.release()
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
         self.limits.begin_pull(tenant)
@@ -115,7 +111,7 @@ class Admission:
 
 @dataclass(slots=True)
 class Admitted:
-    """One admitted read, which holds a slot until `release`."""
+    """One admitted read, which has a slot until `release`."""
 
     admission: Admission
     tenant: Tenant
@@ -147,8 +143,8 @@ class Admitted:
         self.request.set({"tistream.waited_ms": self.watched.waited_ms, "tistream.slowed_ms": self._slowed_ms()})
 
     def answer(self, pieces: Iterator[Piece]) -> Answer:
-        """The answer that sends these pieces, at the tenant's byte rate. Its first bytes are made at once; an error
-        while they are made is raised here, after `release`."""
+        """Make the answer that sends these pieces, at the tenant's byte rate. Its first bytes are made at once; an
+        error while they are made is raised here, after `release`."""
         metered = Metered(self.watched, self.admission.limits, self.tenant)
         self._slowed_ms = lambda: metered.slowed_ms
         answer = Answer(metered.pieces(pieces), self.release, self.admission.dropped)

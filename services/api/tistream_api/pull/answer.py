@@ -53,7 +53,7 @@ ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
 
 @dataclass(slots=True)
 class Pull:
-    """One pull: its scope, its position and the source that it reads from."""
+    """One pull: its scope, its position and the source from which it reads."""
 
     scope: Scope
     params: PullParams
@@ -69,7 +69,7 @@ class Pull:
     _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:
-        """The answer's bytes. Raises Undecodable before the first of them."""
+        """Yield the answer's bytes. Raises Undecodable before the first of them."""
         for piece in self._stream() if self.params.follow else self._page():
             self.count(0, 0, len(piece))
             yield piece
@@ -102,13 +102,14 @@ class Pull:
         self._leave()
 
     def _scanned(self, at: Position, high: int, limit: int | None) -> Iterator[Batch]:
-        """Scan from `at`, after taking a memory share. Raises TooManyRequests if there is no memory for it."""
+        """Take a share of the memory budget, and scan from `at`. Raises TooManyRequests if there is no memory for
+        it."""
         if self.room is not None:
             self.room.take()
         return self.scan(at, high, limit)
 
     def _leave(self) -> None:
-        """Release the memory share, because the pull holds no rows now."""
+        """Release the share of the memory budget, because the pull holds no rows now."""
         if self.room is not None:
             self.room.give()
 
@@ -141,7 +142,8 @@ class Pull:
         raise Undecodable(str(barrier), extra)
 
     def _page_end(self, at: Position) -> Iterator[Piece]:
-        """The position at the end of the answer: `resolved` at the end of a commit_ts, `continue` inside one."""
+        """Encode the position at the end of the answer: `resolved` after all events of a commit_ts, `continue` inside
+        one."""
         resolved_ts = at.commit_ts if at.place is Place.DONE else None
         yield from self.encoder.end(PageEnd(cursors.encode(self.scope, at), resolved_ts))
 
@@ -195,7 +197,7 @@ class Pull:
 
 
 class _Page:
-    """Counts the events that a page sends, and cuts the page at its limit."""
+    """Counts the events that a page sends, and ends the page at its limit."""
 
     def __init__(self, start: Position, limit: int | None, one: OneStream | None) -> None:
         self.at = start
@@ -205,7 +207,7 @@ class _Page:
         self._limit, self._one = limit, one
 
     def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
-        """Yield the events to send. `at` is updated to the position after the events that were sent."""
+        """Yield the events to send, and set `at` to the position after them."""
         for batch in batches if self._one is None else self._one.until_change(batches):
             left = None if self._limit is None else self._limit - self.sent
             if batch.crowd is not None:
@@ -230,8 +232,8 @@ class _Page:
                 return
 
     def _cut(self, batch: Batch, left: int) -> Iterator[Events]:
-        """Cut a batch to at most `left` events, at the end of a commit_ts. If the page has sent nothing and its first
-        commit_ts has more events than that, the cut is inside of it."""
+        """Yield the events of a batch, at most `left`, up to the end of a commit_ts. If the page has sent nothing and
+        its first commit_ts has more events than that, the cut is inside that commit_ts."""
         events = batch.events
         beyond = int(events.commit_ts[left])
         whole = events.before(beyond) if batch.through is not None else events.first(0)

@@ -1,4 +1,4 @@
-"""The HTTP response of an answer."""
+"""Sends an answer as an HTTP response."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tistream_api.pull.admitted import Answer
 
 
 class AnswerResponse(StreamingResponse):
-    """Streams an answer, and closes it however the response ends: completed, cut off, or left by its client."""
+    """Sends an answer in pieces, and closes it in any case: at its end, after an error, or if its client has
+    disconnected."""
 
     def __init__(self, answer: Answer, *, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(answer, headers=headers, media_type=media_type)

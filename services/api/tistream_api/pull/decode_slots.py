@@ -33,16 +33,16 @@ BESIDE_MS = 2_000  # how long a tenant counts as active after a step: a follower
 
 
 def at_once_of(cores: int, memory: int) -> int:
-    """The number of decode slots: more than cores, because some steps wait for the object store. `memory`: bytes that
-    the process may use; a container may have little memory on a machine with many cores."""
+    """How many decode slots a machine should have: more than cores, because some steps wait for the object store.
+    `memory`: bytes that the process may use; a container may have little memory on a machine with many cores."""
     return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
 
 
 class DecodeSlots:
-    """Limits concurrent steps of decoding to `at_once`. Thread-safe. A tenant that is alone may run three quarters of
-    them, so that another tenant can start at once. While other tenants are active, each tenant gets a quarter. A
-    quarter should be more than one step, because otherwise a live stream would wait behind each step of its own
-    tenant's long pulls."""
+    """Limits how many steps of decoding run at the same time to `at_once`. Thread-safe. A tenant that is alone may run
+    three quarters of them, so that another tenant can start at once. While other tenants are active, each tenant gets a
+    quarter. A quarter should be more than one step, because otherwise a live stream would wait behind each step of its
+    own tenant's long pulls."""
 
     def __init__(self, at_once: int, clock: Clock) -> None:
         self._at_once, self._clock = at_once, clock
@@ -82,7 +82,7 @@ class DecodeSlots:
             raise
 
     def _leave(self, who: Hashable, mine: tuple[int, Event]) -> None:
-        """Leave the queue. If the slot was granted meanwhile, release it."""
+        """Leave the queue. If the slot was granted in the meantime, release it."""
         with self._lock:
             if not mine[1].is_set():
                 self._waiting[who].remove(mine)

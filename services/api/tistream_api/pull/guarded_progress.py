@@ -1,6 +1,4 @@
-"""A pull whose caller is checked repeatedly: it ends when the token becomes invalid, and slows down to the tenant's
-rate.
-"""
+"""Ends a pull when its caller's token becomes invalid, and slows it down to the tenant's byte rate."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ LOOK_MS = 500  # interval of the checks: how soon an expired or revoked token is
 
 @dataclass(slots=True)
 class GuardedProgress:
-    """Progress of a tenant for one caller. The pull must end once `still` returns False, because the caller may no
+    """The progress of a tenant for one caller. The pull must end once `still` returns False, because the caller may no
     longer read."""
 
     progress: PullableProgress
@@ -59,7 +57,7 @@ class GuardedProgress:
 
 @dataclass(slots=True)
 class Metered:
-    """Slows an answer down to the tenant's byte rate."""
+    """Yields the pieces of an answer no faster than the tenant's byte rate."""
 
     watched: GuardedProgress
     limits: TenantLimits

@@ -45,8 +45,8 @@ def check_kind(view: TenantView, kind: TenantKind) -> None:
 
 @dataclass(slots=True)
 class Pulls:
-    """Pulls of every tenant. Thread-safe. `slots` limits the pulls under way, `limits` those of one tenant, `working`
-    those that read or render rows at one time, and `memory` the bytes that they hold."""
+    """Begins the pulls of every tenant. Thread-safe. `slots` limits the concurrent pulls of all tenants, `limits` those
+    of one tenant, `working` those that read or render rows at one time, and `memory` the bytes that they hold."""
 
     clock: Clock
     budget: Budget
@@ -68,12 +68,12 @@ class Pulls:
         may_read: MayRead | None = None,
         gone: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Begin an answer.
+        """Begin an answer, and make its first bytes.
 
         `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with
-        the number of rows about to be sent, and `counted` once the pull counts as under way. `may_read` returns whether
-        a name may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected,
-        the answer ends with ClientDisconnect. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests.
+        the number of rows about to be sent, and `counted` once the pull has a slot. `may_read` returns whether a name
+        may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected, the
+        answer ends with ClientDisconnect. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests.
         """
         check_kind(view, TenantKind.RAW if isinstance(scope, RawScope) else TenantKind.TIDB)
         request = trace.here()

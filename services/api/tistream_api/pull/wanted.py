@@ -37,6 +37,7 @@ def wanted(
 
 
 def _rows(batch: Batch) -> Batch:
-    """The batch without DDL events. Its `through` is unchanged, so the pull's position moves past the DDL events."""
+    """The batch without its DDL events. Its `through` is unchanged, so the pull's position moves past the DDL
+    events."""
     rows = batch.events.place == int(Place.ROW)
     return batch if rows.all() else replace(batch, events=batch.events.chosen(np.flatnonzero(rows)))

@@ -1,1 +1,1 @@
-"""Reads of tenants of RawKV: their changes, and single values."""
+"""Reads of RawKV tenants: changes, and single values."""

@@ -1,4 +1,4 @@
-"""The answer of RawValue: the value that a key of RawKV had at a timestamp."""
+"""Answers RawValue: the value that a key of RawKV had at a timestamp."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RawKey:
 
 
 def answer(points: PointReads, view: TenantView, key: RawKey, ts: int | None, asking: ReadCaller) -> RawValue:
-    """The answer of one request. If `ts` is None, the newest value is returned. Raises as `raw_value`, and
+    """The answer of RawValue. If `ts` is None, it has the newest value. Raises the errors of `raw_value`, and
     InvalidRequest, Gone, Unavailable, TooManyRequests."""
     check_kind(view, TenantKind.RAW)
     admitted = points.admission.begin(view, "RawValue", asking, trace.here())
@@ -52,8 +52,8 @@ def answer(points: PointReads, view: TenantView, key: RawKey, ts: int | None, as
 
 
 def raw_value(reads: PoolReads, key: RawKey, ts: int) -> RawValue:
-    """The newest version at or below `ts` (TSO). Raises UnknownName if none exists, if it is a delete, or if it had
-    expired at `ts`; and what `reads` raises."""
+    """The newest version of a key at or below `ts` (TSO). Raises UnknownName if none exists, if it is a delete, or if
+    it had expired at `ts`; and the errors of `reads`."""
     place = [[raw_row.table_id(key.keyspace)], [raw_row.prefix(key.keyspace) + key.user]]
     (row,) = reads.newest(pa.table(place, schema=PLACES), ts).to_pylist()
     where = f"key {key.user.hex()[:200]} of keyspace {key.keyspace}"

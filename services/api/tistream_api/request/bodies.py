@@ -1,4 +1,4 @@
-"""Request bodies: raw bytes until the gate has authorized the request, parsed afterwards."""
+"""Reads request bodies. A body stays raw bytes until the gate has authorized the request, and is parsed afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Body = Annotated[bytes, Depends(_body)]
 
 
 def read(model: type[M], body: bytes) -> M:
-    """Parse JSON as `model`. Raises InvalidRequest, naming the first members that are wrong."""
+    """Parse JSON as `model`. Raises InvalidRequest, which names the first members that are wrong."""
     if body.count(b":") > MEMBERS_MAX:
         raise InvalidRequest(f"the body has more than {MEMBERS_MAX} members")
     try:

@@ -1,4 +1,4 @@
-"""Answers HEAD requests with the headers that GET would answer, without the body. Readers of remote files send HEAD
+"""Answers HEAD requests with the headers of the answer to GET, without the body. Readers of remote files send HEAD
 first."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def is_head(scope: Scope) -> bool:
 
 
 class HeadRequests:
-    """Middleware that answers HEAD like GET. The middleware that counts and logs requests wraps it, so that metrics and
-    logs show the method HEAD."""
+    """Middleware that answers HEAD like GET. The middleware that counts and logs requests is outside of it, so metrics
+    and logs show the method HEAD."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Paths at the meta server, built from names that users gave."""
+"""Builds paths of the meta server from names that users gave."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class DiffAsk:
 
 
 def rows_ask(query: bytes) -> RowsAsk:
-    """Parse the parameters of ListRows. Raises InvalidRequest, naming the parameter."""
+    """Parse the parameters of ListRows. Raises InvalidRequest, which names the parameter."""
     given = given_in(query, RowsQuery)
     if ("ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either ts or cursor, and not both", {"parameter": "ts"})
@@ -147,7 +147,7 @@ def rows_ask(query: bytes) -> RowsAsk:
 
 
 def history_ask(query: bytes) -> HistoryAsk:
-    """Parse the parameters of RowHistory. Raises InvalidRequest, naming the parameter."""
+    """Parse the parameters of RowHistory. Raises InvalidRequest, which names the parameter."""
     given = given_in(query, HistoryQuery)
     key = _key(given, "key")
     if key is None:
@@ -159,7 +159,7 @@ def history_ask(query: bytes) -> HistoryAsk:
 
 
 def diff_ask(query: bytes) -> DiffAsk:
-    """Parse the parameters of DiffTable. Raises InvalidRequest, naming the parameter."""
+    """Parse the parameters of DiffTable. Raises InvalidRequest, which names the parameter."""
     given = given_in(query, DiffQuery)
     return _between(given, "from", "to")
 
@@ -186,8 +186,8 @@ class SnapshotAsk:
 
 
 def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAsk | None:
-    """The parameters of a pull with `snapshot`, or with a cursor of such a pull (`is_snapshot` returns True for it);
-    None for any other pull, valid or not. Raises InvalidRequest."""
+    """Parse the parameters of a pull that begins with a snapshot: it has `snapshot`, or a cursor of such a pull
+    (`is_snapshot` returns True for it). None for any other pull, valid or not. Raises InvalidRequest."""
     raw = dict(part.partition(b"=")[::2] for part in query.split(b"&"))
     begun = b"cursor" in raw and is_snapshot(_text(raw[b"cursor"]))
     if b"snapshot" not in raw and not begun:
@@ -288,7 +288,7 @@ def _format(given: dict[str, str]) -> str:
 
 
 def given_in(query: bytes, model: type[BaseModel]) -> dict[str, str]:
-    """The parameters of a query string that are fields of `model`, as text. Raises InvalidRequest, naming the
+    """The parameters of a query string that are fields of `model`, as text. Raises InvalidRequest, which names the
     parameter."""
     return _taken(query, [field.alias or name for name, field in model.model_fields.items()])
 

@@ -23,7 +23,7 @@ NAME_MAX = 80  # characters of an unknown parameter's name that an answer repeat
 
 
 class WrongQuery(ValueError):
-    """A parameter breaks a rule that involves other parameters. The validators of the models raise it."""
+    """Raised by the validators of query models if a parameter breaks a rule that involves other parameters."""
 
     def __init__(self, text: str, parameter: str) -> None:
         super().__init__(text)
@@ -75,7 +75,7 @@ def _text(raw: bytes) -> str:
 
 
 def refusal(errors: Iterable[Any]) -> InvalidRequest:
-    """The problem for the first error of a query model."""
+    """Convert the first error of a query model to an error of ours, which names the parameter."""
     first = next(iter(errors))
     if isinstance(wrong := first.get("ctx", {}).get("error"), WrongQuery):
         return InvalidRequest(str(wrong), {"parameter": wrong.parameter})
@@ -90,6 +90,6 @@ def refusal(errors: Iterable[Any]) -> InvalidRequest:
 
 
 def on_invalid(_request: Request, error: Exception) -> Response:
-    """The answer to a request whose query model is invalid, for FastAPI."""
+    """Answer a request whose query model is invalid. FastAPI calls it as an exception handler."""
     assert isinstance(error, RequestValidationError)
     return problems.for_error(refusal(error.errors()))

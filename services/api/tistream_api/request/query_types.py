@@ -50,7 +50,7 @@ class Decimal:
 
 class TsOrText(Decimal):
     """Annotation of a parameter that is either a ts in decimal digits, which becomes an int, or another text, which the
-    call parses as a time."""
+    route parses as a time."""
 
     def parse(self, text: object) -> int:
         """Parse decimal digits as an int, and return any other text unchanged. Raises ValueError for a number that is

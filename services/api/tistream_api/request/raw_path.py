@@ -1,4 +1,5 @@
-"""Names in a path may contain any character, even a slash, so routes match the path as it was sent, percent-encoded."""
+"""Lets routes match the path as it was sent, percent-encoded, because names in a path may contain any character, even a
+slash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body of a restore (docs/restore.md)."""
+"""Parses the body of a request for a restore (docs/restore.md)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def restore_ask(body: bytes) -> tuple[CreateRestore, When]:
-    """Parse a body. Raises InvalidRequest, naming the member."""
+    """Parse the body. Raises InvalidRequest, which names the member."""
     found = read(CreateRestore, body)
     if found.scope.table is not None and found.scope.database is None:
         raise InvalidRequest("scope.table needs scope.database", {"parameter": "scope"})

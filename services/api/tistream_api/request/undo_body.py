@@ -1,4 +1,4 @@
-"""The body of an undo (docs/restore.md)."""
+"""Parses the body of a request for an undo (docs/restore.md)."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class UndoAsk:
-    """The parsed body of an undo: the transactions with these start_ts, or every commit in (window[0], window[1]].
-    Exactly one of the two is set. If `dialect` is None, the plan has no SQL statements. `where` maps columns to values
-    in the form of events and selects rows; None selects every row."""
+    """The parsed body of an undo. The transactions are those with the given `start_ts`, or all with a commit_ts in
+    (window[0], window[1]]; exactly one of the two is set. If `dialect` is None, the plan has no SQL statements. `where`
+    maps columns to values in the form of events and selects rows; None selects every row."""
 
     start_ts: tuple[int, ...]
     window: tuple[When, When] | None
@@ -117,7 +117,7 @@ class UndoAsk:
 
 
 def undo_ask(body: bytes) -> UndoAsk:
-    """Parse a body. Raises InvalidRequest, naming the member."""
+    """Parse the body. Raises InvalidRequest, which names the member."""
     found = read(UndoBody, body)
     if (found.start_ts is None) == (found.window is None):
         raise InvalidRequest("give either start_ts or window, and not both", {"parameter": "start_ts"})

@@ -1,5 +1,5 @@
-"""Describes the caller of a read for its admission: what the caller may see, whether it may still read, and whether it
-is still connected."""
+"""Describes the caller of a read: what the caller may see, whether it may still read, and whether it is still
+connected."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tistream_api.request.head_requests import is_head
 
 
 def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
-    """A function that returns whether a name of the tenant may be shown to the holder of the grants; None if all names
-    may be shown."""
+    """Make a function that returns whether a name of the tenant may be shown to the holder of the grants; None if all
+    names may be shown."""
     tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
     if may(grants, "read", Resource(*tenant)):
         return None

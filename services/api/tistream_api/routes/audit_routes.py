@@ -14,7 +14,7 @@ from tistream_api.routes import openapi
 
 
 def build_audit_router(meta: MetaClient) -> APIRouter:
-    """The route of `tistream audit`."""
+    """Build the router of the audit log, which `tistream audit` reads."""
     router = APIRouter(tags=["operate"])
 
     @router.get(

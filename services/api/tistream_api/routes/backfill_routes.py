@@ -35,10 +35,8 @@ BACKFILLS = TENANT + "/backfills"
 def build_backfill_router(
     meta: MetaClient, progress: BackfillProgress, view_of: Callable[[TenantKey], TenantView]
 ) -> APIRouter:
-    """The routes, to be included behind the gate.
-
-    To start a backfill requires a grant for the platform, because its URL is read with the platform's own credentials.
-    """
+    """Build the router of backfills, to be included behind the gate. Starting a backfill requires a grant for the
+    platform, because its URL is read with the platform's own credentials."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(

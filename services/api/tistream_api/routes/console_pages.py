@@ -1,4 +1,5 @@
-"""The web console's files at `/console/`, read once from the package. They get their data from the API."""
+"""Serves the web console's files at `/console/`. They are read once from the package, and get their data from the
+API."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Page:
 
 
 def read_pages() -> dict[str, Page]:
-    """Every file of the console by its name."""
+    """Read every file of the console. Returns them by name."""
     found = {}
     for file in files("tistream_api").joinpath("console").iterdir():
         ending = file.name[file.name.rfind(".") :]
@@ -56,7 +57,7 @@ def read_pages() -> dict[str, Page]:
 
 
 def build_pages() -> APIRouter:
-    """The console's routes. They need no token, because the files name no tenant and contain no secret."""
+    """Build the routes of the console. They need no token, because the files name no tenant and contain no secret."""
     router = APIRouter(include_in_schema=False)
     pages = read_pages()
 

@@ -1,4 +1,4 @@
-"""Routes that people use, through the console or by hand: the list of all tenants, lag over time, columns, DDL
+"""HTTP routes that people use, through the console or by hand: the list of all tenants, lag over time, columns, DDL
 history."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _may_see(grants: Iterable[Grant], tenant: TenantKey) -> bool:
 
 
 def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, sampler: LagSampler) -> APIRouter:
-    """The read-only routes that consumers of changes do not need."""
+    """Build the router of read-only calls that consumers of changes do not need."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:

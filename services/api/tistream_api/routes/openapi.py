@@ -105,7 +105,7 @@ def events_doc() -> dict[str, Any]:
 
 
 def rows_doc(media_types: Mapping[str, str]) -> dict[str, Any]:
-    """openapi_extra of ListRows. `media_types` by format."""
+    """The `openapi_extra` of ListRows. `media_types`: by format."""
     text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
     content = {media_type: text if name == "ndjson" else bytes_ for name, media_type in media_types.items()}
     return {
@@ -114,18 +114,18 @@ def rows_doc(media_types: Mapping[str, str]) -> dict[str, Any]:
 
 
 def lines_doc() -> dict[str, Any]:
-    """openapi_extra of a call that answers with lines of JSON."""
+    """The `openapi_extra` of a call that answers with lines of JSON."""
     content = {FORMATS["ndjson"].media_type: {"schema": {"type": "string"}}}
     return {"responses": {"200": {"description": "events, one a line", "content": content}}}
 
 
 def quotas_doc() -> dict[str, Any]:
-    """openapi_extra of SetQuotas."""
+    """The `openapi_extra` of SetQuotas."""
     return json_doc(dict.fromkeys(Limits.model_fields, LIMIT), optional=True)
 
 
 def create_doc() -> dict[str, Any]:
-    """openapi_extra of CreateTenant."""
+    """The `openapi_extra` of CreateTenant."""
     kept: dict[str, Any] = {"type": ["boolean", "null"], "description": "keep index entries, for restores"}
     members = {
         "tenant_id": {"type": "string"},
@@ -138,7 +138,7 @@ def create_doc() -> dict[str, Any]:
 
 
 def source_doc() -> dict[str, Any]:
-    """openapi_extra of AddSource."""
+    """The `openapi_extra` of AddSource."""
     url = {"type": "string", "maxLength": URL_MAX, "example": "s3://backups/log"}
     snapshot = {
         "type": "object",
@@ -152,7 +152,7 @@ def source_doc() -> dict[str, Any]:
 
 
 def backfill_doc() -> dict[str, Any]:
-    """openapi_extra of StartBackfill."""
+    """The `openapi_extra` of StartBackfill."""
     text = {"type": "string", "maxLength": URL_MAX}
     source = {
         "type": "object",
@@ -178,7 +178,7 @@ def backfill_doc() -> dict[str, Any]:
 
 
 def deletion_doc() -> dict[str, Any]:
-    """openapi_extra of DeleteTenant."""
+    """The `openapi_extra` of DeleteTenant."""
     grace = {"type": "string", "pattern": "^[0-9]+$", "description": "milliseconds", "example": str(DELETE_GRACE_MS)}
     confirm = {"type": "string", "description": "the tenant_id once more", "example": "acme"}
     return json_doc({"confirm": confirm, "grace_ms": grace}, required=["confirm"])
@@ -187,7 +187,7 @@ def deletion_doc() -> dict[str, Any]:
 def json_doc(
     members: dict[str, dict[str, Any]], *, optional: bool = False, required: list[str] | None = None
 ) -> dict[str, Any]:
-    """openapi_extra of a call with a JSON body of these members. `required` lists the required ones (default:
+    """The `openapi_extra` of a call with a JSON body of these members. `required` lists the required ones (default:
     all, or with `optional` none)."""
     required = ([] if optional else list(members)) if required is None else required
     schema = {"type": "object", "required": required, "properties": members, "additionalProperties": False}
@@ -195,7 +195,7 @@ def json_doc(
 
 
 def body_doc(*members: str) -> dict[str, Any]:
-    """openapi_extra of a call with a JSON body of these members, all strings and all required."""
+    """The `openapi_extra` of a call with a JSON body of these members, all strings and all required."""
     properties: dict[str, dict[str, Any]] = {
         name: _STAMP if name in ("ts", "store_id") else {"type": "string"} for name in members
     }

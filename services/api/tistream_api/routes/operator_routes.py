@@ -1,5 +1,5 @@
-"""Routes for operators: nodes, tasks, the owner. They are forwarded to the meta server, because only the API server has
-a public port."""
+"""HTTP routes for operators: nodes, tasks, the owner. They are forwarded to the meta server, because only the API
+server has a public port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _safe(form: re.Pattern[str], segment: str) -> str:
 
 
 def build_operator_router(meta: MetaClient) -> APIRouter:
-    """The routes of `tistream node`, `tistream task` and `tistream owner`."""
+    """Build the router of `tistream node`, `tistream task` and `tistream owner`."""
     router = APIRouter(tags=["operate"])
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:

@@ -38,7 +38,7 @@ _START_TS = re.compile(r"[0-9]{1,19}")
 
 
 def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> APIRouter:
-    """The routes of ListRows, RowHistory, GetTransaction and DiffTable, to be included behind the gate."""
+    """Build the router of ListRows, RowHistory, GetTransaction and DiffTable, to be included behind the gate."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -131,7 +131,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
 
 
 def streamed(request: Request, found: Answer, coding: str | None, media_type: str) -> Response:
-    """Convert an answer to a streaming response; for a HEAD request, to its headers alone."""
+    """Convert an answer to a streaming response. For a HEAD request only its headers are sent."""
     headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": coding} if coding else {})
     if is_head(request.scope):
         found.close()
@@ -143,7 +143,7 @@ Squash = Callable[[Request, TenantView, Scope], Response]
 
 
 def squashed(points: PointReads, guard: Gate) -> Squash:
-    """A function that answers a pull with squash=true, or with a snapshot."""
+    """Make a function that answers a pull with squash=true, or with a snapshot."""
 
     def answer(request: Request, view: TenantView, scope: Scope) -> Response:
         query = request.scope["query_string"]

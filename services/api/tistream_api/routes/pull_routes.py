@@ -53,7 +53,8 @@ def build_router(
     meta: MetaClient,
     guard: Gate,
 ) -> APIRouter:
-    """Every route of the API server except the open ones; to be included behind the gate."""
+    """Build the router of pulls, lists and status, and of the calls that are forwarded to the meta server; to be
+    included behind the gate."""
     router = APIRouter()
     _add_pulls(router, tenants, pulls, points, guard)
     _add_lists(router, tenants, lists)

@@ -42,7 +42,7 @@ RESTORES = TENANT + "/restores"
 
 
 def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undos, guard: Gate) -> APIRouter:
-    """The routes of TableDefinition and UndoTransactions, to be included behind the gate."""
+    """Build the router of TableDefinition and UndoTransactions, to be included behind the gate."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -95,11 +95,9 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
 def build_platform_restore_router(
     tenants: Tenants, points: PointReads, meta: MetaClient, http: HttpClient, new_id: Callable[[], str]
 ) -> APIRouter:
-    """The routes, to be included behind the gate. `new_id` returns 32 hexadecimal digits.
-
-    To begin a restore requires a grant for the platform, because its target is written with the platform's own
-    credentials.
-    """
+    """Build the router of restores that the platform runs, to be included behind the gate. `new_id` returns 32
+    hexadecimal digits. Beginning a restore requires a grant for the platform, because its target is written with the
+    platform's own credentials."""
     router = APIRouter(tags=RESTORE)
 
     @router.post(

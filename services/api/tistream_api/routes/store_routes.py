@@ -1,5 +1,5 @@
-"""The route of `tistream store retire`. It asks every sorter of the tenant what it still needs of the store, then calls
-the meta server to retire the store."""
+"""The HTTP route of `tistream store retire`. It asks every sorter of the tenant what it still needs of the store, then
+calls the meta server to retire the store."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _DISCARD = {"discard": {"type": "boolean", "example": False}}
 
 
 def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[TenantKey], TenantRoute]) -> APIRouter:
-    """The route, to be included behind the gate. `route_of` returns the tenant's route; it raises UnknownName and
-    Unavailable."""
+    """Build the router of the call, to be included behind the gate. `route_of` returns the tenant's route; it raises
+    UnknownName and Unavailable."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(
@@ -61,8 +61,8 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
 
 
 def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, StoreNeed]:
-    """The needs of each task of the tenant for the store's files, by task id. Raises Unavailable if a sorter cannot be
-    asked."""
+    """Ask the sorters what each task of the tenant still needs from the store. Returns it by task id. Raises
+    Unavailable if a sorter cannot be asked."""
     if not route.tasks:
         raise InvalidRequest("the tenant has no task yet: its schema_snap has not been read")
     found = {}

@@ -1,4 +1,4 @@
-"""Routes to pause and delete tenants, and to keep (undelete) them. They are forwarded to the meta server."""
+"""HTTP routes to pause and delete tenants, and to withdraw a deletion. They are forwarded to the meta server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tistream_api.routes.pull_routes import TENANT
 
 
 def build_tenant_end_router(meta: MetaClient) -> APIRouter:
-    """The routes, to be included behind the gate. Deleting requires the same grant as registering a tenant."""
+    """Build the router of these calls, to be included behind the gate. Deleting requires the same grant as registering
+    a tenant."""
     router = APIRouter(tags=["tenant"])
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:

@@ -1,6 +1,5 @@
-"""Routes for tokens, which are generated here and stored by the meta server. A secret leaves this process once, in the
-answer to its creator.
-"""
+"""HTTP routes of tokens. This process generates them, and the meta server stores them. A secret leaves this process
+once, in the answer to its creator."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ _NEW = openapi.json_doc(
 def build_token_router(
     tokens: TokenClient, callers: Callers | None, clock: Clock, new_secret: Callable[[], tuple[str, str]]
 ) -> APIRouter:
-    """The routes of `tistream token`. `new_secret` generates a token's id and secret. `callers`: None if
+    """Build the router of `tistream token`. `new_secret` generates a token's id and secret. `callers`: None if
     authentication is off."""
     router = APIRouter(tags=["token"])
 

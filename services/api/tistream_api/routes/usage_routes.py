@@ -1,5 +1,5 @@
-"""Routes of tenants' usage and quotas. They are forwarded to the meta server, because only the API server has a public
-port."""
+"""HTTP routes of tenants' usage and quotas. They are forwarded to the meta server, because only the API server has a
+public port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
 def build_usage_router(meta: MetaClient) -> APIRouter:
-    """The routes of `tistream tenant usage` and `tistream tenant quotas`."""
+    """Build the router of `tistream tenant usage` and `tistream tenant quotas`."""
     router = APIRouter(tags=["tenant"])
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:

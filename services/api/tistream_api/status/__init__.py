@@ -1,1 +1,1 @@
-"""Explains why a tenant is late, and which nodes hold its tasks and stores."""
+"""Explains why a tenant is late, which nodes have its tasks and stores, and how far its backfills are."""

@@ -1,5 +1,5 @@
-"""Reads the progress of a backfill. Its plan, chunks and refusals are in the object store, and the base runs that tasks
-have made of the chunks are in the tenant's manifests."""
+"""Reads the progress of a backfill. Its plan, its chunks and the refusals of chunks are in the object store. The base
+runs that tasks have made of the chunks are in the tenant's manifests."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ BACKFILLS_MAX = 64  # whose counts are kept
 
 
 def summary(row: BackfillRow) -> BackfillSummary:
-    """Convert a backfill to its wire form without the list of tables."""
+    """Convert a backfill to the form of an HTTP answer, without the list of tables."""
     return BackfillSummary(**_members(row))
 
 
 @dataclass(slots=True)
 class BackfillProgress:
-    """Reads the progress of backfills. Thread-safe. `executor` runs the reads of chunk footers; only the number of rows
-    of each is kept."""
+    """Reads the progress of backfills. Thread-safe. `executor` runs the reads of chunk footers, of which only the
+    number of rows is kept."""
 
     objects: ObjectStore
     executor: Executor
@@ -77,8 +77,8 @@ class BackfillProgress:
         return Chunks(sizes, self._counted(tenant, backfill_id, [one for one in sizes if one not in refused]), refused)
 
     def _counted(self, tenant: TenantKey, backfill_id: str, numbers: list[int]) -> dict[int, int]:
-        """Count the rows of chunks. Returns rows by chunk number: those counted before, and those of FOOTERS_MAX
-        more."""
+        """Count the rows of chunks, of at most FOOTERS_MAX that were not counted before. Returns all known counts by
+        chunk number."""
         with self._lock:
             known = dict(self._rows.get((tenant, backfill_id), {}))
         missing = [number for number in numbers if number not in known][:FOOTERS_MAX]

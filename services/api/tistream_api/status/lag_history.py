@@ -1,4 +1,4 @@
-"""Lags of every tenant over time, in a ring of fixed size. No I/O; thread-safe."""
+"""Keeps the lags of every tenant over time in memory of fixed size. No I/O; thread-safe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tistream_api.status.stage_lags import STAGES, UNKNOWN
 
 
 class LagHistory:
-    """A ring with the last `size` samples of lag. It takes 20 bytes for each sample of each tenant."""
+    """The last `size` samples of lag, of all tenants. A sample of a tenant takes 20 bytes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -26,8 +26,8 @@ class LagHistory:
         self._rings: dict[TenantKey, npt.NDArray[np.float32]] = {}
 
     def add(self, at_ms: int, lags: Mapping[TenantKey, Sequence[int]]) -> None:
-        """Add a sample of every tenant: milliseconds for each stage. Drops the history of tenants that the sample does
-        not contain."""
+        """Add a sample: for every tenant, the lag of each stage in ms. `at_ms`: Unix ms. Drops the history of tenants
+        that the sample does not contain."""
         with self._lock:
             self._times.append(at_ms)
             for gone in self._rings.keys() - lags.keys():
@@ -40,8 +40,8 @@ class LagHistory:
             self._next = (self._next + 1) % self._size
 
     def of(self, tenant: TenantKey, since_ms: int) -> LagSamples:
-        """The lag of a tenant over time: `at_ms` and, for each stage, seconds behind the wall clock, oldest first; null
-        if unknown. Samples from before the tenant's first one are left out."""
+        """The lag of a tenant since `since_ms`, oldest sample first: `at_ms` (Unix ms) and, for each stage, seconds
+        behind the wall clock; null if unknown. Samples from before the tenant's first one are left out."""
         with self._lock:
             ring = self._rings.get(tenant)
             times = np.array(self._times, np.int64)

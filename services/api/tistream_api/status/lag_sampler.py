@@ -1,4 +1,4 @@
-"""Samples the lag of all tenants: asks each dispatcher every few seconds for the progress of its stores."""
+"""Measures the lag of all tenants: asks each dispatcher every few seconds for the progress of its stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tistream_api.status.stage_lags import stage_lags
 
 
 class LagSampler:
-    """Samples lags into a LagHistory; a background loop calls `sample`. Thread-safe."""
+    """Adds samples of lag to a LagHistory. A background loop calls `sample`. Thread-safe."""
 
     def __init__(self, http: HttpClient, tenants: Tenants, clock: Clock, history: LagHistory) -> None:
         self._http = http
@@ -31,7 +31,7 @@ class LagSampler:
         self._unanswered = [Hold(stage="dispatch", reason="the dispatchers have not been asked yet")]
 
     def sample(self) -> None:
-        """Take a sample of every tenant. If a dispatcher does not answer, its part is unknown."""
+        """Add a sample of every tenant. If a dispatcher does not answer, its part of the sample is unknown."""
         self._answers, self._unanswered = self._ask()
         now_ms = self._clock.now_ms()
         lags = {}
@@ -51,7 +51,7 @@ class LagSampler:
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 
     def unanswered(self) -> list[Hold]:
-        """Holds for the dispatchers that did not answer in the last sample."""
+        """The holds (see glossary) for the dispatchers that did not answer in the last sample."""
         return self._unanswered
 
     def _ask(self) -> tuple[dict[TenantKey, list[StoreList]], list[Hold]]:

@@ -1,4 +1,5 @@
-"""Finds the reason why a tenant is late from the reports of all services. Pure. (design.md 6, `held_by`)"""
+"""Finds out why a tenant is late, from the reports of all services (design.md 6, `held_by`). Pure. A hold is one reason
+why a stage makes no progress."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The reports about a tenant at one moment. `unreachable`: the peers that did not answer, as holds with the
-    reason."""
+    """What all services report about a tenant at one moment. `unreachable`: the services that did not answer, as holds
+    with the reason."""
 
     now_ms: int
     resolved_ts: int
@@ -38,7 +39,7 @@ class Picture:
 
     @property
     def lag_seconds(self) -> float:
-        """Wall clock minus resolved_ts; at least 0."""
+        """How many seconds resolved_ts is behind the wall clock; at least 0."""
         return max(0.0, (self.now_ms - physical_ms(self.resolved_ts)) / 1000)
 
 
@@ -59,9 +60,10 @@ def held_by(picture: Picture) -> Hold | None:
 
 
 def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
-    """Sort key of holds. A failure of the platform comes before missing input. A hold whose stage is the sorter is
-    always such a failure, for example a tick that cannot write, or a task that has stopped. A store that is not read
-    comes before a range of a log that may be in it. A named object comes before mere lack of progress."""
+    """The sort key of holds; the lowest is shown. A failure of the platform comes before missing input. A hold whose
+    stage is the sorter is always such a failure, for example a tick that cannot write, or a task that has stopped. A
+    store that is not read comes before a range of a log that may be in it. A hold that names an object comes before one
+    that only says that there is no progress."""
     first = {"damaged": 0, "sort": 1}.get(hold.stage)
     if first is None and lasting and hold.stage == "push":
         first = 2
@@ -73,7 +75,7 @@ def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
 
 
 def _lasting(picture: Picture) -> list[Hold]:
-    """Holds that do not resolve themselves: they are shown at once."""
+    """Yield the holds that do not end by themselves. They are shown at once."""
     holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
         if store.hold is not None:
@@ -103,7 +105,7 @@ def _of_territory(one: TerritoryInfo) -> Hold | None:
 
 
 def _waits(picture: Picture) -> list[Hold]:
-    """Holds that are shown only if they last, because short waits are normal."""
+    """Yield the holds that are shown only if they last, because short waits are normal."""
     holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
     for status in picture.statuses.values():
         holds.extend(status.holds)
@@ -142,8 +144,8 @@ def _suspect(picture: Picture) -> Hold:
 
 
 def _slow(picture: Picture, progress: int) -> Hold:
-    """A hold that names the store that has stopped pushing, or the stage that its newest file has reached. It requires
-    that all services report."""
+    """A hold that names the store that has stopped pushing, or the stage that the store's newest file has reached. Use
+    it only if all services have reported."""
     for store in picture.stores:
         if not store.read:
             reason = "the store is not read yet: its dispatcher does not know what the tasks have received of it"

@@ -1,4 +1,4 @@
-"""Summaries of all tenants for one answer, from data that this process has already; it calls no other service. Pure."""
+"""Summarizes all tenants for one answer, from data that this process has already; it calls no other service. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the answer of TenantPlacement: the node of each task and store of a tenant, and what each of these waits for.
+"""Builds the answer of TenantPlacement: the node of each task and store of a tenant, and what each of these waits for.
 Pure."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _task(picture: Picture, task: TaskRoute) -> TaskPlace:
 
 
 def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
-    """The first applicable reason why a task waits; None if it does not wait."""
+    """Why a task waits; None if it does not wait. Of several reasons, the first in the order of the code."""
     status = picture.statuses.get(task.task_id)
     if task.sorter_node is None:
         return "no sorter has it: none is alive"

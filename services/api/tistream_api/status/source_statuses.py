@@ -1,4 +1,4 @@
-"""Asks the ingest processes about a tenant's sources."""
+"""Asks the ingest processes for the status of a tenant's sources."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tistream.wire.sorter import Hold
 
 @dataclass(frozen=True, slots=True)
 class SourceReports:
-    """Collects the statuses of sources from all ingest processes. Thread-safe. A process that does not answer is left
-    out: its sources are reported as `starting`."""
+    """Collects the statuses of sources from all ingest processes. Thread-safe. If a process does not answer, its
+    sources are reported as `starting`."""
 
     http: HttpClient
     tenants: Tenants
 
     def of(self, key: TenantKey) -> Sequence[SourceStatus]:
-        """The statuses of a tenant's sources. While a source moves between processes, the status of either is
-        returned."""
+        """The statuses of a tenant's sources. While a source moves between two processes, the status may be that of
+        either."""
         query = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
         found: dict[str, SourceStatus] = {}
         for url in self.tenants.services("ingest"):

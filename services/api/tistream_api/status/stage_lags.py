@@ -1,7 +1,5 @@
-"""Progress of each stage for a tenant: pushed, dispatched, sorted, schema known, served. Pure.
-
-Each number is a distance from the wall clock, so a stage's own delay is its number minus the previous stage's.
-"""
+"""Computes how far each stage of a tenant is behind: pushed, dispatched, sorted, schema known, served. Pure. Each
+number is a distance from the wall clock, so a stage's own delay is its number minus the previous stage's."""
 
 from __future__ import annotations
 
@@ -24,7 +22,8 @@ def stage_lags(
     schema_ts: int,
     resolved_ts: int,
 ) -> tuple[int, ...]:
-    """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN if a service of that stage did not report."""
+    """For each of STAGES, how many ms it is behind `at_ms` (Unix ms); UNKNOWN if a service of that stage did not
+    report."""
     reported = {store.store_id for store in stores}
     all_reported = bool(reported) and reported >= {store.store_id for store in route.stores or ()}
     every = [statuses.get(task.task_id) for task in route.tasks]
@@ -41,7 +40,7 @@ def stage_lags(
 
 
 def received(status: TaskStatus, store_id: int) -> int:
-    """The ts of the newest file of a store that a task's sorter has received; 0 if it has received none."""
+    """The ts of the newest file of a store that a task has received; 0 if it has received none."""
     return max((chain.at_ts for chain in status.received.get(store_id, ())), default=0)
 
 

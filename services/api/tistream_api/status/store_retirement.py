@@ -11,7 +11,7 @@ from tistream.wire.sorter import Chain, StoreNeed
 
 
 def taken_ts(store_id: int, needs: Mapping[int, StoreNeed]) -> int:
-    """The ts up to which the manifests of every task contain the store's files; 0 if none was ever received. `needs`
+    """The ts up to which the manifests of every task contain the store's files; 0 if no task ever received one. `needs`
     maps each task of the tenant to what it needs of the store. Raises InvalidRequest if a task still needs the
     store."""
     for task_id, need in sorted(needs.items()):

@@ -10,8 +10,8 @@ from tistream.wire.sorter import Hold
 
 
 def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus]:
-    """One status for each store, ordered by id. While a store moves, several dispatchers report it: the one in the
-    route wins. Retired stores are left out."""
+    """Merge the reports to one status for each store, ordered by id. While a store moves, several dispatchers report
+    it: the report of the one in the route counts. Retired stores are left out."""
     holders = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     found: dict[int, tuple[bool, StoreStatus]] = {}
     for answer in answers:
@@ -23,7 +23,7 @@ def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus
 
 
 def unread(route: TenantRoute, answers: Sequence[StoreList]) -> list[Hold]:
-    """Holds for the stores of the route that no dispatcher reports, each with its reason."""
+    """The holds (see glossary) for stores of the route that no dispatcher reports, each with its reason."""
     reported = {store.store_id for answer in answers for store in answer.stores}
     there = {answer.node_id for answer in answers}
     return [

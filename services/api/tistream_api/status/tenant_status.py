@@ -1,4 +1,5 @@
-"""Status, placement and coverage: asks every service about one tenant; lateness.py interprets the answers."""
+"""Answers the calls for status, placement and coverage: asks every service about one tenant. lateness.py interprets the
+answers."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TenantStatus:
-    """Asks all services about one tenant, and answers the status calls. Thread-safe."""
+    """Asks all services about one tenant, and builds the answers of the status calls. Thread-safe."""
 
     http: HttpClient
     tenants: Tenants
@@ -105,7 +106,7 @@ class TenantStatus:
             return []
 
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
-        """A Picture of what this process knows already, as of the tenant's last refresh; it makes no requests.
+        """What this process knows already about a tenant, as of the tenant's last refresh; it makes no requests.
         `stores`, and the dispatchers that did not report, are from the last sample."""
         at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
         return self._of(view, at_ms, stores, [], unreachable)
@@ -139,7 +140,8 @@ class TenantStatus:
         )
 
     def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:
-        """The stores that the dispatchers report, merged."""
+        """The statuses of the tenant's stores, which the dispatchers report. Adds holds for the stores to `holds`, and
+        for dispatchers that do not answer to `unreachable`."""
         query = {"cluster_id": view.tenant.cluster_id, "tenant_id": view.tenant.tenant_id}
         answers: list[StoreList] = []
         route = view.route

@@ -1,4 +1,4 @@
-"""ListDBs, ListTables, TableSchema: names and columns at a ts; and DdlHistory."""
+"""Answers ListDBs, ListTables and TableSchema, with names and columns at a ts; and DdlHistory."""
 
 from __future__ import annotations
 

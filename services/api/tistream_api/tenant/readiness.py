@@ -1,4 +1,4 @@
-"""Checks that pulls can work: every service that they depend on is ready."""
+"""Checks that pulls can work, because every service on which they depend is ready."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ DEADLINE_S = 2.0
 
 
 class Readiness:
-    """Asks the `/readyz` of every service, until all have been ready once.
-
-    From then on this server stays ready when another service restarts: committed data is served all the same, and a
-    load balancer that dropped every API server would turn lag into an outage. The call `status` shows which service is
-    missing.
-    """
+    """Asks the `/readyz` of every service, until all have been ready once. From then on this server stays ready when
+    another service restarts: committed data can be served all the same, and if a load balancer dropped every API
+    server, lag would become an outage. The call `status` shows which service is missing."""
 
     def __init__(self, http: HttpClient, meta: MetaClient, tenants: Tenants, warm: Event) -> None:
         self._http = http

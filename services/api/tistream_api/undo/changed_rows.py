@@ -1,4 +1,4 @@
-"""Collects the row events of the transactions to undo, as the changes that tistream.restore.undo_plan takes. Pure."""
+"""Collects the row events of the transactions to undo, in the form of tistream.restore.undo_plan. Pure."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class ChangedRows:
             self._add(rows.version, rows.raw[at].as_py(), orjson.loads(line))
 
     def choose(self) -> None:
-        """Keep the rows of which one change matches `where`, with all of their changes: an undo of some changes of a
-        row would leave it as it never was. Raises InvalidRequest for a column that none of the changed tables has."""
+        """Keep only the rows of which one change matches `where`, each with all of its changes: an undo of some changes
+        of a row would leave it as it never was. Raises InvalidRequest for a column that none of the changed tables
+        has."""
         if self.where is None:
             return
         known = {ROWID, *(column.name for columns in self.columns.values() for column in columns.values())}
@@ -103,13 +104,15 @@ class ChangedRows:
 
 
 def _matches(where: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether the row before the event or the row after it has all values of `where`. The key is part of both rows."""
+    """Whether the row before the event, or the row after it, has all values of `where`. The key counts as part of both
+    rows."""
     states = ({**event[name], **event["key"]} for name in ("old_row", "row") if event[name] is not None)
     return any(all(name in state and _equal(state[name], one) for name, one in where.items()) for state in states)
 
 
 def _equal(found: Any, wanted: Any) -> bool:
-    """Equality of values of events. An integer may be given as text, as events show those of BIGINT columns."""
+    """Whether two values of events are equal. An integer may be given as text, as events show those of BIGINT
+    columns."""
     if isinstance(found, int) and isinstance(wanted, str):
         return str(found) == wanted
     if isinstance(found, str) and isinstance(wanted, int):

@@ -34,7 +34,7 @@ def shown_row(cells: Cells | None, columns: Mapping[int, Column]) -> dict[str, A
 
 
 def identity(table: Table, key: Mapping[str, Any]) -> str:
-    """The key of an event by column id, as text: equal for one row of a table, whatever its columns are called."""
+    """A text that identifies a row of a table, whatever its columns are called: its key, by column id."""
     return orjson.dumps(list(key_cells(table, key).items())).decode()
 
 

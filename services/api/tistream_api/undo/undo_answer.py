@@ -1,4 +1,4 @@
-"""The answer of UndoTransactions. Pure."""
+"""Builds the answer of UndoTransactions. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tistream_api.undo.changed_rows import ChangedRows, Place
 
 @dataclass(frozen=True, slots=True)
 class UndoAnswer:
-    """The input of the answer, as of `ts`: the changes, the tables that still exist, by id, and the present state of
-    the changed rows."""
+    """What the answer is made from, as of `ts`: the changes, the tables that still exist, by id, and the present state
+    of the changed rows."""
 
     ts: int
     changed: ChangedRows
@@ -91,8 +91,8 @@ class UndoAnswer:
         return {**self.changed.columns[table_id], **newest}
 
     def _named(self, one: Reversal | Conflict) -> dict[str, Any]:
-        """The row's database, table and key. Column names of the key are the present ones, or those of the row's newest
-        event if the table no longer exists or its key has other columns."""
+        """The database, the table and the key of a row. Column names of the key are the present ones, or those of the
+        row's newest event if the table no longer exists or its key has other columns."""
         row = self.changed.rows[one.table_id, one.row]
         version = self.tables.get(one.table_id, row.version)
         same = row_cells.same_key_columns((row.version.table, version.table))

@@ -36,7 +36,7 @@ class Undos:
 
         Raises:
             UnknownName: a transaction or a name does not exist.
-            Gone: it lies below retention.
+            Gone: a ts of the request lies below retention.
             InvalidRequest, Undecodable, Unavailable, TooManyRequests.
         """
         admitted = self.points.admission.begin(view, "UndoTransactions", asking, trace.here())

@@ -1,4 +1,4 @@
-"""Reads the input of an undo's plan: the changed tables that still exist, and their rows, all at one ts."""
+"""Reads what the plan of an undo needs: the changed tables that still exist, and their rows, all at one ts."""
 
 from __future__ import annotations
 

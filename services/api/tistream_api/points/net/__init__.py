@@ -1,1 +1,2 @@
-"""Net changes between two timestamps, key by key: DiffTable, and pulls with squash=true."""
+"""Computes net changes, that is, for each key the difference between its rows at two timestamps: DiffTable, and pulls
+with squash=true."""

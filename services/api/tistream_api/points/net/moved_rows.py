@@ -1,8 +1,6 @@
-"""Joins the delete and the put of one visible key that has two raw keys into one event. Pure.
-
-A row gets another raw key when it moves to another partition, when it is deleted and inserted again in a table whose
-rows are stored by `_tidb_rowid`, or when its table gets other physical ids.
-"""
+"""Joins the delete and the put of a row whose raw key has changed into one event. Pure. A row gets another raw key when
+it moves to another partition, when it is deleted and inserted again in a table whose rows are stored by `_tidb_rowid`,
+or when its table gets other physical ids."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from tistream.read.plan import OP_DELETE
 
 
 def paired(sets: Sequence[Rows]) -> Rows:
-    """Merge these sets of events, all of one table version, into one set. A delete and a put of one key become one put;
+    """Merge sets of events of one table version into one set. A delete and a put of one visible key become one put;
     both are dropped if the row is the same."""
     one = _joined(sets)
     deletes, puts = np.flatnonzero(one.op == OP_DELETE), np.flatnonzero((one.op != OP_DELETE) & (one.old_at < 0))
@@ -46,7 +44,7 @@ def paired(sets: Sequence[Rows]) -> Rows:
 
 
 def chosen(rows: Rows, at: Int64s) -> Rows:
-    """The events at these indexes."""
+    """The events with these indexes."""
     numbers: dict[str, Any] = {
         name: getattr(rows, name)[at] for name in ("commit_ts", "start_ts", "schema_version", "op", "new_at", "old_at")
     }
@@ -67,7 +65,7 @@ def _joined(sets: Sequence[Rows]) -> Rows:
 
 
 def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None, Int64s]:
-    """Concatenate the images of several sets. Returns them, and the row indexes in the result."""
+    """Concatenate the rows of several sets at the given indexes. Returns them, and the row indexes in the result."""
     images = [image for image, _ in found if image is not None]
     at, begin = [], 0
     for image, places in found:
@@ -81,8 +79,8 @@ def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None,
 
 
 def key_texts(rows: Rows, image: Image, at: Int64s) -> Any:
-    """The keys of the rows of an image at the indexes `at`, as text in the form of handle_bytes.key_text. In a table
-    without a key they are the integers of `_tidb_rowid`."""
+    """The keys of rows, as text in the form of handle_bytes.key_text, for the rows of `image` with the indexes `at`. In
+    a table without a key they are the integers of `_tidb_rowid`."""
     keys = [one.take(pa.array(at)) for one in image.keys]
     columns = rows.version.table.key_columns
     if not columns:

@@ -1,7 +1,5 @@
-"""Compares one table at two timestamps: makes one event for each key that differs, from the versions of its rows.
-
-Rows are shown in the table's shape at the later ts, with columns matched by their ids.
-"""
+"""Compares one table at two timestamps, and makes one event for each key whose row differs. Rows are shown by the
+table's definition at the later ts, with columns matched by their ids."""
 
 from __future__ import annotations
 
@@ -27,9 +25,8 @@ NO_START = 0  # start_ts of a delete that no transaction of a row made: its tabl
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """The part of a comparison that concerns one table. Physical ids are in `kept` if the table has them at both
-    timestamps, in `gone` if only at the earlier one, in `new` if only at the later one. Events show the rows as of
-    `version`."""
+    """What is compared for one table. Physical ids are in `kept` if the table has them at both timestamps, in `gone` if
+    only at the earlier one, in `new` if only at the later one. Events show the rows by the definition `version`."""
 
     version: TableVersion
     schema_version: int
@@ -56,9 +53,9 @@ class TableComparison:
 def parts_between(
     before: TableVersion | None, after: TableVersion | None, versions: tuple[int, int], low_ts: int, high_ts: int
 ) -> list[TableComparison]:
-    """The comparisons for a name that `before` has at `low_ts` and `after` at `high_ts`. `versions` are the schema
-    versions at these timestamps. If the two tables have different shapes, the rows of the first are deleted and those
-    of the second are new."""
+    """The comparisons that are needed for a name that `before` has at `low_ts` and `after` at `high_ts`. `versions` are
+    the schema versions at these timestamps. If the two tables cannot be compared, the rows of the first are deleted and
+    those of the second are new."""
     if before is None and after is None:
         return []
     mine = set() if before is None else set(before.head.physical_ids)
@@ -89,8 +86,8 @@ def same_line(before: Table, after: Table) -> bool:
 
 
 def changed(reads: PoolReads, part: TableComparison, start: bytes) -> Iterator[pa.Table]:
-    """Rows that may differ, with keys at or above `start`, in key order (tistream.format.segment.SCHEMA): `value` is
-    the row at the later ts and `old_value` the one at the earlier ts."""
+    """Yield rows that may differ, with keys at or above `start`, in key order (tistream.format.segment.SCHEMA): `value`
+    is the row at the later ts and `old_value` the one at the earlier ts."""
     rest = KeySpan(start, b"")
     for one in part.ids:
         asked = records_of(one).clip(rest)
@@ -127,7 +124,7 @@ def _deleted(rows: pa.Table, ts: int) -> pa.Table:
 
 
 def rendered(part: TableComparison, rows: pa.Table, op: int | None = None) -> tuple[list[Rows], Barrier | None]:
-    """The events of these rows, unordered. They end before the first key with a row that cannot be decoded, which the
+    """Convert rows to events, in no order. They end before the first key with a row that cannot be decoded, which the
     barrier describes. `op` restricts them to deletes or to puts."""
     barrier: Barrier | None = None
     while True:

@@ -1,8 +1,8 @@
-"""Net changes as events in the order in which they are sent, from any position on.
+"""Yields the net changes of a table as events, in the order in which they are sent, from any position on.
 
 The order within a table is that of raw keys, and of one raw key the delete comes first. If a visible key may have
-several raw keys, the rows are paired in memory; above PAIRED_ROWS or PAIRED_BYTES all deletes come before all puts, so
-that a row which moved is a delete and then a put.
+several raw keys, the rows are joined in memory. Above PAIRED_ROWS or PAIRED_BYTES there are two passes over the keys
+instead: all deletes come before all puts, so that a row which moved is a delete and then a put.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TWO_PASSES = 4  # added to `step` in the second of two passes
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The position up to which the events of a table have been sent: the event of the raw key `key` that `step` names.
-    `step` is 0 before the first event, 1 after a delete, 2 after a put, and higher by _TWO_PASSES in the second
-    pass."""
+    """The position up to which the events of a table have been sent: the raw key `key`, and the event of it that `step`
+    names. `step` is 0 before the first event, 1 after a delete, 2 after a put; in the second pass over the keys,
+    _TWO_PASSES is added."""
 
     step: int = 0
     key: bytes = b""
@@ -40,8 +40,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class NetBatch:
-    """Events of one table, in order, with the raw key of each in `raw`. `second`: they belong to the second of two
-    passes. If `barrier` is set, the row after them cannot be decoded."""
+    """Some events of one table, in order, with the raw key of each in `raw`. `second`: they belong to the second of two
+    passes over the keys. If `barrier` is set, the row after them cannot be decoded."""
 
     events: Events
     raw: pa.Array
@@ -55,7 +55,7 @@ class NetBatch:
 
 
 def net_events(reads: PoolReads, part: TableComparison, sent: Sent) -> Iterator[NetBatch]:
-    """The events of a table after `sent`. A batch with a barrier is the last one."""
+    """Yield the events of a table after the position `sent`. A batch with a barrier is the last one."""
     if part.moves:
         whole = _whole(reads, part)
         if whole is not None:
@@ -83,7 +83,7 @@ def _streamed(
 
 
 def _whole(reads: PoolReads, part: TableComparison) -> tuple[list[Rows], Barrier | None] | None:
-    """Every event of the table; None if there are too many to hold in memory."""
+    """All events of the table in one batch; None if there are too many to hold in memory."""
     sets: list[Rows] = []
     count = size = 0
     for rows in changed(reads, part, b""):
@@ -107,7 +107,7 @@ def _one_set(whole: tuple[list[Rows], Barrier | None], sent: Sent) -> Iterator[N
 
 
 def _ordered(sets: Sequence[Rows], *, second: bool) -> NetBatch:
-    """The events by raw key, deletes first."""
+    """Order events by raw key, deletes first, and make a batch of them."""
     sets = [one for one in sets if len(one)]
     raw = pa.concat_arrays([pa.array([], pa.binary()), *(one.raw.cast(pa.binary()) for one in sets)])
     numbers = [np.concatenate([np.empty(0, np.int64), *(getattr(one, name) for one in sets)])

@@ -1,6 +1,8 @@
-"""One answer of net changes: DiffTable, or a squashed pull. Both send the events of several parts, one after the other.
+"""Sends one answer of DiffTable or of a squashed pull: the net change of each key between two timestamps.
 
-The position in a squashed pull or a diff is (block, table id, step, raw key); see PointPosition.
+An answer has three blocks, in this order: rows of dropped tables, DDL events, rows of present tables. A position in it
+is (block, table id, step, raw key), where the step counts the events of one raw key and the passes over the keys
+(net_events.Sent); see PointPosition.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ GONE, DDL, ROWS = range(3)  # blocks: rows of tables that are no more; ddl event
 
 @dataclass(frozen=True, slots=True)
 class NetPart:
-    """A part of the answer: net changes of a table, or ddl events if `part` is None."""
+    """What an answer sends for one table, or its DDL events if `part` is None. `block` is GONE, DDL or ROWS."""
 
     block: int
     table_id: int
@@ -44,7 +46,7 @@ class NetPart:
 
 @dataclass(slots=True)
 class NetPage:
-    """One answer. `at` is the position after which it begins; `parts` are in order."""
+    """One answer. It begins after the position `at`, and sends `parts` in order, at most `limit` events."""
 
     kind: Kind
     scope: Scope
@@ -86,8 +88,8 @@ class NetPage:
         yield from self._counted(self.encoder.close())
 
     def _batches(self) -> Iterator[tuple[Events, Callable[[int], PointPosition], Barrier | None]]:
-        """Yield events, a function that returns the position after the event at an index, and the barrier after the
-        events (None without a barrier)."""
+        """Yield (events, a function that returns the position after the event with this index, the barrier after the
+        events), from the position `at` on. The barrier is None if no row that cannot be decoded follows."""
         block, step = divmod(self.at.phase, _BLOCK)
         begun = (block, self.at.table_id) if self.at.phase else (-1, -1)
         for one in self.parts:
@@ -130,6 +132,6 @@ class NetPage:
 
 
 def diff_parts(parts: Sequence[TableComparison]) -> list[NetPart]:
-    """The parts of the answer for one table name. If two tables have had the name, the rows of the earlier table come
+    """What an answer of DiffTable sends, in order. If two tables have had the name, the rows of the earlier one come
     first."""
     return [NetPart(ROWS, number, part) for number, part in enumerate(parts)]

@@ -1,4 +1,4 @@
-"""Chooses the tables that a squashed pull compares: those of the scope at both timestamps, matched by id, then by name.
+"""Selects the tables that a squashed pull compares: those of the scope at both timestamps, matched by id, then by name.
 Pure."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def squash_parts(
     *,
     ddl: bool,
 ) -> list[NetPart]:
-    """The parts of the answer, in order: deletes of the rows of tables that no longer exist, in their last shape at
-    `low_ts`; ddl events, if wanted; then the net changes of each table at `high_ts`, in its shape then."""
+    """What the answer sends, in order: deletes of the rows of tables that no longer exist, by their last definition at
+    `low_ts`; DDL events, if wanted; then the net changes of each table at `high_ts`, by its definition then."""
     earlier = {version.head.id: version for version in before}
     later = {version.head.id for version in after}
     free = {version.folded: version for version in before if version.head.id not in later}

@@ -1,4 +1,4 @@
-"""`python -m tistream_agent`: the composition root of the agent. Its settings come from the environment."""
+"""`python -m tistream_agent`: builds the agent from the settings in the environment, and runs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ EXIT_FENCED = 75
 
 
 def main() -> None:
-    """Run until SIGTERM, or until another agent has taken the territory over (status 75)."""
+    """Run until SIGTERM, or until another agent has taken over the territory, the span of keys that this one reads
+    (exit status 75)."""
     run_service(AgentSettings, _build)
 
 

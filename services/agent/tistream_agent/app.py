@@ -36,7 +36,7 @@ router = APIRouter()
 
 @router.get("/status", operation_id="AgentStatus")
 def get_status(request: Request) -> AgentStatus:
-    """The progress of each territory, and what it waits for."""
+    """The progress of each territory that this agent holds, and what it waits for."""
     status: Callable[[], AgentStatus] = request.app.state.status
     return status()
 
@@ -51,8 +51,8 @@ def build_app(
 ) -> FastAPI:
     """Build the ASGI app.
 
-    Territories run while it serves. `ended` is called with a code when the territory that the settings name has stopped
-    for good. `end` is called to end the process.
+    The agent's territories run while the app serves. `ended` is called with a code when the territory that the settings
+    name has stopped for good. `end` is called to end the process.
     """
     peers = Peers(settings, clock)
     registry = new_registry()
@@ -106,8 +106,8 @@ def build_app(
 
 
 def _announcing(settings: AgentSettings, http: HttpClient, meta: MetaClient) -> Callable[[Draft], None]:
-    """A function that announces a new file. It calls the API that the settings name; otherwise, if this agent is a
-    node, it calls the meta servers."""
+    """Choose how a new file is announced: to the API, if the settings name one; otherwise, if this agent is a node of
+    the platform, to the meta servers. Returns the function that does so."""
 
     def announce(draft: Draft) -> None:
         body = Notification(

@@ -41,7 +41,7 @@ _PREFIX = "TISTREAM_AGENT__"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add the agent's commands to the application."""
     app.add_typer(agent_app, name="agent")
     app.command("connect")(connect)
     app.command("disconnect")(disconnect)
@@ -63,7 +63,8 @@ def agent_run(
     key: Key = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /status. Default: 8007.")] = None,
 ) -> None:
-    """Run an agent until SIGTERM. Options go before the settings in the environment (docs/agent.md)."""
+    """Run an agent until SIGTERM. An option replaces the setting of the same name in the environment
+    (docs/agent.md)."""
     given = {
         "PD": pd,
         "OBJECTS_URL": objects,
@@ -175,9 +176,10 @@ def disconnect(
         str, typer.Option(help="Base URL of the API, if agents of the platform have the keys.", envvar="TISTREAM_URL")
     ] = "",
 ) -> None:
-    """Take the keys from the agents, seal the chain of files, and delete the hold on garbage collection.
+    """End the reading of a tenant's keys: take them from the agents, end the chain of files for good, and let the
+    cluster collect garbage again.
 
-    The tenant and its rows stay. An agent that serves the territory ends. `tistream connect` goes on where the chain
+    The tenant and its rows stay. An agent that serves the territory ends. `tistream connect` continues where the chain
     ended, while the cluster still has the history.
     """
     with _one_line():
@@ -191,7 +193,7 @@ def disconnect(
 
 @agent_app.command("list")
 def agent_list(url: Url = "http://127.0.0.1:8000") -> None:
-    """List the platform's agents, with their territories, lag, and what the slowest keys wait for."""
+    """List the platform's agents, with their territories, the lag of each, and what its slowest keys wait for."""
     from tistream_agent.connecting.platform import PlatformApi, agent_rows, as_table
 
     with _one_line():
@@ -205,7 +207,7 @@ def agent_drain(
     undo: Annotated[bool, typer.Option("--undo", help="Let it take territories again.")] = False,
     url: Url = "http://127.0.0.1:8000",
 ) -> None:
-    """Move all territories off an agent, and give it none."""
+    """Move all territories off an agent. It gets no new ones until `--undo`."""
     from tistream_agent.connecting.platform import PlatformApi
 
     with _one_line():
@@ -304,7 +306,7 @@ def _registering(url: str, kind: TenantKind) -> Callable[[TenantKey], None]:
 
 
 def _api_token() -> dict[str, str]:
-    """The API token of the environment, as other commands take it."""
+    """The `Authorization` header with the API token from the environment variables that all commands use."""
     path, text = os.environ.get("TISTREAM_TOKEN_FILE"), os.environ.get("TISTREAM_TOKEN", "").strip()
     if path:
         try:

@@ -1,4 +1,5 @@
-"""The loop of one territory: passes events from threads to the state machine, and the machine's commands to threads."""
+"""The loop of one territory. It passes events from threads to the state machine, and commands of the state machine to
+threads."""
 
 from __future__ import annotations
 
@@ -35,10 +36,11 @@ class TerritoryDriver:
     """Runs a machine until it stops or the process ends.
 
     Args:
-        calls: runs calls to PD. At most `planner.SCANS` scans, one TSO call and one hold are under way.
+        calls: runs calls to PD. At most `planner.SCANS` calls for regions, one for timestamps and one for the hold on
+            GC are under way.
         files: runs PUTs, one at a time.
         wait: pauses for seconds; returns True once the process must end.
-        look: called between steps; it may read the machine, which is not thread-safe.
+        look: called between steps with the machine, to read its state; no other thread may do so.
     """
 
     def __init__(
@@ -64,8 +66,8 @@ class TerritoryDriver:
         self.claimed = False  # whether a file of this process is in the chain
 
     def run(self) -> steps.Stop | None:
-        """Run the loop. Returns the Stop of the machine, or None if the process must end. All streams are closed before
-        it returns."""
+        """Run the loop until the machine stops or the process must end. Returns the machine's Stop, or None if the
+        process must end. All streams are closed before it returns."""
         try:
             while not self._wait(0):
                 for event in [*self._inbox.take(TICK_S), steps.Tick()]:

@@ -11,7 +11,8 @@ QUEUED_BYTES_MAX = 32 << 20
 
 
 class Inbox:
-    """Thread-safe. `receive` waits while too many bytes are queued, so that streams are not read ahead of the loop."""
+    """The events that wait for a territory's loop. Thread-safe. `receive` waits while too many bytes are queued, so
+    that streams are not read ahead of the loop."""
 
     def __init__(self, bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -22,17 +23,18 @@ class Inbox:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the queued messages."""
+        """The total size of the queued messages, in bytes."""
         return self._queued
 
     def say(self, event: Event) -> None:
-        """Queue an event. Never waits."""
+        """Queue an event. Never blocks."""
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
 
     def receive(self, stream: int, message: bytes) -> bool:
-        """Queue a message of a stream, once there is room and reading is allowed. Returns False after `close`."""
+        """Queue a message of a stream. Blocks until there is room and reading is allowed. Returns False after
+        `close`."""
         with self._changed:
             while not self._closed and (not self._reading or self._queued >= self._bytes_max):
                 self._changed.wait()
@@ -66,7 +68,7 @@ class Inbox:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all waits of `receive`."""
+        """End all waiting calls of `receive`; they return False."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -15,7 +15,7 @@ _DROPPED = ("late_events", "rows_outside", "empty_repeats", "early_resolved")
 
 
 class AgentMetrics:
-    """All metrics of the agent. Create it once per process."""
+    """All Prometheus metrics of the agent. Create it once per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registrations = Counter(
@@ -96,7 +96,7 @@ class AgentMetrics:
                 counter.labels(value)  # a rate needs the 0 before the first one
 
     def count(self, counts: Counts, before: Counts) -> None:
-        """Add what a territory has received and dropped since `before`."""
+        """Add what a territory has received and dropped between `before` and `counts` to the counters."""
         self.clock_regressions.inc(counts.clock_regressions - before.clock_regressions)
         self.scan_rows.inc(counts.scan_rows - before.scan_rows)
         for reason in _DROPPED:

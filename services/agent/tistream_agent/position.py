@@ -24,15 +24,15 @@ SEALED = "sealed"  # in place of the nonce of the chain's last file, after `tist
 
 
 class ChainSealed(FatalError):
-    """The territory was disconnected: no agent may continue its chain."""
+    """The territory was disconnected, which ended its chain for good: no agent may continue it."""
 
     code = "sealed"
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """The number of recent claims of a territory. `newest` is the ts of its newest file; 0 if it has none. `nonce` is
-    that of the agent that wrote the file."""
+    """What the newest files of a chain show of recent claims. `claims` is their number, `newest` the ts of the newest
+    file; 0 if there is none. `nonce` is that of the agent that wrote it."""
 
     claims: int = 0
     newest: int = 0
@@ -40,7 +40,7 @@ class Contest:
 
 
 def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: int = 0) -> int:
-    """The ts of the newest file of a chain; 0 if it has none.
+    """Find the newest file of a chain by LISTs. Returns its ts; 0 if the chain has no file.
 
     `known` is the ts of any of its files; 0 if none is known. Names have no gaps, so the end is found by probes at
     distances that double: some 15 LISTs for a day of files.
@@ -48,7 +48,7 @@ def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: i
     prefix = layout.change_file_prefix(tenant, store_id)
 
     def after(ts: int) -> Iterator[int]:
-        """The names above `ts`, in order."""
+        """List the files with a ts above `ts`; yields their ts in order."""
         for info in objects.list_after(prefix, layout.change_file(tenant, store_id, ts)):
             name = layout.parse_change_file(info.key)
             if name is not None:
@@ -69,7 +69,7 @@ def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: i
 
 
 def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan) -> chain.Position | None:
-    """The position after the newest file of a chain; None if the chain has no file.
+    """Read where a chain continues: after its newest file. Returns None if the chain has no file.
 
     Raises CorruptObject if the newest file was not written by an agent or is damaged, and ChainSealed.
     """
@@ -84,8 +84,8 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
 def end_of_chain(
     objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan
 ) -> tuple[chain.Position | None, bool]:
-    """The position after the newest file of a chain (None if the chain has no file), and whether that file seals the
-    chain. Raises CorruptObject."""
+    """Read where a chain continues: after its newest file. Returns the position (None if the chain has no file), and
+    whether that file ends the chain for good. Raises CorruptObject."""
     ts = newest_file(objects, tenant, store_id)
     if not ts:
         return None, False

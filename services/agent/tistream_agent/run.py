@@ -1,4 +1,5 @@
-"""Runs one territory: its claim, its position, its state machine, and the threads around it."""
+"""Runs one territory: claims it, finds where its chain continues, and starts the state machine and the threads around
+it."""
 
 from __future__ import annotations
 
@@ -42,10 +43,10 @@ _CLAIMS = 20  # a process that goes on pushing while this one claims is fenced b
 
 
 class TerritoryRun:
-    """Holds one territory. `run` is the body of a thread.
+    """Runs one territory until it is stopped. `run` is the body of a thread.
 
     Args:
-        new_nonce: a new hexadecimal text for each claim.
+        new_nonce: draws a new hexadecimal text, for each claim.
         announce: announces a file to the platform. Raises TiStreamError.
     """
 
@@ -78,7 +79,7 @@ class TerritoryRun:
         self.ended: str | None = None  # the code of the stop
 
     def stop(self) -> None:
-        """Ask `run` to end."""
+        """Request that `run` ends; does not wait for it."""
         self._stopping.set()
 
     def not_ready(self) -> str | None:
@@ -86,8 +87,8 @@ class TerritoryRun:
         return None if self._state == "running" else f"{self._state}: {self._reason}"
 
     def run(self) -> str | None:
-        """Run the territory. Returns None after `stop`, or the code of the Stop if the territory has stopped for good.
-        If it cannot begin, it is retried."""
+        """Run the territory; if it cannot begin, try again. Returns None after `stop`, or the code of the Stop if the
+        territory has stopped for good."""
         warm_kernels()  # before the claim: until then the agent that this one replaces goes on
         try:
             return self._run()
@@ -119,7 +120,8 @@ class TerritoryRun:
         return None
 
     def _waits_for_its_claim(self) -> bool:
-        """Wait if several agents take the territory from each other in turn. Returns whether the process must end."""
+        """Pause before a claim, if several agents take the territory from each other in turn. Returns whether the
+        process must end."""
         contest = contest_of(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
         pause = claim_pause.pause_s(contest.claims)
         waited, grown_s, newest = 0.0, 0.0, contest.newest
@@ -192,7 +194,8 @@ class TerritoryRun:
             files.shutdown(wait=False, cancel_futures=True)
 
     def _range_bounds(self, keys: KeyMap) -> tuple[bytes, ...] | None:
-        """Where the range logs of this claim begin; None: each region has a log of its own."""
+        """The first keys of the range logs, chosen anew for each claim; None if each subscription has a log of its
+        own."""
         wanted, span = self._settings.range_logs, keys.on_wire(self.order.span)
         if not wanted or span is None:
             return None
@@ -225,7 +228,7 @@ class TerritoryRun:
         return code
 
     def _look(self, machine: TerritoryAgent) -> None:
-        """Record the state of the machine for `status`. Only the thread that steps the machine may call this."""
+        """Record the state of the machine for `status`. Only the thread that calls `machine.step` may call this."""
         if machine.config.buffer_bytes != self.buffer_bytes:
             machine.config = replace(machine.config, buffer_bytes=self.buffer_bytes)
         counts = machine.subscriptions.counts.copy()

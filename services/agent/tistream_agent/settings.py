@@ -1,4 +1,4 @@
-"""Settings of the agent: TISTREAM_AGENT__…"""
+"""The settings of the agent. Their environment variables begin with TISTREAM_AGENT__."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN = ("pd", "cluster", "tenant")
 
 
 class UpstreamTls(BaseModel):
-    """Certificate files for PD and TiKV, in PEM; read again at each new connection."""
+    """Certificate files for the connections to PD and TiKV, in PEM. They are read again at each new connection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,13 +30,13 @@ class UpstreamTls(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
-        """Treat an empty text as unset, because a compose file passes a variable that .env does not set as an empty
-        one."""
+        """Treat an empty text as an unset value, because Docker Compose passes an empty text for a variable that .env
+        does not set."""
         return None if value == "" else value
 
     @property
     def files(self) -> TlsFiles:
-        """The files in the form that Channels takes; None if none is set."""
+        """The files in the form that Channels needs; None if no file is set."""
         return TlsFiles(self.ca_file, self.cert_file, self.key_file)
 
 

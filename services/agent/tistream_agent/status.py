@@ -1,4 +1,4 @@
-"""The statuses of territories in the answer of `/status`. Pure."""
+"""The status of territories, for the answer of `/status`. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LATE_MS = 5_000  # a lag above it has a culprit
 
 
 class TerritoryStatus(TerritoryState):
-    """The status of one territory. `pd_cluster_id` is the id that PD states; 0 until PD has answered. `epoch` is that
-    of the assignment. `slowest_region` is the region of the keys that are furthest behind; empty if PD has not answered
-    yet. `by_state` has the number of key ranges that wait for PD, are to be registered, are being scanned, or are
-    live."""
+    """The status of one territory. `pd_cluster_id` is the cluster id that PD states; 0 until PD has answered. `epoch`
+    is that of the assignment. `slowest_region` is the region of the keys that are furthest behind; empty if PD has not
+    answered yet. `by_state` has, by state, the number of key ranges that wait for PD, must be registered, are being
+    scanned, or are live."""
 
     cluster_id: str
     tenant_id: str
@@ -41,9 +41,9 @@ class AgentStatus(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state of a territory's state machine, as its thread has recorded it. `durable_ts`: all changes up to it are
-    in files. `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since `since_ms`.
-    `region_id` is the region of these keys; 0 if PD has not answered yet."""
+    """The state of a territory's agent, as its thread has recorded it for other threads. `durable_ts`: all changes up
+    to it are in files. `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since
+    `since_ms`. `region_id` is the region of these keys; 0 if PD has not answered yet."""
 
     durable_ts: int
     span: KeySpan
@@ -58,7 +58,8 @@ class Seen:
 def territory_status(
     order: Order, pd_cluster_id: int, state: str, reason: str, seen: Seen | None, now_ms: int
 ) -> TerritoryStatus:
-    """The status of a territory. `seen` is None before it has begun. `reason` is the reason why it does not run."""
+    """Build the status of a territory. `seen` is None before the territory has begun. `reason` says why it does not
+    run."""
     status = TerritoryStatus(
         cluster_id=order.tenant.cluster_id,
         tenant_id=order.tenant.tenant_id,

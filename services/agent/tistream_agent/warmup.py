@@ -1,4 +1,4 @@
-"""Compiles the kernels of the agent by passing two rows through the state machine."""
+"""Compiles the agent's kernels, by passing a few rows through the state machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REGION = Region(1, b"", b"", 1, 1, 1)
 
 
 def warm_kernels() -> None:
-    """Compile every kernel, or load it from the cache. Without a cache it takes some 20 s."""
+    """Compile every kernel, or load it from the cache on disk. Without a cache this takes some 20 s."""
     config = AgentConfig(TenantKey("0", "warm-up"), 1, "00")
     machine = TerritoryAgent(config, chain.new_chain(config.span, _TS))
     todo = deque(machine.step(steps.Tick(), 0))
@@ -43,7 +43,7 @@ def _answer(command: Command) -> Event | None:
 
 
 def _messages(request: steps.Register) -> list[bytes]:
-    """A scan with one row, a row after it, and a resolved ts."""
+    """Messages of a subscription: a scan with one row, a row after the scan, and a resolved ts."""
     row_type, op = cdcpb.Event.COMMITTED, cdcpb.Event.Row.PUT
     row = cdcpb.Event.Row(
         type=row_type, op_type=op, key=b"k", value=b"v", old_value=b"o", start_ts=_TS + 1, commit_ts=_TS + 2

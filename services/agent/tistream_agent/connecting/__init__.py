@@ -1,2 +1,2 @@
-"""`tistream connect`: checks a cluster, stores the schema and the first file of a new tenant, and prints how to run its
+"""`tistream connect`: checks a cluster, stores its schema, registers it as a tenant, and prints how to run its
 agent."""

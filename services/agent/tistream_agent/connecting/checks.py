@@ -17,7 +17,8 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check, which is a line of the table. `why` says what was found; if the check has failed, also the remedy."""
+    """The result of one check, which is a line of the printed table. `why` says what was found and, if the check has
+    failed, what to do."""
 
     name: str
     passed: bool
@@ -77,8 +78,8 @@ def reach_check(stores: Sequence[StoreSeen]) -> Check:
 
 
 def raw_check(refusals: Mapping[int, str]) -> Check:
-    """Check that each store streams the changes of RawKV. `refusals` has the reason by store why it does not; an empty
-    text if it does."""
+    """Check that each store streams the changes of RawKV. `refusals` has, by store id, the reason why it does not; an
+    empty text if it does."""
     for store_id, refusal in refusals.items():
         if refusal:
             why = f"store {store_id} refuses RawKV: {refusal}"
@@ -87,6 +88,6 @@ def raw_check(refusals: Mapping[int, str]) -> Check:
 
 
 def table(checks: Sequence[Check]) -> str:
-    """The checks as text, one on each line."""
+    """Format the results of checks as text, one on each line."""
     width = max((len(check.name) for check in checks), default=0)
     return "\n".join(f"{check.name:<{width}}  {'yes' if check.passed else 'NO '}  {check.why}" for check in checks)

@@ -1,4 +1,5 @@
-"""`tistream connect`: checks a TiDB cluster, holds its GC, stores its schema, and registers the tenant."""
+"""`tistream connect`: checks a TiDB cluster, holds back its garbage collection (GC), stores its schema, and registers
+the tenant."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Connector:
         self._register, self._sleep, self._show, self._nonce = register, sleep, show, nonce
 
     def check(self) -> int:
-        """Make all checks that change nothing; returns PD's cluster id. Raises CannotConnect."""
+        """Run all checks that change nothing. Returns PD's cluster id. Raises CannotConnect."""
         cluster_id = self._pd_check()
         for check in self._store_checks():
             self._passed(check)
@@ -81,9 +82,10 @@ class Connector:
         return cluster_id
 
     def connect(self) -> int:
-        """Hold GC, store the schema, register the tenant; returns the ts of the snapshot. Raises CannotConnect.
+        """Hold back GC, store the schema, and register the tenant. Returns the tenant's snapshot_ts. Raises
+        CannotConnect.
 
-        It may be called again: an existing chain or schema_snap is kept, and the agent continues from it.
+        The call may be repeated: an existing chain of files or schema_snap is kept, and the agent continues from it.
         """
         tenant = self._connection.tenant
         owned = self._owned()
@@ -120,7 +122,7 @@ class Connector:
         return ts
 
     def _stored(self) -> int | None:
-        """The ts of a stored schema_snap; None if it does not exist."""
+        """The ts of the stored schema_snap; None if there is no schema_snap."""
         try:
             return snapshot_ts(self._objects, self._connection.tenant)
         except NotFoundYet:
@@ -134,7 +136,8 @@ class Connector:
             raise CannotConnect(f"{key} was created at the same time: run the command again") from error
 
     def _next_file(self, position: chain.Position, nonce: str) -> tuple[str, bytes]:
-        """The key and the bytes of a file without rows, which restates all promises of the chain at `position`."""
+        """The key and the bytes of the chain's next file. It has no rows, and repeats up to which ts each key is
+        complete (`position`)."""
         draft = Draft(
             tenant=self._connection.tenant,
             store_id=self._connection.territory,
@@ -151,8 +154,9 @@ class Connector:
         return draft.key, draft.data()
 
     def disconnect(self) -> None:
-        """Seal the chain, which ends its agent, and delete the hold on GC. The tenant and its rows stay. It may be
-        called again. Raises Unavailable, and CannotConnect if an agent writes faster than the chain can be sealed."""
+        """End the chain with a last file that no agent may follow, which ends its agent, and delete the hold on GC. The
+        tenant and its rows stay. The call may be repeated. Raises Unavailable, and CannotConnect if an agent writes
+        files so fast that no last file can be put."""
         if self._seal():
             # The agent notices with its next file, and may refresh the hold until then.
             self._sleep(_SETTLE_S)
@@ -160,7 +164,7 @@ class Connector:
         self._passed(Check("garbage collection", True, "not held any more"))
 
     def _seal(self) -> bool:
-        """Put a last file after the chain's newest; returns whether the chain was open."""
+        """Put a last file after the chain's newest one. Returns whether the chain was open before."""
         tenant, territory = self._connection.tenant, self._connection.territory
         for _ in range(_SEALS):
             position, sealed = end_of_chain(self._objects, tenant, territory, WHOLE)
@@ -206,7 +210,8 @@ class Connector:
             )
 
     def _history_check(self) -> Check:
-        """Whether the cluster still has what a connected tenant needs. Raises InvalidRequest for a wrong keyspace."""
+        """Check whether the cluster still has all versions that the tenant's chain needs to continue. Raises
+        InvalidRequest for a wrong keyspace."""
         connection, name = self._connection, "history"
         owned = self._owned()
         position, _ = end_of_chain(self._objects, connection.tenant, connection.territory, WHOLE)
@@ -219,7 +224,8 @@ class Connector:
         return Check(name, True, f"the agent goes on at {reached}")
 
     def _problem(self, address: str) -> str:
-        """The reason why a store does not answer; empty if it does. An error is an answer, too."""
+        """Call a TiKV store. Returns the reason why it does not answer; an empty text if it answers, even with an
+        error."""
         try:
             with self._channels.open(address) as channel:
                 channel.unary_unary(

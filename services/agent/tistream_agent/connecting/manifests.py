@@ -13,7 +13,7 @@ _PORT = "TISTREAM_AGENT__PORT"
 
 
 def command_line(environ: Mapping[str, str]) -> str:
-    """A shell command that runs the agent in the foreground."""
+    """A shell command that runs the agent in the foreground, with its settings `environ`."""
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environ.items()), "tistream agent run"])
 
 
@@ -25,8 +25,8 @@ def compose_service(environ: Mapping[str, str]) -> str:
 
 
 def kubernetes_manifest(environ: Mapping[str, str], name: str) -> str:
-    """A StatefulSet with one replica, because Kubernetes then never runs two of them by its own decision, and its
-    PodDisruptionBudget. Its security context and probes are those of deploy/k8s/components/agent."""
+    """The YAML text of a StatefulSet with one replica and of its PodDisruptionBudget. With a StatefulSet, Kubernetes
+    never runs two agents by its own decision. Security context and probes are those of deploy/k8s/components/agent."""
     own = {_PORT: str(PORT), "NUMBA_CACHE_DIR": "/tmp/numba"}
     container = {
         "name": "agent",

@@ -1,4 +1,4 @@
-"""Calls of `tistream connect`, `disconnect` and `agent` to the platform's API."""
+"""Calls of the commands `tistream connect`, `disconnect` and `agent` to the platform's API."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class PlatformApi:
         self._url, self._headers = url.rstrip("/"), dict(headers)
 
     def give(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
-        """Add a territory, so that it is assigned to an agent."""
+        """Create a territory, which the platform assigns to an agent."""
         with self._http() as http:
             return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
 
     def take(self, tenant: TenantKey, store_id: int) -> bool:
-        """Remove a territory, so that its agent ends it. Returns whether the territory existed."""
+        """Remove a territory; the agent that has it stops. Returns whether the territory existed."""
         with self._http() as http:
             try:
                 http.request("DELETE", f"{self._of(tenant)}/{store_id}")
@@ -40,7 +40,7 @@ class PlatformApi:
             return True
 
     def agents(self) -> tuple[list[NodeInfo], list[TerritoryInfo]]:
-        """The agents by name, and all territories."""
+        """The agents by name, and the territories of all tenants."""
         with self._http() as http:
             nodes = http.get(f"{self._url}/v1/nodes", NodeList).nodes
             territories = http.get(f"{self._url}/v1/territories", TerritoryList).territories
@@ -84,7 +84,7 @@ def _cells(one: TerritoryInfo) -> tuple[str, ...]:
 
 
 def as_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as text in aligned columns; the last column is not padded."""
+    """Format rows as text in aligned columns. The last column is not padded."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)

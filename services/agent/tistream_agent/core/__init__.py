@@ -1,4 +1,5 @@
-"""The agent's decisions: from wire bytes, answers of PD and timestamps to registrations and files.
+"""The decisions of the agent. Received bytes, answers of PD and the time go in; requests to PD and TiKV and files to
+write come out.
 
-Pure. Callers use only `machine.TerritoryAgent`: its inputs and outputs are the events and commands in `steps`.
+Pure. Callers use only `machine.TerritoryAgent`; the module `steps` defines its inputs (events) and outputs (commands).
 """

@@ -1,9 +1,9 @@
-"""The chain of a territory's files: their names, which have no gaps, the claim of a successor, and the position in the
-last file. Pure.
+"""The chain of a territory's files: how they are named, and where an agent continues the chain. Pure.
 
-A file's ts is its predecessor's ts + 1, and each PUT is conditional, so a successor's first file at the next
-number fences the process before it. The last file is the only durable state: its watermark rows and
-`tistream.agent_spans` say from which ts each key must be registered.
+A file's ts, its name, is that of the file before plus 1, and each PUT is conditional. So an agent that takes over puts
+a file at the next number, and the previous agent can put none any more (it is fenced). The last file is the only
+durable state: its watermark rows and its metadata `tistream.agent_spans` say from which ts on the changes of each key
+must be requested.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCE_CDC = "tikv-cdc"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A promise of a chain: all changes of the span with commit_ts <= `ts` are in the chain's files."""
+    """States that all changes of the span with commit_ts <= `ts` are in the chain's files."""
 
     span: KeySpan
     ts: int
@@ -34,8 +34,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position at which a chain continues: after file `prev_ts` (0 for a new chain), whose promises cover the
-    territory without gap and overlap.
+    """Where a chain continues: after file `prev_ts` (0 for a new chain). The promises state up to which ts the chain is
+    complete; their spans cover the territory without gap and overlap.
 
     `next_ts` is the name of the next file: `prev_ts + 1`, or the tenant's snapshot_ts + 1 for a new chain.
     """
@@ -46,22 +46,21 @@ class Position:
 
     @property
     def lowest_ts(self) -> int:
-        """The lowest promise: the agent needs all versions above it, and for old values the newest version at or below
-        it."""
+        """The lowest ts of the promises. TiKV must still have all versions above it and, for old values, the newest
+        version at or below it."""
         return min(promise.ts for promise in self.promises)
 
 
 def new_chain(span: KeySpan, base_ts: int) -> Position:
     """The position of a chain without files. `base_ts` is the tenant's snapshot_ts.
 
-    The name of the first file follows from it. Otherwise two agents that find no file would use different names, and
-    would not fence each other.
+    The first file is named after it, so two agents that find no file try the same name, and only one of them succeeds.
     """
     return Position(0, base_ts + 1, (Promise(span, base_ts),))
 
 
 def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa.Table, span: KeySpan) -> Position:
-    """The position after the last file of a chain.
+    """Read from the last file of a chain where the chain continues.
 
     Args:
         key, ts: the file's object key and ts.
@@ -83,7 +82,7 @@ def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa
 
 
 def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
-    """Parse the promises in the metadata `tistream.agent_spans`. Raises CorruptObject."""
+    """Parse the promises in the footer metadata `tistream.agent_spans`. Raises CorruptObject."""
     try:
         listed = json.loads(metadata.get(SPANS, "[]"))
         return [Promise(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), int(base)) for start, end, base in listed]
@@ -92,13 +91,13 @@ def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
 
 
 def spans_text(promises: Sequence[Promise]) -> str:
-    """Encode promises as the text of `tistream.agent_spans`: the inverse of `read_spans`."""
+    """Encode promises as the text of `tistream.agent_spans`, which `read_spans` parses."""
     return json.dumps([[p.span.start.hex(), p.span.end.hex(), str(p.ts)] for p in promises], separators=(",", ":"))
 
 
 def _tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promise, ...]:
-    """Cut the span into promises without gap and overlap: for each key the highest of the given ones, because every
-    promise of a file holds."""
+    """Cut the span into promises without gap and overlap. Where given promises overlap, the one with the highest ts
+    counts, because every promise of a file is true."""
     inside = [(piece, p.ts) for p in promises if (piece := p.span.clip(span)) is not None]
     bounds = sorted({span.start} | {piece.start for piece, _ in inside} | {p.end for p, _ in inside if p.end})
     bounds = [bound for bound in bounds if bound in span]

@@ -1,7 +1,8 @@
-"""Makes a file of the chain: from rows and watermarks in memory to the object's bytes. Pure.
+"""Encodes a change file of the chain from rows and watermarks in memory. Pure.
 
-Rows are in the order in which they arrived, sorted by (log id, log index) when the file is written. A row and the
-watermark that covers it are in the same file, or the row is in an earlier one.
+Rows are collected in the order in which they arrive, and sorted by (log id, log index) when the file is encoded. A log
+id stands for one subscription (docs/agent.md, "Logs"). The rows that a watermark covers are in the same file or in
+earlier ones.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _DICTIONARY = (*DICTIONARY, "tikv_region_id")
 
 @dataclass(frozen=True, slots=True)
 class WatermarkRow:
-    """A subscription's watermark row in one file. `span` is in the platform's keys, without a keyspace's prefix.
-    `base_ts` is set only in the first row after a scan has ended."""
+    """The watermark row that one file has for a subscription. `span` has keys as the platform knows them, without the
+    prefix of a keyspace. `base_ts` is set only in the first row after a scan has ended."""
 
     log_id: int
     span: KeySpan
@@ -51,7 +52,7 @@ class WatermarkRow:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkColumns(Sequence[WatermarkRow]):
-    """Watermark rows of one file as columns, because there is one for each of 100,000 regions."""
+    """The watermark rows of one file, stored as columns, because a file may have 100,000 of them."""
 
     log_id: Int64s
     start: pa.Array
@@ -90,7 +91,8 @@ class Draft:
     """A file that was cut but not yet written.
 
     Attributes:
-        promises: the promises of the chain once this file is durable; every key of the territory is in one of them.
+        promises: up to which ts the chain is complete once this file is durable; every key of the territory is in one
+            of them.
         carried: the promises of keys without a watermark row; they are written to the footer.
         changes: tables with CHANGE_SCHEMA, in the order of arrival.
     """
@@ -118,7 +120,7 @@ class Draft:
         return min(promise.ts for promise in self.promises)
 
     def data(self) -> bytes:
-        """The object's bytes. They depend only on this draft and on the version of pyarrow."""
+        """Encode the file. The bytes depend only on this draft and on the version of pyarrow."""
         said = {
             chain.NONCE: self.nonce,
             chain.EPOCH: str(self.epoch),
@@ -136,7 +138,8 @@ class Draft:
 
 
 def _groups(changes: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """The row groups: all changes by (log id, log index), in the order of arrival within one index."""
+    """The tables of the file's row groups: all changes, sorted by (log id, log index). Rows of one index stay in the
+    order of arrival."""
     if not changes:
         return
     table = pa.concat_tables(changes).combine_chunks()
@@ -151,7 +154,7 @@ def _groups(changes: Sequence[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _widened(table: pa.Table) -> pa.Table:
-    """The table with all columns of FILE_SCHEMA. Columns that it does not have are filled with nulls."""
+    """Add the columns of FILE_SCHEMA that a table lacks, filled with nulls."""
     columns = [
         table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in FILE_SCHEMA
@@ -160,7 +163,7 @@ def _widened(table: pa.Table) -> pa.Table:
 
 
 def _watermark_table(rows: WatermarkColumns | None) -> pa.Table:
-    """The watermark rows as a table with FILE_SCHEMA."""
+    """Convert the watermark rows to a table with FILE_SCHEMA."""
     if rows is None:
         return FILE_SCHEMA.empty_table()
     count = len(rows)

@@ -1,7 +1,8 @@
-"""Tables of received items, rows and subscriptions, and compiled loops over them. Pure.
+"""Compiled loops that apply received messages to the table of subscriptions. Pure.
 
-`scan_kernel` fills the first two tables. Numba caches a kernel by the content of the kernel's own file. So if the
-columns change, that file must be changed, too.
+This module defines the columns of three tables: items (one for each received Event, or region of a ResolvedTs), rows of
+Events, and subscriptions. `scan_kernel` fills the first two. Numba caches a kernel by the content of the kernel's own
+file. So if the columns change, that file must be changed, too.
 """
 
 # ruff: noqa: PLR0911, PLR0912, PLR0915
@@ -67,7 +68,8 @@ def _below(data: Any, at: int, size: int, other: Any, begin: int, end: int) -> b
 
 @inline
 def _hold(subs: Any, slot: int, start_ts: int, above: int) -> None:
-    """Hold the promise of a subscription for a lock, until TiKV reports more than `above`."""
+    """Limit the promise of a subscription because of a lock: to the lock's start_ts, or to the ts promised already if
+    that is higher, until TiKV reports a resolved_ts above `above` (received/late_locks.py)."""
     least = max(start_ts, subs[FILED, slot])
     at = HOLD if subs[HOLD, slot] == 0 else NEXT_HOLD
     if at == HOLD or subs[NEXT_HOLD, slot] == 0:
@@ -78,7 +80,7 @@ def _hold(subs: Any, slot: int, start_ts: int, above: int) -> None:
 
 @inline
 def _release(subs: Any, slot: int, told: int) -> None:
-    """Let go of the locks that have ended, because TiKV has reported more than it held when they came."""
+    """End the limits of `_hold` whose `above` TiKV has passed with the resolved_ts `told`: their locks have ended."""
     for _ in range(2):
         if subs[HOLD, slot] == 0 or told <= subs[ABOVE, slot]:
             return
@@ -88,8 +90,8 @@ def _release(subs: Any, slot: int, told: int) -> None:
 
 @kernel
 def numbers_of(items: Any, stream: int, pairs: Any, count: int, out: Any) -> None:
-    """Write the number of each item's registration to `out`, or NO_REQUEST or OTHER_REGION if it has none. `pairs` is
-    sorted by SENT_AS; its first `count` columns are used."""
+    """Find the number of the registration that each item belongs to, and write it to `out`; NO_REQUEST or OTHER_REGION
+    if there is none. `pairs` is sorted by SENT_AS, and its first `count` columns are in use."""
     first = 0
     for item in range(items.shape[1]):
         request = items[REQUEST, item]
@@ -130,22 +132,23 @@ def apply(
     ends: Any,
     counters: Any,
 ) -> Any:
-    """Apply items in order to the subscriptions.
+    """Apply received items, in order, to the subscriptions.
 
     Args:
         items: REQUEST is the registration's number (`numbers_of`).
         slot_of: the slot of request `lowest_request + i`, or -1.
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         logs: the range logs.
-        drops_empty: whether a PREWRITE of an empty value is a repeat without its value (upstream-formats 6.1).
-        ts_max: PD cannot have given a higher timestamp yet.
-        ts_now: PD had given no higher one when the items arrived.
+        drops_empty: drop a PREWRITE of an empty value, because it repeats an earlier one without its value
+            (upstream-formats 6.1).
+        ts_max: no timestamp above it can have been given by PD yet.
+        ts_now: PD had given no timestamp above it when the items arrived.
         row_slot: out; the slot of each row that enters a file, or -1.
         row_index: out; its log index.
         ends: out; items with an error of a live subscription, in order. `counters[ENDS]` is their number.
 
     Returns:
-        (FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN or AHEAD, the item at which it happened). What follows was not
+        (FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN or AHEAD; the item at which it happened). Later items were not
         applied.
     """
     row_slot[:] = -1
@@ -238,8 +241,8 @@ def apply(
 
 @kernel
 def gather(data: Any, at: Any, size: Any, out: Any, offsets: Any) -> None:
-    """Copy the pieces `data[at[i]:at[i] + size[i]]` to `out`, one after the other, and write their offsets. `offsets`
-    has one element more than there are pieces."""
+    """Copy the byte ranges `data[at[i]:at[i] + size[i]]` to `out`, one after the other, and write their offsets to
+    `offsets`. `offsets` has one element more than there are ranges."""
     beyond = 0
     offsets[0] = 0
     for one in range(len(at)):

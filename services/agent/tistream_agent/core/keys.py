@@ -1,4 +1,5 @@
-"""Regions as PD returns them, and their bounds: memcomparable on the wire, raw in rows. Pure."""
+"""Regions as PD returns them, and conversions of keys: PD and TiKV use memcomparable keys, with the prefix of a
+keyspace; files have raw keys. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _ID_END = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region of PD's answer. The bounds are encoded; an empty end means +infinity. `leader_store` is 0 if PD knows no
-    leader."""
+    """A region in an answer of PD. Its bounds are memcomparable-encoded; an empty end means +infinity. `leader_store`
+    is 0 if PD knows no leader."""
 
     region_id: int
     encoded_start: bytes
@@ -26,11 +27,12 @@ class Region:
 
     @property
     def is_known(self) -> bool:
-        """Whether its id and version fit into a change file, whose numbers are signed. PD's are unsigned."""
+        """Whether the region's id and version fit into a change file, whose numbers are signed. PD's numbers are
+        unsigned."""
         return 0 < self.region_id < _ID_END and max(self.version, self.conf_ver, self.leader_store) < _ID_END
 
     def raw_span(self) -> KeySpan | None:
-        """The raw keys of the region; None if its bounds have no key between them."""
+        """The span of the region in raw keys; None if no raw key lies between its bounds."""
         start, end = raw_bound(self.encoded_start), raw_bound(self.encoded_end)
         if self.encoded_end and (not end or end <= start):
             return None
@@ -38,8 +40,8 @@ class Region:
 
 
 def raw_bound(encoded: bytes) -> bytes:
-    """The smallest raw key whose encoding is not below `encoded`: a bound need not be a whole encoded key
-    (upstream-formats 6.8)."""
+    """The smallest raw key whose encoding is not below `encoded`. The bound of a region need not be the encoding of a
+    key (upstream-formats 6.8)."""
     raw = bytearray()
     at = 0
     while at < len(encoded):
@@ -59,34 +61,37 @@ def raw_bound(encoded: bytes) -> bytes:
 
 
 def _above(raw: bytes, group: bytes, encoded: bytes) -> bytes:
-    """The smallest raw key with prefix `raw` whose encoding is not below `encoded`; one of the few candidates below."""
+    """The smallest raw key that begins with `raw` and whose encoding is not below `encoded`. `group` is the group of
+    bytes that follows `raw` in the bound."""
     padded = [raw + group[:used] for used in range(_GROUP + 1)]
     return min(key for key in (*padded, raw + group + b"\x00") if encode_bytes(key) >= encoded)
 
 
 def encoded_bound(raw: bytes) -> bytes:
-    """The encoded form of a raw bound; an empty start or end stays empty, because it is infinite."""
+    """Encode the bound of a span of raw keys. An empty start or end stays empty, because it means infinity."""
     return encode_bytes(raw) if raw else b""
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The first key above all keys with this prefix; empty if no key is above them."""
+    """The lowest key above all keys with this prefix; empty if there is no such key."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b""
 
 
 def raw_scope(keyspace: int | None) -> KeySpan:
-    """The keys of RawKV of one keyspace, or of all of them (None): `r`, three bytes of the id, the user's key."""
+    """The span of the RawKV keys of one keyspace, or of all keyspaces (None). A key has `r`, three bytes of the id, the
+    user's key."""
     prefix = b"r" if keyspace is None else b"r" + keyspace.to_bytes(3, "big")
     return KeySpan(prefix, prefix_end(prefix))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """The form of a tenant's keys on the wire: either with `prefix` before them, or unchanged within `scope`.
+    """How a tenant's keys in the platform correspond to keys in TiKV: either `prefix` is put before them, or they are
+    the same and lie in `scope`.
 
-    A tenant has no keys outside of its scope, so the first and the last keys of the scope stand for all keys below and
-    above: to the platform the tenant's keys have no end.
+    A tenant has no keys outside of its scope. So in the platform the first and the last span of its keys are unbounded,
+    and in TiKV they end with the scope.
     """
 
     prefix: bytes = b""
@@ -96,11 +101,11 @@ class KeyMap:
         assert not self.prefix or self.scope == WHOLE
 
     def on_wire(self, span: KeySpan) -> KeySpan | None:
-        """The span on the wire of a platform's span; None if no key of the scope is in it."""
+        """Convert a span of keys in the platform to keys in TiKV; None if no key of the scope is in it."""
         return with_prefix(span, self.prefix) if self.prefix else span.clip(self.scope)
 
     def in_platform(self, span: KeySpan) -> KeySpan:
-        """The platform's span of one on the wire, which must lie within the scope."""
+        """Convert a span of keys in TiKV, which must lie in the scope, to keys in the platform."""
         if self.prefix:
             return without_prefix(span, self.prefix)
         assert span.clip(self.scope) == span, span
@@ -109,14 +114,14 @@ class KeyMap:
 
 
 def with_prefix(span: KeySpan, prefix: bytes) -> KeySpan:
-    """The span on the wire of a platform's span."""
+    """Convert a span of keys in the platform to keys in TiKV, by putting the prefix before them."""
     if not prefix:
         return span
     return KeySpan(prefix + span.start, prefix + span.end if span.end else prefix_end(prefix))
 
 
 def without_prefix(span: KeySpan, prefix: bytes) -> KeySpan:
-    """The platform's span of one on the wire, which must lie within the prefix."""
+    """Convert a span of keys in TiKV, which must have the prefix, to keys in the platform."""
     if not prefix:
         return span
     assert span.start.startswith(prefix), span

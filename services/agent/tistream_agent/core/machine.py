@@ -1,7 +1,8 @@
-"""The agent of one territory as a state machine: events in, commands out. Pure.
+"""The agent of one territory as a state machine: it takes events and returns commands. Pure; the caller does all I/O.
 
-Order of a start: the claim (an empty file at the chain's next number, which fences the process before), the GC hold,
-PD's regions, log ids, registrations. Afterwards a file is cut each second while rows arrive. All I/O is the caller's.
+It begins in this order: it claims the chain (an empty file at the next number, after which the previous agent can write
+none), holds back GC, gets PD's regions, gets timestamps as log ids, and registers subscriptions. Afterwards it cuts a
+file each second while rows arrive.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _LIES_MS = 600_000
 
 
 class Phase(Enum):
-    """The phase of a territory's agent: a step of its start, or that it runs, or has stopped."""
+    """What the agent of a territory does: one of the steps of its start, running, or stopped."""
 
     NEW = "new"
     CLAIMING = "claiming"
@@ -53,8 +54,8 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """The piece that is furthest behind, for `/status`. `state` says in words what it waits for. `region_id` is 0 if PD
-    has not answered yet."""
+    """The part of a territory (a piece, see core/territory.py) that is furthest behind, for `/status`. `state` says in
+    words what it waits for. `region_id` is 0 if PD has not answered yet."""
 
     piece: Piece
     ts: int
@@ -102,11 +103,12 @@ class TerritoryAgent:
 
     @property
     def buffer_bytes(self) -> int:
-        """The memory of rows that are in no durable file."""
+        """The memory in bytes of rows that are in no durable file."""
         return self._open.size + (0 if self._under_way is None else self._under_way.size)
 
     def step(self, event: steps.Event, now_ms: int) -> list[Command]:
-        """Apply an event, and return the commands to execute, in order. After `Stop` nothing is returned any more."""
+        """Apply an event, and return the commands to execute, in order. After it has returned `Stop`, it returns no
+        more commands."""
         if self.phase is Phase.STOPPED:
             return []
         out = self._take(event, now_ms)
@@ -156,7 +158,7 @@ class TerritoryAgent:
     # -- start, hold, stop --------------------------------------------------------------------------------------------
 
     def _begin(self, now_ms: int) -> list[Command]:
-        """Claim the chain with a file without rows at its next number, which restates the promises."""
+        """Claim the chain: put a file without rows at its next number, which repeats the promises."""
         self.phase = Phase.CLAIMING
         return self._cut(now_ms)
 
@@ -209,8 +211,8 @@ class TerritoryAgent:
         return self._under_way is not None and now_ms - self._cut_ms >= self.config.stalled_ms
 
     def _release(self, now_ms: int) -> list[Command]:
-        """Close all streams, because object storage does not accept files, and TiKV must not queue events for this
-        agent. Pieces are registered again after the next durable file."""
+        """Close all streams, so that TiKV does not queue events for this agent while object storage accepts no files.
+        All keys are registered again after the next file is durable."""
         streams = list(self.planner.streams)
         for stream in streams:
             self.planner.stream_ended(stream, now_ms)
@@ -253,7 +255,8 @@ class TerritoryAgent:
         return out
 
     def _distrust(self, stream: int, reason: str, now_ms: int) -> list[Command]:
-        """End a stream whose messages cannot be used; the third one of a store in ten minutes stops the territory."""
+        """End a stream whose messages contradict what was requested. If this happens to one store three times in ten
+        minutes, stop the territory."""
         store = self.planner.streams[stream]
         lies = [at for at in self._lies.get(store, []) if now_ms - at < _LIES_MS] + [now_ms]
         self._lies[store] = lies
@@ -266,8 +269,8 @@ class TerritoryAgent:
         return [steps.CloseStream(stream)]
 
     def _timestamps_taken(self, event: steps.TimestampsTaken, now_ms: int) -> list[Command]:
-        """Use timestamps from PD as log ids. They must be higher than all earlier ones, and higher than every
-        promise, because a promise is a ts that PD has issued before."""
+        """Use timestamps from PD as log ids. If one is not higher than all earlier timestamps and all promises, which
+        PD has issued before, the territory stops."""
         out = self.planner.timestamps_taken(event.call, event.last, self._last_id, now_ms)
         if out is None:
             return self._stop(
@@ -280,7 +283,8 @@ class TerritoryAgent:
         return out
 
     def _pd_bounds(self, now_ms: int) -> tuple[int, int]:
-        """(PD cannot have given a higher timestamp yet, and has not given one unless its clock leaps)."""
+        """The highest timestamps that PD can have issued so far. Returns (one that holds even if the clocks are wrong,
+        one that holds unless PD's clock leaps)."""
         return self._pd_clock.ts_max(now_ms), self._pd_clock.ts_now(now_ms)
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -316,7 +320,8 @@ class TerritoryAgent:
         return [steps.PutFile(draft)]
 
     def _promised(self) -> tuple[list[Promise], int]:
-        """(what a file that is cut now carries besides its watermark rows, the lowest of all that it promises)."""
+        """What a file that is cut now states. Returns (the promises of keys for which it has no watermark row, the
+        lowest ts of all promises)."""
         ranges = self.subscriptions.ranges
         if ranges is not None:
             late = np.flatnonzero(~ranges.started).tolist()
@@ -325,12 +330,12 @@ class TerritoryAgent:
         return kept, self._slowest()[1]
 
     def _behind(self) -> list[Piece]:
-        """The pieces without a live subscription, whose promises a file restates in its footer."""
+        """The pieces without a live subscription. A file repeats their promises in its footer."""
         scanning = [self.territory.subscribed(request_id) for request_id in self.subscriptions.scanning()]
         return self.territory.loose() + [piece for piece in scanning if piece is not None]
 
     def _slowest(self) -> tuple[Piece, int]:
-        """The piece that is furthest behind, and the ts that it has reached."""
+        """The piece that is furthest behind, and the ts up to which it is complete."""
         found = [(piece, piece.base_ts) for piece in self._behind()]
         live = self.subscriptions.slowest()
         if live is not None and (piece := self.territory.subscribed(live[0])) is not None:
@@ -353,7 +358,7 @@ class TerritoryAgent:
     # -- status -------------------------------------------------------------------------------------------------------
 
     def pieces_by_state(self) -> dict[str, int]:
-        """The number of the territory's pieces in each of PIECE_STATES."""
+        """The number of the territory's pieces in each state of PIECE_STATES."""
         loose = self.territory.loose()
         waiting = sum(isinstance(piece.state, WaitsForRegion) for piece in loose)
         scanning = len(self.subscriptions.scanning())

@@ -1,4 +1,5 @@
-"""Limits the outstanding registrations at a store, and computes pauses before retries (upstream-formats 6.6). Pure."""
+"""Limits how many registrations are under way at a TiKV store, and computes pauses before retries
+(upstream-formats 6.6). Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ def doubled(bounds: tuple[int, int], failures: int) -> int:
 
 @dataclass(slots=True)
 class StorePace:
-    """The registrations of one TiKV store. `limit` grows by one with each scan that has ended, and is halved if TiKV is
-    busy or congested."""
+    """The registrations of one TiKV store, and the limit of those that may be under way. The limit grows by one with
+    each scan that ends, and is halved if TiKV is busy or congested."""
 
     limit: int = START
     outstanding: set[int] = field(default_factory=set)
@@ -32,11 +33,11 @@ class StorePace:
 
     @property
     def room(self) -> int:
-        """The number of registrations that may be sent now."""
+        """The number of further registrations that may be sent now."""
         return max(0, self.limit - len(self.outstanding))
 
     def sent(self, request_id: int) -> None:
-        """Record that a registration is sent."""
+        """Record that a registration has been sent."""
         self.outstanding.add(request_id)
 
     def scanned(self, request_id: int) -> None:
@@ -51,11 +52,11 @@ class StorePace:
         self.outstanding.discard(request_id)
 
     def pressed(self) -> None:
-        """Record that TiKV is busy or congested, and slow down."""
+        """Record that TiKV is busy or congested: halve the limit."""
         self.limit = max(LEAST, self.limit // 2)
 
     def disconnected(self, now_ms: int) -> None:
-        """Record that the stream has ended."""
+        """Record that the stream to the store has ended, and all its registrations with it."""
         self.outstanding.clear()
         self.failures += 1
         self.not_before_ms = now_ms + doubled(RECONNECT_MS, self.failures)

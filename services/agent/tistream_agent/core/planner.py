@@ -1,8 +1,8 @@
-"""Plans registrations for the pieces of a territory: which regions and timestamps (for log ids) to request from PD, and
-at which stores to register. Pure.
+"""Plans how the pieces of a territory become subscriptions: which regions and timestamps (for log ids) to request from
+PD, and at which stores to register. Pure.
 
-A log id is a TSO of a call that was made after the predecessor's subscription was closed (docs/agent.md, "Logs"). Only
-pieces of this territory are registered, from the ts on that the chain's files promise.
+The log id of a subscription is a TSO that PD gives after the previous subscription of the same keys was closed
+(docs/agent.md, "Logs"). A piece is registered from the ts on up to which the chain's files are complete.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _LEADERS_MAX = 3  # stores in a row that name another leader; then PD is asked
 
 @dataclass(slots=True)
 class _Batch:
-    """The request_id that consecutive registrations at one store share. Each of them is for another region."""
+    """The request_id that consecutive registrations at one store share. A region may occur once in it."""
 
     request_id: int = 0
     _store: int = 0
     _regions: set[int] = field(default_factory=set)
 
     def sent_as(self, store: int, region_id: int, request_id: int) -> int:
-        """The request_id of the next registration on the wire: that of the previous one, or `request_id` if it cannot
-        be shared."""
+        """The request_id to send for the next registration: that of the previous registration if it can be shared,
+        otherwise `request_id`, a new one."""
         if store != self._store or region_id in self._regions:
             self.request_id, self._store, self._regions = request_id, store, set()
         self._regions.add(region_id)
@@ -43,7 +43,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class Planner:
-    """Moves each piece of a territory towards a subscription."""
+    """Finds, for each piece of a territory without a subscription, its region and store, and registers it."""
 
     territory: Territory
     subscriptions: Subscriptions
@@ -62,18 +62,18 @@ class Planner:
         return self._number
 
     def pace(self, store_id: int) -> StorePace:
-        """The StorePace of a store, which limits its registrations."""
+        """The limit of registrations at a store."""
         return self.paces.setdefault(store_id, StorePace())
 
     # -- what to do now -----------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int) -> list[Command]:
-        """The calls to PD that are to be made now."""
+        """The calls to PD that are due now."""
         return self._scan_regions(now_ms) + self._take_timestamps(now_ms)
 
     def _scan_regions(self, now_ms: int) -> list[Command]:
-        """One scan of regions for each run of neighbouring pieces that wait for PD's answer. No scan begins sooner than
-        50 ms after the last one."""
+        """Ask PD for regions, with one call for each sequence of neighbouring pieces that need them. There are at least
+        50 ms between two such calls."""
         if not self.territory.waiting or now_ms - self._last_scan_ms < pacing.PD_COALESCE_MS:
             return []
         due = [
@@ -101,7 +101,8 @@ class Planner:
         return out
 
     def _take_timestamps(self, now_ms: int) -> list[Command]:
-        """One call for all log ids that the stores' paces permit. The pieces that are furthest behind come first."""
+        """Take timestamps from PD: one call for as many log ids as the limits of the stores permit. The pieces that are
+        furthest behind come first."""
         if self._call:
             return []
         chosen: list[Piece] = []
@@ -126,7 +127,7 @@ class Planner:
         return [TakeTimestamps(self._call, len(chosen))]
 
     def look_at_clock(self) -> list[Command]:
-        """A call that takes one timestamp for no registration, unless a call is under way."""
+        """Take one timestamp to learn PD's clock, unless a call for timestamps is under way."""
         if self._call:
             return []
         self._call = self._next()
@@ -135,7 +136,7 @@ class Planner:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def regions_found(self, scan: int, regions: Sequence[Region], now_ms: int) -> None:
-        """Cut the pieces that waited for this scan at the regions in PD's answer."""
+        """Cut the pieces that waited for this call at the bounds of the regions in PD's answer."""
         span = self._scans.pop(scan, None)
         if span is None:
             return
@@ -156,7 +157,7 @@ class Planner:
         self._join(span)
 
     def _join(self, span: KeySpan) -> None:
-        """Join neighbouring pieces within one region that are not registered yet."""
+        """Join neighbouring pieces that are in one region and not registered yet."""
         run: list[Piece] = []
         for piece in [*self.territory.overlapping(span), None]:
             state = None if piece is None else piece.state
@@ -174,7 +175,7 @@ class Planner:
         return ranges is None or ranges.of(left.span.start) == ranges.of(right.span.start)
 
     def scan_failed(self, scan: int, now_ms: int) -> None:
-        """Record that PD did not answer a scan: its pieces wait, and their regions are requested again."""
+        """Record that PD did not answer a call for regions: its pieces wait, and their regions are requested again."""
         span = self._scans.pop(scan, None)
         for piece in [] if span is None else self.territory.overlapping(span):
             state = piece.state
@@ -184,13 +185,13 @@ class Planner:
                 )
 
     def timestamps_failed(self, call: int) -> None:
-        """Record that PD returned no timestamps: the next plan makes another call."""
+        """Record that PD did not answer a call for timestamps: the next `plan` makes another call."""
         if call == self._call:
             self._release()
 
     def timestamps_taken(self, call: int, last: int, above: int, now_ms: int) -> list[Command] | None:
-        """Register the pieces that wait for this call, each with a log id of its own. Returns None if the timestamps
-        are not above `above`."""
+        """Register the pieces that wait for this call, each with its own timestamp as log id. Returns None if the
+        timestamps are not all above `above`."""
         if call != self._call:
             return []
         chosen = [self.territory.at(start) for start in self._chosen]
@@ -255,7 +256,8 @@ class Planner:
             self.pace(piece.state.region.leader_store).scanned(request_id)
 
     def ended(self, ended: Ended, now_ms: int) -> None:
-        """Plan the piece of a subscription that has ended again, from the ts that the subscription has reached."""
+        """Put the keys of a subscription that has ended back to the pieces to register, from the ts that the
+        subscription has reached."""
         request_id = ended.opened.request_id
         piece = self.territory.subscribed(request_id)
         assert piece is not None
@@ -273,8 +275,8 @@ class Planner:
     def _after(
         self, region: Region, error: RegionError | None, failures: int, now_ms: int
     ) -> WaitsForRegion | ToRegister:
-        """The state of a piece after an error of its subscription (upstream-formats 6.6); `error` is None if its
-        stream ended."""
+        """The next state of a piece whose subscription has ended with an error (upstream-formats 6.6). `error` is None
+        if its stream ended. `failures`: how many subscriptions in a row have ended without progress."""
         match None if error is None else error.kind:
             case None | ErrorKind.EPOCH_NOT_MATCH:
                 # PD may be behind TiKV for longer than a moment. A store's pace has the waits after its streams.
@@ -296,7 +298,7 @@ class Planner:
                 return WaitsForRegion(now_ms + pacing.doubled(pacing.NOT_FOUND_MS, failures), failures=failures)
 
     def stream_ended(self, stream: int, now_ms: int) -> None:
-        """Record that a stream has ended, and all of its subscriptions with it."""
+        """Record that a stream has ended, and with it all of its subscriptions."""
         store = self.streams.pop(stream, None)
         if store is None:
             return

@@ -1,4 +1,5 @@
-"""The error of a subscription, and what the agent does about it (upstream-formats 6.6). Pure."""
+"""Parses the error with which TiKV ends a subscription. It decides what the agent does next (upstream-formats 6.6).
+Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ class RegionError:
     """The reason why TiKV ended a subscription.
 
     `leader_store`: for NOT_LEADER the store of the new leader; 0 if it is unknown. `backoff_ms`: for SERVER_IS_BUSY the
-    requested pause; 0 if none is given. `detail`: text for the status.
+    requested pause; 0 if TiKV requests none. `detail`: text for the status.
     """
 
     kind: ErrorKind

@@ -1,7 +1,7 @@
-"""A compiled wire scanner of ChangeDataEvents. Pure.
+"""A compiled parser of the protobuf message ChangeDataEvent. Pure.
 
-It accepts the same bytes as a protobuf parser: unknown fields are skipped, the last value of a field counts, and a
-repeated oneof message is merged. It walks the bytes twice, first to count.
+It accepts the same bytes as a protobuf library: unknown fields are skipped, the last value of a field counts, and a
+repeated oneof message is merged. It reads the bytes twice, the first time only to count.
 """
 
 # ruff: noqa: PLR0911, PLR0912, PLR0915
@@ -55,8 +55,8 @@ def _varint(data: Any, at: int, end: int) -> Any:
 
 @inline
 def _tag(data: Any, at: int, end: int) -> Any:
-    """Read a tag. Returns field << 3 | wire type, and the offset after it; the offset is -1 if the bytes are malformed
-    or the field is 0."""
+    """Read the tag of a field. Returns field << 3 | wire type, and the offset after it; the offset is -1 if the bytes
+    are malformed or the field is 0."""
     value, after = _varint(data, at, end)
     if after < 0 or after - at > 5 or value >> u64(32) or value >> u64(3) == u64(0):
         return i64(0), i64(-1)
@@ -65,7 +65,7 @@ def _tag(data: Any, at: int, end: int) -> Any:
 
 @inline
 def _plain(data: Any, at: int, end: int, wire: int) -> Any:
-    """The offset after a value of wire type 0, 1, 2 or 5; -1 if the bytes are malformed."""
+    """The offset after a value of wire type 0, 1, 2 or 5 that begins at `at`; -1 if the bytes are malformed."""
     if wire == 0:
         return _varint(data, at, end)[1]
     if wire == 1:
@@ -82,7 +82,8 @@ def _plain(data: Any, at: int, end: int, wire: int) -> Any:
 
 @inline
 def _skip(data: Any, at: int, end: int, tag: int, groups: Any) -> Any:
-    """The offset after an unknown field, which may be a group; -1 if the bytes are malformed."""
+    """The offset after an unknown field, which may be a group, whose value begins at `at`; -1 if the bytes are
+    malformed."""
     if tag & 7 != 3:
         return _plain(data, at, end, tag & 7)
     depth = 1
@@ -118,14 +119,15 @@ def _sub(data: Any, at: int, end: int) -> Any:
 
 @inline
 def _low32(value: Any) -> int:
-    """An enum's value: the low 32 bits, signed."""
+    """The value of an enum: the low 32 bits, as a signed number."""
     low = i64(value & u64(0xFFFFFFFF))
     return low - (i64(1) << 32) if low >= i64(1) << 31 else low
 
 
 @inline
 def _row(data: Any, at: int, end: int, row: int, rows: Any, groups: Any) -> bool:
-    """Read an Event.Row into column `row` of the table. If `row` is beyond the table, the bytes are only checked."""
+    """Parse an Event.Row into column `row` of the table. If the table has no such column, the bytes are only
+    checked."""
     keep = row < rows.shape[1]
     while at < end:
         tag, at = _tag(data, at, end)
@@ -169,7 +171,8 @@ def _row(data: Any, at: int, end: int, row: int, rows: Any, groups: Any) -> bool
 
 @inline
 def _event(data: Any, at: int, end: int, item: int, row: int, items: Any, rows: Any, groups: Any) -> int:
-    """Read an Event into column `item`. Returns the number of the next row; -1 if the bytes are malformed."""
+    """Parse an Event into column `item` of the items. Returns the number of the next row; -1 if the bytes are
+    malformed."""
     keep = item < items.shape[1]
     first = row
     kind, ts, error_at, error_end = NOTHING, i64(0), i64(0), i64(0)
@@ -242,7 +245,7 @@ def _event(data: Any, at: int, end: int, item: int, row: int, items: Any, rows: 
 
 @inline
 def _put_region(items: Any, item: int, region: Any) -> int:
-    """Write a region of a ResolvedTs to column `item`."""
+    """Write one region of a ResolvedTs to column `item` of the items."""
     if item < items.shape[1]:
         items[:, item] = 0
         items[KIND, item] = RESOLVED
@@ -253,7 +256,7 @@ def _put_region(items: Any, item: int, region: Any) -> int:
 
 @kernel
 def scan(data: Any, bounds: Any, items: Any, rows: Any, groups: Any) -> Any:
-    """Read the messages `data[bounds[i]:bounds[i + 1]]` into the columns of `items` and `rows`, in order.
+    """Parse the messages `data[bounds[i]:bounds[i + 1]]` into the columns of `items` and `rows`, in order.
 
     Returns the number of items, the number of rows, and the first malformed message or -1. With tables that have no
     columns it only counts; the number of rows is then an upper bound.

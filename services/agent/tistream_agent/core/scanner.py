@@ -1,4 +1,4 @@
-"""Converts serialized ChangeDataEvents to columns. Pure.
+"""Parses received ChangeDataEvents to tables of numbers. Pure.
 
 The bytes of keys and values stay in the received buffer until rows are copied for a file (subscription.py).
 """
@@ -22,7 +22,7 @@ TABLES_BYTES_MAX = 512 << 20
 
 
 class BrokenMessage(TiStreamError):
-    """A message of a stream is not a ChangeDataEvent: the stream must end, and its regions are registered again."""
+    """A message of a stream is not a ChangeDataEvent. The stream must end, and its regions are registered again."""
 
     code = "broken-message"
 
@@ -32,7 +32,7 @@ class BrokenMessage(TiStreamError):
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Messages as columns; the tables' rows are named in `kernels`.
+    """Parsed messages as tables, with one column for each element. The module `kernels` names the tables' rows.
 
     Attributes:
         data: the concatenated messages.
@@ -45,13 +45,13 @@ class Scanned:
     rows: Table
 
     def error(self, item: int) -> RegionError:
-        """The error of an item of kind ERROR. It does not fail, because `scan` has checked the bytes."""
+        """Parse the error of an item of kind ERROR. This cannot fail, because `scan` has checked the bytes."""
         begin, end = self.items[kernels.ERROR_AT, item], self.items[kernels.ERROR_END, item]
         return region_error.parse(self.data[begin:end].tobytes())
 
 
 def scan(messages: Sequence[bytes]) -> Scanned:
-    """Scan messages. Raises BrokenMessage, with the number of the first message that is broken."""
+    """Parse messages. Raises BrokenMessage, whose text has the number of the first message that is malformed."""
     data = np.frombuffer(b"".join(messages), np.uint8)
     bounds = np.zeros(len(messages) + 1, np.int64)
     np.cumsum([len(message) for message in messages], out=bounds[1:])

@@ -1,4 +1,4 @@
-"""The events that the agent's state machine takes, and the commands that it gives. Pure.
+"""The events that the agent's state machine takes, and the commands that it returns. Pure.
 
 All times are milliseconds of one clock, a parameter of `TerritoryAgent.step`. Keys are raw unless `encoded` is in the
 name. The state machine assigns the identifiers of scans, TSO calls, streams and requests. Each is used once; a
@@ -24,15 +24,15 @@ class AgentConfig:
 
     Attributes:
         store_id: the territory's id, which is the `store_id` of its chain.
-        span: the keys of the territory, as the platform knows them (`keys`).
-        keys: how the platform's keys lie on the wire: with the prefix of a keyspace of TiDB, or within those of RawKV.
+        span: the keys of the territory, in the platform's form.
+        keys: how the platform's keys correspond to keys in TiKV (keys.KeyMap).
         nonce: hexadecimal, drawn for each start of a process.
         epoch: the number of the assignment; higher for each holder.
-        buffer_bytes: the memory for rows that are in no durable file; beyond it streams are not read.
+        buffer_bytes: the memory for rows that are in no durable file; above it, streams are not read.
         file_bytes: a file is cut when its rows take as much.
         raw_hold_ms: by how much each resolved_ts is lowered, with KV_RAW.
-        range_bounds: None: each subscription has a log of its own. Else the first keys (on the wire) of all range logs
-            but the first.
+        range_bounds: None: each subscription has a log of its own. Otherwise the first keys, as in TiKV, of all range
+            logs but the first.
         stalled_ms: how long a PUT may take before all streams are closed, so that TiKV keeps nothing for the agent.
     """
 
@@ -66,7 +66,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """A stream could not be opened or has ended, whatever its status was.
+    """A stream could not be opened, or it has ended, with whatever status.
 
     `unreadable`: it ended because a message cannot be received, for example because it is too large; a retry may not
     help.
@@ -109,17 +109,18 @@ class TimestampsFailed:
 
 @dataclass(frozen=True, slots=True)
 class FileDurable:
-    """The file of this ts is in object storage: the PUT succeeded, or found an object with this agent's nonce."""
+    """The file with this ts is in object storage: the PUT succeeded, or an object with this agent's nonce exists
+    already."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """The PUT of this ts found an object with another nonce: this process is fenced.
+    """The PUT of the file `ts` found an object with another nonce: another agent has taken over.
 
-    During the claim it means that the position was not the end of the chain. The caller may then read the found object
-    with `chain.read_position`, and begin a new agent at that position. It must not do so if the agent has put a file
+    If the PUT was the claim, the position was not the end of the chain. The caller may then read the found object with
+    `chain.read_position`, and begin a new agent at that position. It must not do so if the agent has put a file
     already.
     """
 
@@ -129,14 +130,14 @@ class ForeignFile:
 
 @dataclass(frozen=True, slots=True)
 class HoldSet:
-    """PD accepted the GC hold at `ts`."""
+    """PD has accepted the hold on GC at `ts`: it keeps all versions above `ts`."""
 
     ts: int
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRefused:
-    """PD refused the GC hold at `ts`: history at or below `safe_point` is gone."""
+    """PD has refused the hold on GC at `ts`: versions at or below `safe_point` may be gone."""
 
     ts: int
     safe_point: int
@@ -144,14 +145,14 @@ class HoldRefused:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanged:
-    """PD answers as another cluster than at the start."""
+    """PD belongs to another cluster than at the start."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. The caller sends a Tick at least every 50 ms."""
+    """Time has passed. The caller sends this event at least every 50 ms."""
 
 
 Event = (
@@ -175,7 +176,8 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class ScanRegions:
-    """Ask PD for the regions of `[encoded_start, encoded_end)` with their leaders. It is answered by `RegionsFound`."""
+    """Ask PD for the regions of `[encoded_start, encoded_end)` with their leaders. The answer is the event
+    `RegionsFound` or `ScanFailed`."""
 
     scan: int
     encoded_start: bytes
@@ -184,7 +186,7 @@ class ScanRegions:
 
 @dataclass(frozen=True, slots=True)
 class TakeTimestamps:
-    """Take `count` timestamps in one TSO call. Answered by `TimestampsTaken`."""
+    """Take `count` timestamps from PD in one call. The answer is the event `TimestampsTaken` or `TimestampsFailed`."""
 
     call: int
     count: int
@@ -192,7 +194,8 @@ class TakeTimestamps:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Open an EventFeedV2 stream to a store. Registrations may follow at once; a failure is `StreamEnded`."""
+    """Open an EventFeedV2 stream to a store. Registrations may follow at once. If it fails, the event `StreamEnded`
+    follows."""
 
     stream: int
     tikv_store_id: int
@@ -200,7 +203,8 @@ class OpenStream:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Send a ChangeDataRequest with `register`. `extra_op` is ReadOldValue, `filter_loop` is off."""
+    """Subscribe to a region: send a ChangeDataRequest with `register`. `extra_op` is ReadOldValue, `filter_loop` is
+    off."""
 
     stream: int
     request_id: int
@@ -215,7 +219,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Deregister:
-    """Send a ChangeDataRequest with `deregister` for the region of the request."""
+    """End a subscription: send a ChangeDataRequest with `deregister` for the region."""
 
     stream: int
     request_id: int
@@ -224,16 +228,19 @@ class Deregister:
 
 @dataclass(frozen=True, slots=True)
 class CloseStream:
-    """Close a stream, which deregisters all of its subscriptions. `StreamEnded` for it is ignored afterwards."""
+    """Close a stream, which deregisters all of its subscriptions. The event `StreamEnded` of this stream is ignored
+    afterwards."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class PutFile:
-    """Put `draft.data()` at `draft.key` with a conditional PUT. The same bytes are put again after an unknown outcome.
+    """Put `draft.data()` at `draft.key` with a conditional PUT. After a PUT without an answer, the same bytes are put
+    again.
 
-    Answered by `FileDurable` or `ForeignFile`. At most one is under way. `data()` is slow: call it in a worker thread.
+    The answer is the event `FileDurable` or `ForeignFile`. At most one PUT is under way. `data()` is slow: call it in a
+    worker thread.
     """
 
     draft: Draft
@@ -241,10 +248,10 @@ class PutFile:
 
 @dataclass(frozen=True, slots=True)
 class MoveHold:
-    """Set the GC hold to `ts` with a TTL of 24 hours.
+    """Ask PD to keep all versions above `ts` for 24 hours (the hold on GC).
 
-    Answered by `HoldSet` or `HoldRefused`; after a failure it is repeated. Only one is under way at a time, so that
-    they cannot overtake each other, or queue up while PD does not answer.
+    The answer is the event `HoldSet` or `HoldRefused`; a failed call is repeated. Only one call is under way at a time,
+    so that calls cannot overtake each other, or queue up while PD does not answer.
     """
 
     ts: int
@@ -252,7 +259,8 @@ class MoveHold:
 
 @dataclass(frozen=True, slots=True)
 class StopReading:
-    """Read no stream until `ResumeReading`, so that the flow-control windows close and TiKV stops sending."""
+    """Stop reading all streams until `ResumeReading`, so that the windows of gRPC's flow control close and TiKV stops
+    sending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +270,10 @@ class ResumeReading:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End this territory for good. Nothing is pushed afterwards.
+    """End this territory for good. No file is written afterwards.
 
-    `code` is one of `fenced`, `gc`, `upstream`, `compatibility`, `cluster_id_mismatch`; `reason` names the object and
-    the remedy.
+    `code` is one of `fenced`, `gc`, `upstream`, `compatibility`, `cluster_id_mismatch`; `reason` names the object, and
+    what to do.
     """
 
     code: str

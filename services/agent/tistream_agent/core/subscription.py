@@ -1,8 +1,9 @@
-"""Subscriptions: what each has received, and which rows and watermarks it adds to the next file. Pure.
+"""The subscriptions of a territory: what each has received, and which rows and watermarks it adds to the next file.
+Pure.
 
-A subscription is a log of its own in the push contract (docs/agent.md, "Logs"): its log id is a TSO that was taken for
-it; rows up to the end of its scan have index 0, each later Event with rows the next index. It ends with an error, with
-its stream, or when the agent deregisters it; later events of its request_id are dropped.
+In the files each subscription is a log of its own (docs/agent.md, "Logs"). Its log id is a TSO that was taken for it.
+Rows up to the end of its scan have index 0, and each later Event with rows has the next index. A subscription ends with
+an error, with its stream, or when the agent deregisters it. Later events of its request_id are dropped.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ TS_MAX = (1 << 63) - 1
 
 
 class StreamLies(TiStreamError):
-    """The events of a stream contradict its registrations: the stream must end, and its regions are registered
+    """The events of a stream contradict its registrations. The stream must end, and its regions are registered
     again."""
 
     code = "stream-lies"
 
 
 class PromiseBroken(TiStreamError):
-    """TiKV sent a commit at or below a resolved_ts that it had sent: the territory must stop, and pushes nothing
-    more."""
+    """TiKV sent a commit at or below a resolved_ts that it had sent before. The territory must stop, and writes no more
+    files."""
 
     code = "promise-broken"
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A registration. `span` is in keys on the wire (with a keyspace's prefix). `tikv_store_id` is for the status.
-    `told_ts` is the resolved_ts that earlier subscriptions of all of its keys have received (0 if there were none), so
-    no later commit may be at or below it. `request_id` is its own number; `sent_as` is the request_id on the wire,
-    which registrations may share (0: `request_id`). `hold_ts`: what late locks of its predecessor hold, in a range
-    log."""
+    """A subscription that begins. `span` has keys in TiKV's form, with the prefix of a keyspace. `tikv_store_id` is for
+    the status. `told_ts` is the resolved_ts that earlier subscriptions of all of its keys have received (0 if there
+    were none), so no later commit may be at or below it. `request_id` is its number in the agent; `sent_as` is the
+    request_id that is sent, which subscriptions may share (0: `request_id`). `hold_ts`: in a range log, the limit that
+    late locks of the previous subscription set (late_locks.py)."""
 
     request_id: int
     stream: int
@@ -69,14 +70,14 @@ class Opened:
 
     @property
     def on_wire(self) -> int:
-        """The request_id on the wire."""
+        """The request_id that is sent to TiKV."""
         return self.sent_as or self.request_id
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A subscription that ended. `reached_ts` is the ts from which its successor must be registered. `told_ts` is the
-    highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
+    """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
+    `told_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
 
     opened: Opened
     reached_ts: int
@@ -88,8 +89,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The effect of a batch of messages. `changes` are the rows for the next file, with CHANGE_SCHEMA. `initialized`
-    are the requests whose scan has ended."""
+    """The result of applying a batch of messages. `changes` are the rows for the next file, with CHANGE_SCHEMA.
+    `initialized` are the requests whose scan has ended."""
 
     changes: pa.Table
     ended: tuple[Ended, ...]
@@ -101,9 +102,9 @@ class Subscriptions:
     """All subscriptions of a territory.
 
     The state is one table of numbers with a column for each subscription, because resolved timestamps of 100,000
-    regions arrive each second. Ended subscriptions keep their column until their last watermark row is in a file.
-    `lowered` is subtracted from each received resolved_ts, so that later commits from TiKV may be below that
-    resolved_ts by as much.
+    regions arrive each second. An ended subscription keeps its column until its last watermark row is in a file.
+    `lowered` is subtracted from each received resolved_ts, so TiKV may send commits that are below its own resolved_ts
+    by that much.
     """
 
     keys: KeyMap = field(default_factory=KeyMap)
@@ -128,7 +129,7 @@ class Subscriptions:
     # -- opening and ending -------------------------------------------------------------------------------------------
 
     def open(self, opened: Opened) -> None:
-        """Record a registration before it is sent. Its request_id is higher than all previous ones."""
+        """Record a registration before it is sent. Its request_id must be higher than all previous ones."""
         slot = self._new_slot()
         self._opened[slot] = opened
         column = self._table[:, slot]
@@ -172,20 +173,20 @@ class Subscriptions:
         return slot != _NO_SLOT and bool(self._table[k.STATE, slot] == k.LIVE)
 
     def resolved_ts(self, request_id: int) -> int:
-        """What TiKV has reported of the subscription: its base_ts until a higher resolved_ts arrived."""
+        """The resolved_ts that TiKV has reported for the subscription; its base_ts before that."""
         return int(self._table[k.RESOLVED_TS, self._slot(request_id)])
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX, ts_now: int = TS_MAX) -> Outcome:
-        """Apply a batch of a stream's messages; its items then have the numbers of registrations.
+        """Apply a batch of messages of a stream. Writes into the items of `scanned` which registration each belongs to.
 
-        `ts_max`: PD cannot have given a higher timestamp yet. `ts_now`: PD had given no higher one when the batch
-        arrived; lower than `ts_max`, which allows for wrong clocks.
+        `ts_max`: no timestamp above it can have been given by PD yet. `ts_now`: PD had given no timestamp above it when
+        the batch arrived; it is lower than `ts_max`, which allows for wrong clocks.
 
         Raises:
             StreamLies: an event contradicts its registration. Nothing of the batch may be used.
-            PromiseBroken: a commit at or below a resolved_ts of its subscription.
+            PromiseBroken: the batch has a commit at or below a resolved_ts that its subscription has received.
         """
         rows, items = scanned.rows, scanned.items
         sent_as = items[k.REQUEST].copy()
@@ -223,7 +224,7 @@ class Subscriptions:
         )
 
     def _slots_of(self, items: Int64s) -> Int64s:
-        """The slots of the subscriptions to which the items belong, each once."""
+        """The slots (columns of the table) of the subscriptions to which the items belong, each once."""
         places = np.unique(items[k.REQUEST]) - self._lowest
         slots: Int64s = self._slot_of[places[(places >= 0) & (places < len(self._slot_of))]]
         return np.asarray(slots[slots != _NO_SLOT], np.int64)
@@ -260,7 +261,7 @@ class Subscriptions:
         self.counts.early_resolved += int(counters[k.EARLY_RESOLVED])
 
     def _changes(self, scanned: Scanned, row_slot: Int64s, row_index: Int64s) -> pa.Table:
-        """The rows that enter a file, with CHANGE_SCHEMA."""
+        """Build the table of the rows that enter a file, with CHANGE_SCHEMA."""
         kept = np.flatnonzero(row_slot >= 0)
         if not len(kept):
             return CHANGE_SCHEMA.empty_table()
@@ -283,8 +284,8 @@ class Subscriptions:
         return found
 
     def slowest(self) -> tuple[int, int] | None:
-        """The live subscription that is furthest behind: its request_id, and the ts that it has reached. None if none
-        is live."""
+        """The live subscription that is furthest behind: its request_id, and the ts that it has reached. None if no
+        subscription is live."""
         live = np.flatnonzero(self._table[k.STATE] == k.LIVE)
         if not len(live):
             return None
@@ -293,8 +294,8 @@ class Subscriptions:
         return int(self._table[k.REQUEST_ID, live[at]]), int(reached[at])
 
     def cut(self, loose: Sequence[tuple[bytes, int]] = ()) -> WatermarkColumns:
-        """The watermark rows of one file, in the order of the log ids. Ended subscriptions are forgotten. `loose`: for
-        range logs, (first key, what was reached) of each piece without a subscription."""
+        """Make the watermark rows of the next file, in the order of the log ids. Ended subscriptions are dropped.
+        `loose`: for range logs, (first key, the ts reached) of each piece without a subscription."""
         table = self._table
         if self.ranges is not None:
             self.ranges.advance(table, loose)
@@ -363,7 +364,7 @@ class Subscriptions:
         self._free.append(slot)
 
     def _place(self, request_id: int, slot: int) -> None:
-        """Record the slot of a request. The array of slots begins at the lowest known request_id."""
+        """Record which slot a request has. The array of slots begins at the lowest known request_id."""
         place = request_id - self._lowest
         assert place >= 0, f"request {request_id} is below {self._lowest}"
         if place >= len(self._slot_of):

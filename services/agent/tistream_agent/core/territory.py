@@ -1,8 +1,8 @@
-"""The span map of a territory: every key is in exactly one piece, and each piece in exactly one state. Pure.
+"""The map of a territory's keys. Every key is in exactly one piece, a span of keys with one state. Pure.
 
-A piece waits for PD's answer, is to be registered at a region's leader, or is subscribed. A change replaces one piece
-by pieces that tile it (cover it without gap and overlap). This is asserted each time, so the pieces always tile the
-territory. Every piece has the ts from which it must be registered next.
+A piece waits for PD's answer, must be registered at a region's leader, or has a subscription. A change replaces one
+piece by pieces that tile it (cover it without gap and overlap). This is asserted each time, so the pieces always tile
+the territory. Every piece has the ts from which it must be registered next.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tistream_agent.core.keys import Region
 
 @dataclass(frozen=True, slots=True)
 class WaitsForRegion:
-    """The region of the piece has to be looked up at PD.
+    """PD must be asked for the region of the piece.
 
     `scan` is the call under way; 0 if no call is under way, and then none begins before `not_before_ms`. `failures`
-    counts the subscriptions that have ended without progress, for the back-off.
+    counts the subscriptions in a row that have ended without progress, for the back-off.
     """
 
     not_before_ms: int
@@ -32,8 +32,8 @@ class WaitsForRegion:
 
 @dataclass(frozen=True, slots=True)
 class ToRegister:
-    """The region and its leader are known. `call` is the TSO call under way for its log id; 0 if no call is under
-    way."""
+    """The region of the piece and its leader are known, so it can be registered. `call` is the TSO call under way for
+    its log id; 0 if no call is under way."""
 
     region: Region
     not_before_ms: int
@@ -43,7 +43,7 @@ class ToRegister:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription has the piece."""
+    """The piece has a subscription, `request_id`."""
 
     region: Region
     request_id: int
@@ -59,10 +59,11 @@ WAITING, TO_REGISTER, SCANNING, LIVE = PIECE_STATES = ("waiting_for_pd", "to_reg
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Keys on the wire, the ts that the files promise for them, and their state since `since_ms`.
+    """A span of keys in TiKV's form, with the ts up to which the files are complete for them, and their state since
+    `since_ms`.
 
     `told_ts` is the highest resolved_ts that this process has received for all of the keys; 0 if it has received none.
-    `hold_ts`: what late locks hold until its next scan ends, in a range log; 0: none.
+    `hold_ts`: in a range log, the limit that late locks set until the next scan of the piece ends; 0: no limit.
     """
 
     span: KeySpan
@@ -74,15 +75,15 @@ class Piece:
 
     @property
     def reached_ts(self) -> int:
-        """What a range log may promise of the piece while no subscription has it."""
+        """The ts that a range log may promise for the piece while it has no subscription."""
         return min(self.base_ts, self.hold_ts or self.base_ts)
 
 
 class Territory:
-    """The pieces of a territory, by start key."""
+    """The pieces of a territory, which can be looked up by their start key."""
 
     def __init__(self, span: KeySpan, pieces: Iterable[Piece]) -> None:
-        """`pieces` must tile `span`."""
+        """`pieces` must cover `span` without gap and overlap."""
         self.span = span
         self._pieces: SortedDict[bytes, Piece] = SortedDict({piece.span.start: piece for piece in pieces})
         self._subscribed: dict[int, bytes] = {}
@@ -107,27 +108,28 @@ class Territory:
         return piece
 
     def subscribed(self, request_id: int) -> Piece | None:
-        """The piece of a subscription; None if the subscription has ended."""
+        """The piece that has this subscription; None if the subscription has ended."""
         start = self._subscribed.get(request_id)
         return None if start is None else self.at(start)
 
     def loose(self) -> list[Piece]:
-        """The pieces that are not subscribed, in any order."""
+        """The pieces without a subscription, in any order."""
         return [self.at(start) for start in self._loose]
 
     def overlapping(self, span: KeySpan) -> list[Piece]:
-        """The pieces with a key of `span`, in key order."""
+        """The pieces that have a key in `span`, in key order."""
         first = max(0, self._pieces.bisect_right(span.start) - 1)
         beyond = self._pieces.bisect_left(span.end) if span.end else len(self._pieces)
         keys = self._pieces.keys()[first:beyond]
         return [piece for key in keys if (piece := self._pieces[key]).span.overlaps(span)]
 
     def put(self, piece: Piece) -> None:
-        """Replace the piece that has the same span."""
+        """Replace the piece with the same span by `piece`."""
         self.replace(self.at(piece.span.start), [piece])
 
     def replace(self, old: Piece, new: Sequence[Piece]) -> None:
-        """Replace a piece by pieces that tile it. Asserts that they do, and that each promises at least as much."""
+        """Replace a piece by pieces that cover it. Asserts that they do so without gap and overlap, and that no promise
+        is lowered."""
         assert self._pieces.get(old.span.start) is old, f"{old.span} is not a piece of the territory"
         assert_tiled(old.span, [piece.span for piece in new])
         assert all(piece.base_ts >= old.base_ts for piece in new), f"{old.span}: a promise went back"
@@ -138,8 +140,8 @@ class Territory:
             self._index(piece)
 
     def join(self, pieces: Sequence[Piece]) -> Piece:
-        """Join neighbouring pieces of one region that are to be registered, because each region gets one subscription.
-        The joined piece promises the lowest ts of its parts."""
+        """Join neighbouring pieces of one region that must be registered, because each region gets one subscription.
+        The promise of the joined piece is the lowest of theirs."""
         first, last = pieces[0], pieces[-1]
         assert_tiled(KeySpan(first.span.start, last.span.end), [piece.span for piece in pieces])
         base_ts = min(piece.base_ts for piece in pieces)
@@ -197,7 +199,7 @@ class Territory:
 
 
 def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
-    """Assert that the parts, in order, tile the span: no hole, no overlap."""
+    """Assert that the parts, in this order, cover the span without gap and overlap."""
     assert parts, f"{span} has no part"
     assert (parts[0].start, parts[-1].end) == (span.start, span.end), f"the parts of {span} have other bounds"
     for left, right in pairwise(parts):
@@ -207,10 +209,10 @@ def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
 def cut_by_regions(
     piece: Piece, regions: Sequence[tuple[KeySpan, Region]], now_ms: int, hole_wait_ms: int, failures: int = 0
 ) -> list[Piece]:
-    """Cut a piece at the regions in PD's answer, which are given with their raw spans.
+    """Cut a piece at the bounds of the regions in PD's answer, which are given with their raw spans.
 
-    Keys of a region with a leader are to be registered. Holes, and regions without a leader, wait for `hole_wait_ms`.
-    Of overlapping regions the one with the highest version counts.
+    The keys of a region with a leader can be registered. Keys without a region, and those of a region without a leader,
+    wait for `hole_wait_ms`. Of overlapping regions the one with the highest version counts.
     """
     inside = [(part, region) for found, region in regions if (part := found.clip(piece.span)) is not None]
     inside.sort(key=lambda one: one[0].start)

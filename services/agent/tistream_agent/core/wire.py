@@ -1,4 +1,5 @@
-"""Field numbers of `cdcpb` that the scanner reads, and values of its enums (upstream-formats 6.4). Pure."""
+"""The field numbers and enum values of TiKV's protobuf package `cdcpb` that the parser needs (upstream-formats 6.4).
+Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ OP_PUT, OP_DELETE = 1, 2
 
 
 class EventField(IntEnum):
-    """Fields of ChangeDataEvent, Event and ResolvedTs."""
+    """Field numbers of ChangeDataEvent, Event and ResolvedTs."""
 
     CHANGES = 1
     RESOLVED = 2
@@ -25,7 +26,7 @@ class EventField(IntEnum):
 
 
 class RowField(IntEnum):
-    """Fields of Event.Row."""
+    """Field numbers of Event.Row."""
 
     START_TS = 1
     COMMIT_TS = 2
@@ -40,8 +41,8 @@ class RowField(IntEnum):
 
 
 class ErrorKind(IntEnum):
-    """Fields of Error; the one that is set is the kind of the error. UNKNOWN: a field of a newer TiKV is set, or no
-    field."""
+    """Field numbers of Error. The field that is set is the kind of the error. UNKNOWN: no known field is set; a newer
+    TiKV may have others."""
 
     UNKNOWN = 0
     NOT_LEADER = 1

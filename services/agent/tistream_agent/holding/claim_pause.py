@@ -1,8 +1,8 @@
-"""Computes how long a claim waits while processes take a territory from each other in turn.
+"""Computes how long an agent waits before it claims a territory, if agents take the territory from each other in turn.
 
 Pure. If two agents have the same territory in their settings, each fences the other one whenever a supervisor restarts
-it. Every claim costs TiKV a scan, so the pause before a claim doubles with the number of recent ones. The number is
-counted in the chain, because a process that was fenced has no other memory.
+it. Every claim costs TiKV a scan, so the pause before a claim doubles with the number of recent ones. The claims are
+counted in the chain's files, because a process that was restarted remembers nothing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ SILENT_S = 5.0  # a chain that does not grow for this time has no holder: the pa
 
 
 def pause_s(claims: int) -> float:
-    """The pause before a claim, in seconds. `claims` is the number of claims within RECENT_MS; a single one is a normal
-    take-over or restart."""
+    """The pause before a claim, in seconds. `claims` is the number of claims within RECENT_MS; one claim is a normal
+    restart or take-over, and needs no pause."""
     return 0.0 if claims < 2 else min(PAUSE_MAX_S, 2.0 ** min(claims - 2, 6))
 
 
 def claims(names: Sequence[str], nonce_of: Callable[[str], str]) -> int:
-    """The number of claims among files of a chain, which are in order and without gaps.
+    """Count the claims among the files `names` of a chain, which are in order and without gaps.
 
-    The first file does not count as a claim. A claim draws a nonce, and all files until the next claim have it. So
-    there is no claim between two files with the same nonce, and about log2(files) files are read for each claim.
+    The first file does not count as a claim. Each claim draws a new nonce, which all files until the next claim have.
+    So there is no claim between two files with the same nonce, and about log2(files) files are read for each claim.
     """
     if len(names) < 2:
         return 0

@@ -1,5 +1,5 @@
-"""An agent as a node of the platform: it sends heartbeats to the meta servers, and holds the territories in their
-answers."""
+"""Makes the agent a node of the platform: it sends heartbeats to the meta servers, and holds the territories that they
+assign to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 
 
 class NodeLoop:
-    """A background loop calls `beat`. While no meta server answers, the territories that the process holds continue.
+    """The heartbeats of an agent. A background loop must call `beat`. While no meta server answers, the territories
+    that the process holds continue.
 
     Args:
         serves: the id of the only PD cluster that this process can reach; empty if it can reach any.
@@ -32,8 +33,8 @@ class NodeLoop:
         self.problem = "no meta server has answered yet"
 
     def beat(self) -> int | None:
-        """Send a heartbeat, then report the territories and follow the answer. Returns the milliseconds until the next
-        call. Raises Unavailable."""
+        """Send a heartbeat, report the territories, and hold those that the answer lists. Returns the milliseconds
+        until the next call. Raises Unavailable."""
         try:
             next_ms = self._member.beat()
             if self._member.registered is not None:
@@ -55,6 +56,6 @@ class NodeLoop:
         self._territories.follow([order_of(work) for work in answer.territories], fenced)
 
     def not_ready(self) -> str | None:
-        """The reason why the process cannot hold territories; None if it can. A territory that waits is shown in
-        /status but does not count here, because a PD that does not answer must not keep a platform from starting."""
+        """The reason why the process cannot hold territories; None if it can. A territory that waits does not count
+        here, but is shown in /status: a PD that does not answer must not keep the platform from starting."""
         return None if self._answered else self.problem

@@ -1,5 +1,5 @@
-"""Orders to an agent: a territory to hold, the cluster that its changes come from, and the epoch of the assignment.
-Pure."""
+"""What an agent is ordered to do: hold a territory, with the cluster that its changes come from and the epoch of the
+assignment. Pure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The territories that a process ends and begins after a heartbeat. A territory in both continues under a new
-    assignment."""
+    """Which territories a process must stop and which it must start, after an answer of the meta server. A territory in
+    both continues under a new assignment."""
 
     end: tuple[Key, ...]
     begin: tuple[Order, ...]
@@ -50,7 +50,7 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def order_of(work: TerritoryWork) -> Order:
-    """The order in a meta server's answer. Raises InvalidRequest for malformed names."""
+    """Convert a territory in a meta server's answer to an Order. Raises InvalidRequest for malformed names."""
     return Order(
         TenantKey.parse(work.cluster_id, work.tenant_id),
         parse_store_id(work.territory),
@@ -75,9 +75,9 @@ def report_of(order: Order, state: TerritoryState) -> TerritoryReport:
 
 
 def changes(held: Mapping[Key, Order], fenced: Iterable[Key], wanted: Iterable[Order]) -> Changes:
-    """The changes that follow from a meta server's answer. `held` are the present orders. `fenced` are those that
-    another agent had fenced when the heartbeat was sent. If the answer still has them, they begin again, because no
-    other agent is to hold them."""
+    """Compute which territories must stop and start after a meta server's answer, `wanted`. `held` are the present
+    orders. `fenced` are the territories that another agent had claimed when the heartbeat was sent. If `wanted` has
+    them still, they start again, because the meta server assigns them to no other agent."""
     asked = {order.key: order for order in wanted}
     fenced = set(fenced)
     again = {key for key, order in held.items() if asked.get(key) != order or key in fenced}

@@ -1,4 +1,4 @@
-"""The territories that a process holds now, each with a thread."""
+"""Runs the territories that this process holds, each in a thread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BUFFER_MIN_BYTES = 8 << 20
 
 
 class Territories:
-    """Begins and ends territories. Thread-safe.
+    """Starts and stops territories. Thread-safe.
 
     Args:
-        new_run: makes the run of an order.
-        ended: called with the code when a territory has stopped for good.
-        buffer_bytes: the memory of all territories together.
+        new_run: creates the run of an order.
+        ended: called with the stop's code when a territory has stopped for good.
+        buffer_bytes: the memory that all territories share.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class Territories:
         self._runs: dict[Key, tuple[TerritoryRun, Thread]] = {}
 
     def follow(self, wanted: Sequence[Order], fenced: Sequence[Key] = ()) -> Changes:
-        """Hold exactly these territories from now on. `fenced` are those that were fenced when the heartbeat was
-        sent."""
+        """Hold exactly these territories from now on. `fenced` are those that another agent had claimed when the
+        heartbeat was sent. Returns what was stopped and started."""
         with self._lock:
             found = changes({key: run.order for key, (run, _) in self._runs.items()}, fenced, wanted)
             there = {order.key for order in wanted}
@@ -59,12 +59,12 @@ class Territories:
             self._ended(code)
 
     def _share(self) -> None:
-        """Divide the memory among the territories."""
+        """Divide the memory evenly among the territories."""
         for run, _ in self._runs.values():
             run.buffer_bytes = max(BUFFER_MIN_BYTES, self._buffer_bytes // len(self._runs))
 
     def stop(self, timeout_s: float) -> None:
-        """End all territories, and wait at most `timeout_s` for each of them."""
+        """Stop all territories, and wait at most `timeout_s` for each of them."""
         with self._lock:
             runs = list(self._runs.values())
         for run, _ in runs:
@@ -78,7 +78,7 @@ class Territories:
             return [run.status() for _, (run, _) in sorted(self._runs.items(), key=lambda one: one[0])]
 
     def reports(self) -> tuple[list[TerritoryReport], list[Key]]:
-        """For a heartbeat: the reports of the territories, and the ones that another agent has fenced."""
+        """What the next heartbeat states: the reports of the territories, and those that another agent has claimed."""
         with self._lock:
             runs = [run for run, _ in self._runs.values()]
         statuses = [(run.order, run.status()) for run in runs]

@@ -1,7 +1,7 @@
 """Groups changes of RawKV into batches that a cluster accepts.
 
-Pure. Changes of one key go to one worker and keep their order. A batch has either puts or deletes, and each key once,
-so the order in which TiKV applies them does not matter.
+Pure. All changes of a key are given to the same worker, and keep their order. A batch has either puts or deletes, and
+each key once, so the order in which TiKV applies them does not matter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ BYTES_MAX = 1 << 20  # of keys and values; TiKV refuses a Raft entry of 8 MiB
 
 @dataclass(frozen=True, slots=True)
 class RawWrite:
-    """One change. `key` includes the prefix of its keyspace. `value` is None for a delete. `expire_ts` is in seconds of
-    Unix time; 0 means never."""
+    """A put or delete of one RawKV key. `key` includes the prefix of its keyspace. `value` is None for a delete.
+    `expire_ts` is in seconds of Unix time; 0 means that the value never expires."""
 
     key: bytes
     value: bytes | None
@@ -25,14 +25,14 @@ class RawWrite:
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
+        """The size of key and value, in bytes."""
         return len(self.key) + len(self.value or b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Puts (`values` and `ttls` have an item for each key) or deletes (both empty). `ttls` are in seconds; 0 means for
-    ever."""
+    """Changes that one request sends: either puts (`values` and `ttls` have an item for each key), or deletes (both are
+    empty). `ttls` are in seconds; 0 means for ever."""
 
     keys: tuple[bytes, ...]
     values: tuple[bytes, ...] = ()
@@ -43,11 +43,11 @@ class Batch:
 
     @property
     def puts(self) -> bool:
-        """Whether these are puts."""
+        """Whether the batch has puts; otherwise it has deletes."""
         return bool(self.values)
 
     def part(self, at: Sequence[int]) -> Batch:
-        """The changes at these positions."""
+        """A batch of the changes with these indexes only."""
         keys = tuple(self.keys[one] for one in at)
         if not self.puts:
             return Batch(keys)
@@ -55,7 +55,7 @@ class Batch:
 
 
 def shares(writes: Iterable[RawWrite], workers: int) -> list[list[RawWrite]]:
-    """Distribute writes over workers by their keys, each share in order."""
+    """Distribute writes over workers by their keys. Returns one list for each worker; each keeps the order."""
     out: list[list[RawWrite]] = [[] for _ in range(workers)]
     for write in writes:
         out[zlib.crc32(write.key) % workers].append(write)
@@ -63,8 +63,8 @@ def shares(writes: Iterable[RawWrite], workers: int) -> list[list[RawWrite]]:
 
 
 def batches(writes: Iterable[RawWrite], now_s: int) -> Iterator[Batch]:
-    """Cut the writes of one worker into batches, in order. A put that has expired by `now_s` becomes a delete, because
-    the key's earlier value must be removed."""
+    """Group the writes of one worker into batches, in order. A put that has expired by `now_s` becomes a delete,
+    because the key's earlier value must be removed."""
     held: dict[bytes, tuple[bytes, int]] = {}
     puts, size = False, 0
     for write in writes:

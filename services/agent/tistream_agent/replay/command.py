@@ -118,7 +118,7 @@ def _run(
 
 
 class _Said:
-    """Prints progress and problems on stderr, each at most once in SAY_S seconds."""
+    """Prints progress and problems on stderr; each kind at most once in SAY_S seconds."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -138,7 +138,8 @@ class _Said:
 
 
 def _token() -> dict[str, str]:
-    """The API token, from the environment variables that all commands use. Raises InvalidRequest."""
+    """The `Authorization` header with the API token, from the environment variables that all commands use. Raises
+    InvalidRequest."""
     from tistream.errors import InvalidRequest
 
     path, text = os.environ.get("TISTREAM_TOKEN_FILE"), os.environ.get("TISTREAM_TOKEN", "").strip()

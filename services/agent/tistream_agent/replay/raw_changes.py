@@ -1,4 +1,4 @@
-"""Reads the pages of PullRaw over HTTP, line by line."""
+"""Reads the changes of a RawKV tenant from the API (PullRaw) over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 @dataclass(frozen=True, slots=True)
 class RawChanges:
-    """The changes of one tenant at one API server. `keyspace` is None for all keyspaces."""
+    """The changes of one tenant, as one API server returns them. `keyspace` is None for all keyspaces."""
 
     http: httpx.Client
     url: str
@@ -30,8 +30,8 @@ class RawChanges:
         return f"{self.tenant}{part}"
 
     def pages(self, params: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of one answer as they arrive. Raises TiStreamError if the API answers with an error, and
-        Unavailable if the server does not answer, or cuts the answer off."""
+        """Request one page. Yields its lines as they arrive. Raises TiStreamError if the API answers with an error, and
+        Unavailable if the server does not answer, or the answer ends early."""
         names = (quote(name, safe="") for name in (self.tenant.cluster_id, self.tenant.tenant_id))
         path = "/v1/clusters/{}/tenants/{}/raw/changes".format(*names)
         query = dict(params) if self.keyspace is None else {**params, "keyspace": str(self.keyspace)}

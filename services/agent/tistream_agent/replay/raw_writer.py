@@ -1,5 +1,5 @@
-"""Writes batches into RawKV of a TiKV cluster. Each region's part is sent to its leader, and repeated until the leader
-has accepted it."""
+"""Writes batches into the RawKV of a TiKV cluster. The keys of each region are sent to the region's leader, until it
+has accepted them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _RETRIED = (
 
 
 class WriteRefused(FatalError):
-    """TiKV refuses a write for a reason that a retry does not change."""
+    """TiKV refuses a write for a reason that a retry would not change."""
 
     code = "write-refused"
 
 
 class Stopping(Exception):
-    """The process has to end before a batch was written."""
+    """The process must end, and the batch has not been written completely."""
 
 
 class RawWriter:
@@ -80,8 +80,8 @@ class RawWriter:
             self._channels.clear()
 
     def _attempt(self, batch: Batch) -> tuple[list[int], float]:
-        """Send each region's part once. Returns the positions of the changes that must be sent again, and the pause in
-        seconds that TiKV requests."""
+        """Send the changes of each region once. Returns the indexes of the changes that must be sent again, and the
+        pause in seconds that TiKV requests."""
         left: list[int] = []
         asked_s = 0.0
         try:
@@ -106,7 +106,8 @@ class RawWriter:
     # -- regions --------------------------------------------------------------------------------------------------
 
     def _routed(self, batch: Batch) -> Iterable[tuple[LedRegion | None, list[int]]]:
-        """The positions of a batch by region; the key None is for keys whose region PD does not know."""
+        """Group the indexes of a batch's changes by region. The region None has the keys whose region PD does not
+        know."""
         found: dict[bytes | None, tuple[LedRegion | None, list[int]]] = {}
         for at, key in enumerate(batch.keys):
             region = self._region(encode_bytes(key))
@@ -137,7 +138,7 @@ class RawWriter:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def _send(self, region: LedRegion, batch: Batch) -> tuple[str, float]:
-        """Send one region's part to its leader. Returns the reason why it must be sent again (empty if it was
+        """Send changes of one region to its leader. Returns the reason why they must be sent again (empty if they were
         accepted), and the pause in seconds that TiKV requests."""
         assert region.leader is not None
         store = region.leader.store_id
@@ -208,7 +209,7 @@ class RawWriter:
         return kept
 
     def _drop(self, store: int) -> None:
-        """Forget a connection, so that the next one goes to the store's present address."""
+        """Drop the connection to a store, so that the next one uses the store's present address."""
         with self._lock:
             self._channels.pop(store, None)
 

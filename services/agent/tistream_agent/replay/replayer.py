@@ -1,7 +1,7 @@
 """Replays the changes of a tenant of RawKV into another cluster: at least once, in order for each key.
 
-Changes are pulled page by page, and written by several workers, each of which has its own keys. The cursor is stored
-after the target has accepted all changes before it. After a crash the changes since then are written again.
+Changes are pulled page by page, and written by several workers. Each key always has the same worker. The cursor is
+stored after the target has accepted all changes before it. After a crash the changes since then are written again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PAGE = {"limit": "10000", "wait_ms": "1000"}
 
 
 class Writer(Protocol):
-    """Writes batches into the target (raw_writer.RawWriter)."""
+    """The interface of the target: raw_writer.RawWriter implements it."""
 
     def write(self, batch: Batch) -> None: ...
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counters of a replay since its start."""
+    """How much a replay has written since it started."""
 
     puts: int = 0
     deletes: int = 0
@@ -44,11 +44,11 @@ class Counts:
 
 @dataclass(slots=True)
 class Replayer:
-    """One replay.
+    """Reads the changes of a RawKV tenant and writes them into the target.
 
     Args:
-        pages: the lines of one answer of PullRaw to these parameters. Raises TiStreamError.
-        position: where it begins; None: at `start_ts`, or at the earliest ts that is kept.
+        pages: requests one page of PullRaw with these parameters, and yields its lines. Raises TiStreamError.
+        position: the cursor at which the replay begins; None: at `start_ts`, or at the earliest ts that is kept.
         save: stores a position, durably.
         wait: pauses for seconds; returns True once the process must end.
         say: called with the reason why a page is requested again.
@@ -89,7 +89,7 @@ class Replayer:
 
     @property
     def resolved_ts(self) -> int:
-        """The ts up to which everything is in the target; 0 before the first page."""
+        """The ts up to which all changes are in the target; 0 before the first page."""
         return 0 if self.position is None else int(self.position.resolved_ts)
 
     @property
@@ -128,7 +128,7 @@ class Replayer:
             self.position = state
 
     def _flush(self, writes: Sequence[RawWrite]) -> None:
-        """Write these changes, and return once the target has all of them."""
+        """Write these changes. Returns once the target has accepted all of them."""
         now_s = self.clock.now_ms() // 1_000
         mine = [list(batches(share, now_s)) for share in shares(writes, self.concurrency) if share]
         done = [self.workers.submit(self._written, found) for found in mine]
@@ -146,7 +146,7 @@ class Replayer:
 
 
 def raw_write(event: dict[str, Any]) -> RawWrite:
-    """Convert a line of PullRaw to a change."""
+    """Convert a parsed line of PullRaw to a change."""
     key = raw_row.prefix(int(event["keyspace"])) + b64decode(event["key"])
     if event["op"] == "delete":
         return RawWrite(key, None)

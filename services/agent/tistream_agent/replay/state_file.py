@@ -1,4 +1,4 @@
-"""Stores the position of a replay in a file, which one process at a time may hold, and which is replaced as a whole."""
+"""Stores the cursor of a replay in a file. One process at a time may use it, and each write replaces the whole file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tistream.errors import InvalidRequest
 
 class State(BaseModel):
     """The content of the file. `source` names the changes that are replayed. `target_cluster_id` is the id of the
-    target cluster, from its PD. Everything up to `cursor` is in the target."""
+    target cluster, from its PD. All changes up to `cursor` are in the target."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class State(BaseModel):
 
 @dataclass(slots=True)
 class StateFile:
-    """A `with` block that locks the file. Raises InvalidRequest if another process holds it."""
+    """Locks the file of a replay for a `with` block. Raises InvalidRequest if another process has locked it."""
 
     path: Path
     _lock: int = -1
@@ -50,7 +50,7 @@ class StateFile:
         os.close(self._lock)
 
     def read(self, source: str, target_cluster_id: int) -> State | None:
-        """The stored position; None before the first one was stored. Raises InvalidRequest if it belongs to another
+        """Read the stored state. Returns None if there is none yet. Raises InvalidRequest if it belongs to another
         source or target."""
         try:
             text = self.path.read_text("utf-8")
@@ -73,7 +73,7 @@ class StateFile:
         return state
 
     def write(self, state: State) -> None:
-        """Replace the stored position. It is durable when the call returns."""
+        """Replace the stored state. It is durable when the call returns."""
         temporary = self.path.with_name(f"{self.path.name}.new")
         with temporary.open("w", encoding="utf-8") as out:
             out.write(state.model_dump_json())

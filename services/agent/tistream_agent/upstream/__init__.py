@@ -1,1 +1,2 @@
-"""The agent's side of PD and TiKV: calls, change streams, the GC hold and the schema in the meta keys."""
+"""The agent's calls to PD and TiKV: timestamps and regions, change streams, the hold on garbage collection (GC), and
+the schema in TiDB's `m` keys."""

@@ -1,4 +1,5 @@
-"""The hold of a territory on TiKV's garbage collection: set before the first registration, moved after each file."""
+"""Keeps TiKV from collecting versions that a territory still needs. This "hold" is set before the first registration,
+and moved after each file."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ TTL_S = 24 * 3_600  # an agent that is away for less loses nothing
 
 
 class GcHold:
-    """One hold, under an id that names the territory."""
+    """The hold of one territory. PD knows it under an id that names the territory."""
 
     def __init__(self, pd: PdClient, tenant: TenantKey, store_id: int, keyspace: int = NULL_KEYSPACE) -> None:
         self._pd, self._keyspace = pd, keyspace
@@ -25,5 +26,5 @@ class GcHold:
         return HoldSet(ts)
 
     def release(self) -> None:
-        """Delete the hold. Raises Unavailable."""
+        """Delete the hold, so that TiKV may collect garbage again. Raises Unavailable."""
         self._pd.release_gc(self.service_id, self._keyspace)

@@ -13,14 +13,14 @@ EVERY = "*"  # in place of a name: all keyspaces of RawKV
 
 @dataclass(frozen=True, slots=True)
 class TenantKeys:
-    """The tenant's keys, and the keyspace whose garbage collection is held for them."""
+    """The keys of a tenant, and the keyspace whose garbage collection must be held back for them."""
 
     keys: KeyMap
     held: int
 
 
 def tenant_keys(pd: PdClient, kind: TenantKind, keyspace: str) -> TenantKeys:
-    """The keys of a tenant. `keyspace` is the keyspace's name; empty for TiDB without keyspaces, or for RawKV's
+    """Find the keys of a tenant. `keyspace` is the keyspace's name; empty for TiDB without keyspaces, or for RawKV's
     keyspace 0. Raises InvalidRequest if PD has no such keyspace, and Unavailable."""
     if kind is TenantKind.RAW and keyspace in ("", EVERY):
         return TenantKeys(KeyMap(scope=raw_scope(0 if not keyspace else None)), NULL_KEYSPACE)

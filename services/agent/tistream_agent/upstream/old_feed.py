@@ -1,4 +1,4 @@
-"""Converts messages of EventFeed, the call of older TiKV versions, to the form of EventFeedV2.
+"""Converts messages of EventFeed, the change stream of older TiKV versions, to the form of EventFeedV2.
 
 Pure. In EventFeed a call has at most one subscription for each region, and a resolved_ts has request_id 0
 (upstream-formats 6.4).
@@ -27,7 +27,7 @@ def convert(message: bytes, requests: Mapping[int, int]) -> Converted:
     """Convert a message: a resolved_ts for several regions becomes one for each request.
 
     `requests` has the request_id of the call's subscription, by region. Regions without a subscription are left out. A
-    message that is not protobuf is returned unchanged, and the scanner refuses it.
+    message that is not protobuf is returned unchanged; the parser (core/scanner.py) rejects it.
     """
     try:
         found = cdcpb.ChangeDataEvent.FromString(message)

@@ -1,4 +1,4 @@
-"""A client of PD: members and leader, timestamps, regions, stores, and the GC hold (upstream-formats 6.8)."""
+"""A client of PD: timestamps, regions, stores, and the hold on garbage collection (upstream-formats 6.8)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ R = TypeVar("R", bound=Message)
 
 
 class OtherCluster(FatalError):
-    """PD belongs to another cluster than the one for which this agent was started."""
+    """PD belongs to another cluster than the one for which this agent was started, so the agent must not use it."""
 
     code = "cluster_id_mismatch"
 
 
 class HoldTooLow(FatalError):
-    """PD refused a GC hold: the history that it would hold is gone. `safe_point`: TSO."""
+    """PD has refused a hold on GC, because versions that it would keep may be gone already. `safe_point`: the TSO at
+    and below which they may be gone."""
 
     code = "gc"
 
@@ -63,7 +64,8 @@ class TikvStore:
 
 @dataclass(frozen=True, slots=True)
 class LedRegion:
-    """A region with the leader that PD names, for calls that go to one region. `leader` is None if PD knows none."""
+    """A region with the leader that PD names, for calls to TiKV about this region. `leader` is None if PD knows
+    none."""
 
     region: Region
     meta: metapb.Region
@@ -71,10 +73,10 @@ class LedRegion:
 
 
 class PdClient:
-    """A client of PD. Thread-safe. A failed call is retried once PD's members have been asked for the leader again.
+    """A client of PD. Thread-safe. A failed call is repeated once, after PD's members have been asked for their leader.
 
     Args:
-        addresses: of some or all members.
+        addresses: those of some or all members.
         cluster_id: the id of the cluster that PD must belong to; None for the one in the first answer.
         on_call: counts calls by the name of their rpc.
 
@@ -112,7 +114,7 @@ class PdClient:
 
     @property
     def cluster_id(self) -> int:
-        """The id of the cluster. PD is asked for it once."""
+        """The id of the cluster. The first call asks PD for it."""
         with self._lock:
             if self._expected is None or self._leader is None:
                 self._connect()
@@ -122,7 +124,8 @@ class PdClient:
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def timestamps(self, count: int) -> int:
-        """Take `count` timestamps. Returns the last one, `last`; the timestamps are `last - count + 1 .. last`."""
+        """Take `count` timestamps. Returns the last one; they are all numbers from that minus `count` + 1 to that
+        one."""
         problem = ""
         for _ in range(_ATTEMPTS):
             with self._tso_lock:
@@ -153,11 +156,11 @@ class PdClient:
         ]
 
     def regions(self, encoded_start: bytes, encoded_end: bytes) -> list[Region]:
-        """PD's regions of a range of encoded keys, in order, with all holes and overlaps that PD has."""
+        """The regions of a range of encoded keys, in order, as PD has them: there may be gaps and overlaps."""
         return [found.region for found in self.led_regions(encoded_start, encoded_end)]
 
     def led_regions(self, encoded_start: bytes, encoded_end: bytes) -> Iterator[LedRegion]:
-        """As `regions`, but each region has the data that a call to one region needs. PD is asked page by page."""
+        """Like `regions`, with the data that a call to TiKV about one region needs. PD is asked page by page."""
         start = encoded_start
         while True:
             page = self._page(start, encoded_end)
@@ -201,7 +204,7 @@ class PdClient:
     # --- garbage collection --------------------------------------------------------------------------------------
 
     def safe_point(self) -> int:
-        """The TSO at and below which versions may be gone; 0 if this PD does not say so."""
+        """The TSO at and below which versions may be gone; 0 if this version of PD does not state it."""
         try:
             answer = self._call("GetGCSafePoint", pdpb.GetGCSafePointRequest(), pdpb.GetGCSafePointResponse)
         except _Unimplemented:
@@ -209,7 +212,7 @@ class PdClient:
         return int(answer.safe_point)
 
     def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
-        """Keep all versions above `ts` for `ttl_s` seconds. Raises HoldTooLow if they are gone already."""
+        """Ask PD to keep all versions above `ts` for `ttl_s` seconds. Raises HoldTooLow if they may be gone already."""
         if keyspace == NULL_KEYSPACE and not self._barriers:
             request = pdpb.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=ttl_s, safe_point=ts)
             try:
@@ -240,7 +243,7 @@ class PdClient:
             raise
 
     def release_gc(self, service_id: str, keyspace: int = NULL_KEYSPACE) -> None:
-        """Delete a hold; no error if it does not exist."""
+        """Delete a hold on GC. It is no error if the hold does not exist."""
         self.hold_gc(service_id, 0, 0, keyspace)
 
     # --- connections ---------------------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ class PdClient:
             self._leader = None
 
     def _connect(self) -> None:
-        """Ask the members for the leader, one after the other."""
+        """Ask PD's members, one after the other, for the leader, and connect to it."""
         problems = []
         for address in list(self._addresses):
             try:
@@ -323,7 +326,7 @@ class PdClient:
 
 
 class _NotLeader(Exception):
-    """The member that was asked is not PD's leader."""
+    """The PD member that was asked is not the leader."""
 
 
 class _Unimplemented(Exception):
@@ -335,7 +338,7 @@ class _Refused(Unavailable):
 
 
 class _TsoStream:
-    """The open stream of timestamps. One request is under way at a time."""
+    """The open gRPC stream on which PD issues timestamps. One request is under way at a time."""
 
     def __init__(self, channel: grpc.Channel, deadline_s: float) -> None:
         self._requests: SimpleQueue[pdpb.TsoRequest | None] = SimpleQueue()
@@ -347,7 +350,7 @@ class _TsoStream:
         )(iter(self._requests.get, None))
 
     def take(self, request: pdpb.TsoRequest) -> pdpb.TsoResponse:
-        """Send a request for timestamps and return the answer. Raises grpc.RpcError, also when the deadline has
+        """Send a request for timestamps, and return the answer. Raises grpc.RpcError, also when the deadline has
         passed."""
         late = threading.Timer(self._deadline_s, self._answers.cancel)
         late.daemon = True
@@ -379,7 +382,7 @@ def _led(meta: metapb.Region, leader: metapb.Peer) -> LedRegion:
 
 
 def _reason(error: BaseException) -> str:
-    """The text of an error of gRPC: its status and details."""
+    """The text of a gRPC error: its status and its details."""
     if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
         return f"{error.code().name}: {error.details()}"
     return str(error) or type(error).__name__

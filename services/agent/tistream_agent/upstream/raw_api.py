@@ -1,5 +1,5 @@
-"""RawKV of a cluster: checks whether its stores stream changes, and makes the schema_snap of a tenant without
-schemas."""
+"""RawKV of a TiKV cluster: checks whether its stores stream changes, and makes the `schema_snap` of a RawKV tenant,
+which has no schemas."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NO_REGION = (1 << 63) - 1  # TiKV checks the API version before it looks for th
 
 
 def raw_snapshot(ts: int) -> bytes:
-    """The bytes of `schema_snap` of a tenant of RawKV that begins at `ts` (TSO)."""
+    """Encode the `schema_snap` of a RawKV tenant whose changes begin at `ts` (TSO)."""
     return orjson.dumps({"version": 1, "kind": "raw", "snapshot_ts": ts, "databases": []})
 
 
 def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
-    """The reason why a store does not stream the changes of RawKV; empty if it does. To find out, a region that does
-    not exist is registered, so that nothing is scanned."""
+    """Ask a store whether it streams the changes of RawKV. Returns the reason why it does not; an empty text if it
+    does. The request names a region that does not exist, so nothing is scanned."""
     header = cdcpb.Header(cluster_id=cluster_id, ticdc_version=TICDC_VERSION)
     request = cdcpb.ChangeDataRequest(
         header=header, region_id=_NO_REGION, request_id=1, kv_api=cdcpb.ChangeDataRequest.RawKV

@@ -1,4 +1,5 @@
-"""Reads the schema of a TiDB as of one TSO from TiKV itself, by KvScan of the `m` keys (upstream-formats 6.8)."""
+"""Reads the schema of a TiDB as of one TSO from TiKV itself, by scanning the `m` keys (KvScan,
+upstream-formats 6.8)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class SchemaReader:
         self._pd, self._channels, self._sleep, self._prefix = pd, channels, sleep, prefix
 
     def read(self, ts: int) -> bytes:
-        """The bytes of `schema_snap` as of `ts`. Raises Unavailable, and CorruptObject if the keys are not TiDB's."""
+        """Read the schema as of `ts`. Returns the bytes of a `schema_snap`. Raises Unavailable, and CorruptObject if
+        the keys are not TiDB's."""
         addresses = {store.store_id: store.address for store in self._pd.stores()}
         pairs = [pair for span in SPANS for pair in self._span(with_prefix(span, self._prefix), ts, addresses)]
         return snapshot_of([(key[len(self._prefix) :], value) for key, value in pairs], ts)
@@ -69,7 +71,7 @@ class SchemaReader:
                 start = end
 
     def _region(self, start: bytes) -> LedRegion | None:
-        """The region of a raw key; None while PD has a hole there."""
+        """Ask PD for the region of a raw key. Returns None if PD has no region for it at the moment."""
         encoded = encode_bytes(start)
         for found in self._pd.led_regions(encoded, encoded + b"\x00"):
             region = found.region
@@ -78,7 +80,8 @@ class SchemaReader:
         return None
 
     def _scan(self, address: str, region: LedRegion, start: bytes, end: bytes, ts: int) -> list[Pair] | str:
-        """A page of key-value pairs, or the reason why it cannot be read now."""
+        """Read one page of key-value pairs from a region. Returns the pairs, or the reason why they cannot be read
+        now."""
         request = kvrpcpb.ScanRequest(start_key=start, end_key=end, limit=PAGE, version=ts)
         request.context.region_id = region.region.region_id
         request.context.region_epoch.CopyFrom(region.meta.region_epoch)
@@ -108,7 +111,7 @@ class SchemaReader:
 
 
 def snapshot_of(pairs: list[Pair], ts: int) -> bytes:
-    """The bytes of `schema_snap` from the pairs of SPANS. Raises CorruptObject."""
+    """Encode the pairs of SPANS, TiDB's schema, as the bytes of a `schema_snap` as of `ts`. Raises CorruptObject."""
     databases: dict[int, bytes] = {}
     tables: list[tuple[int, bytes]] = []
     for raw, value in pairs:

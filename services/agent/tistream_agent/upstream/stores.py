@@ -37,7 +37,7 @@ class TlsFiles:
     key: Path | None = None
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """The credentials that the files contain now; None if no authority is set. Raises InvalidRequest."""
+        """Read the files, and return the credentials; None if no authority is set. Raises InvalidRequest."""
         if self.ca is None:
             if self.cert is not None or self.key is not None:
                 raise InvalidRequest("--cert and --key need --ca, the authority of PD's and TiKV's certificates")
@@ -55,7 +55,8 @@ class Channels:
         self._tls = tls
 
     def open(self, address: str) -> grpc.Channel:
-        """A channel to `host:port` or `http(s)://host:port`; it connects when it is used. Raises InvalidRequest."""
+        """Create a channel to `host:port` or `http(s)://host:port`. It connects at its first use. Raises
+        InvalidRequest."""
         target = host_and_port(address)
         credentials = self._tls.credentials()
         if credentials is None:
@@ -66,7 +67,7 @@ class Channels:
 
 
 def host_and_port(address: str) -> str:
-    """`host:port` of an address with or without a scheme. Raises InvalidRequest."""
+    """Remove the scheme, if there is one, from an address. Returns `host:port`. Raises InvalidRequest."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
         port = parts.port

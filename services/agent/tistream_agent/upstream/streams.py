@@ -31,7 +31,7 @@ _V2, _V1 = "/cdcpb.ChangeData/EventFeedV2", "/cdcpb.ChangeData/EventFeed"
 
 @dataclass(slots=True, eq=False)
 class _Feed:
-    """One gRPC call. `regions` is used for EventFeed only: the request_id of each subscribed region."""
+    """One gRPC call. With EventFeed, `regions` has the request_id of each subscribed region."""
 
     requests: SimpleQueue[bytes | None] = field(default_factory=SimpleQueue)
     regions: dict[int, int] = field(default_factory=dict)
@@ -47,8 +47,9 @@ class _Feed:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """One stream to a store. `old`: the store supports only EventFeed. Then a second subscription of a region, which
-    happens after a merge, needs another gRPC call. All calls of a stream begin and end together."""
+    """A change stream of one store. `old`: the store supports only EventFeed. Then a second subscription to the same
+    region, as after a merge of regions, needs another gRPC call; so a stream may have several calls, which begin and
+    end together."""
 
     number: int
     store_id: int
@@ -61,7 +62,7 @@ class _Stream:
 
 
 class StoreStreams:
-    """Opens, feeds and reads streams. Each stream has a thread that puts serialized messages into the inbox."""
+    """Opens, uses and reads change streams. Each stream has a thread that puts the received messages into the inbox."""
 
     def __init__(
         self,
@@ -79,14 +80,14 @@ class StoreStreams:
         self._old: set[int] = set()  # stores without EventFeedV2
 
     def open(self, command: OpenStream) -> None:
-        """Begin a stream. Registrations may follow at once; a failure is reported as StreamEnded."""
+        """Begin a stream. Registrations may follow at once. A failure is reported as the event StreamEnded."""
         with self._lock:
             stream = _Stream(command.stream, command.tikv_store_id, command.tikv_store_id in self._old)
             self._streams[stream.number] = stream
             self._begin(stream)
 
     def register(self, command: Register) -> None:
-        """Send a registration; ignored if the stream has ended."""
+        """Send a registration. If the stream has ended, do nothing."""
         request = self._request(command.request_id)
         request.region_id = command.region_id
         request.region_epoch.conf_ver = command.conf_ver
@@ -99,7 +100,7 @@ class StoreStreams:
         self._send(command.stream, request)
 
     def deregister(self, command: Deregister) -> None:
-        """End the subscription of a region; ignored if the stream has ended."""
+        """End the subscription of a region. If the stream has ended, do nothing."""
         request = self._request(command.request_id)
         request.region_id = command.region_id
         request.deregister.SetInParent()

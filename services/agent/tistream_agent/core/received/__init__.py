@@ -1,1 +1,2 @@
-"""Finds the subscription that each received event belongs to, and counts what was received."""
+"""What the agent has received from TiKV: which subscription an event belongs to, counters, rows for the next file, and
+what a file may promise."""

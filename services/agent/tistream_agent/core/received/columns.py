@@ -1,4 +1,4 @@
-"""Columns of what was received. Pure."""
+"""Copies received rows from the receive buffer to Arrow columns. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tistream_agent.core import wire
 
 
 def change_columns(data: Bytes, rows: Int64s, index: Int64s, of: Int64s, prefix: int) -> list[pa.Array]:
-    """The columns of `cutter.CHANGE_SCHEMA`, in its order. `index`: log indexes. `of`: the subscription of each row.
-    `prefix`: the bytes of a keyspace, which the platform's keys lack."""
+    """Build the columns of `cutter.CHANGE_SCHEMA`, in its order. `index` has the log index of each row, and `of` the
+    number of its subscription. `prefix`: how many bytes a keyspace's prefix has; the platform's keys lack it."""
     kind, op = rows[k.TYPE], rows[k.OP]
     values = (kind == wire.PREWRITE) | (kind == wire.COMMITTED)
     has_value = values & (op == wire.OP_PUT)
@@ -37,7 +37,7 @@ def change_columns(data: Bytes, rows: Int64s, index: Int64s, of: Int64s, prefix:
 
 
 def binary(data: Bytes, at: Int64s, size: Int64s, valid: np.ndarray[tuple[int], np.dtype[np.bool_]] | None) -> pa.Array:
-    """A binary array of pieces of `data`; null where not `valid`."""
+    """Build a binary array: element i is the `size[i]` bytes of `data` from `at[i]` on; null where not `valid`."""
     if valid is not None:
         size = np.where(valid, size, 0)
     total = int(size.sum())

@@ -24,14 +24,14 @@ ERROR_KINDS = (*(kind.name.lower() for kind in ErrorKind), UNUSABLE)
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers since the territory began.
+    """Counters since the territory began.
 
     Attributes:
         registrations: by outcome. `initialized`: the scan ended. `refused`: TiKV ended the subscription before that.
             `lost`: its stream ended before that.
         errors: by the kind of TiKV's errors, of registrations and of live subscriptions, and UNUSABLE.
         entries: rows that enter files, by type.
-        scan_rows: those of them that came before the end of a subscription's scan: scan rows and what was applied
+        scan_rows: entries that came before the end of a subscription's scan: scan rows and what was applied
             meanwhile, because TiKV marks neither.
     """
 
@@ -46,7 +46,7 @@ class Counts:
     entries: Counter[str] = field(default_factory=Counter)
 
     def ended(self, was_live: bool, initialized: bool, error: ErrorKind | None) -> None:
-        """Count the end of a subscription. `was_live`: the end of its scan has been counted already. `error` is None if
+        """Count the end of a subscription. `was_live`: the end of its scan has been counted before. `error` is None if
         its stream ended."""
         if error is not None:
             self.errors[error.name.lower()] += 1
@@ -62,7 +62,7 @@ class Counts:
         self.scan_rows += int((indexes == 0).sum())
 
     def copy(self) -> Counts:
-        """A copy of these numbers, which later counts do not change."""
+        """Copy the counters; later counts do not change the copy."""
         return replace(
             self,
             registrations=Counter(self.registrations),

@@ -1,9 +1,11 @@
-"""What files may promise of subscriptions while locks live that came late. Pure.
+"""Keeps the watermarks in files low while a late lock lives: one that arrives with a start_ts below a resolved_ts that
+TiKV may have had already. Pure.
 
-The sorter takes a lock for dead once its region's resolved_ts is above the lock's start_ts and what was promised when
-it came (design.md 3): TiKV never raises its own resolved_ts past a lock that is there. What TiKV reports may be
-lower than that, because one message has the lowest of many regions. So a lock below what TiKV may have held when it
-came holds the promise, until TiKV has reported more than that. The kernel `apply` notes these locks.
+The sorter drops a lock as dead once its region's watermark exceeds both the lock's start_ts and the watermark at the
+lock's arrival (design.md 3). This relies on TiKV, which never raises its own resolved_ts past a live lock. But the
+resolved_ts that TiKV reports may be lower than its own, because one message has the lowest of many regions. So after a
+late lock the watermark stays, until TiKV reports more than its own resolved_ts can have been when the lock arrived. The
+kernel `apply` records these locks.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from tistream_agent.core import kernels as k
 
 
 def reached_of(table: Int64s, slots: Int64s) -> Int64s:
-    """The resolved_ts that TiKV has reported of the subscriptions in these slots, or what a late lock holds."""
+    """The ts that a file may promise for the subscriptions in these slots: the resolved_ts that TiKV has reported or,
+    if it is lower, the limit that a late lock sets."""
     resolved, hold, later = (table[row, slots] for row in (k.RESOLVED_TS, k.HOLD, k.NEXT_HOLD))
     held = np.minimum(np.where(hold == 0, MAX_TS, hold), np.where(later == 0, MAX_TS, later))
     return np.asarray(np.minimum(resolved, held), np.int64)

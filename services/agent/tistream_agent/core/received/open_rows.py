@@ -1,4 +1,4 @@
-"""Rows that wait for the next file. Pure."""
+"""Collects the rows that wait for the next file. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FOLD, _FOLDED_BYTES = 64, 1 << 20  # small tables in a row become one
 
 @dataclass(slots=True)
 class OpenRows:
-    """Tables in the order of arrival. `size`: their memory."""
+    """Tables of changes, in the order of arrival. `size`: their memory in bytes."""
 
     tables: list[pa.Table] = field(default_factory=list)
     size: int = 0
     _small: int = 0  # tables at the end that are small
 
     def keep(self, changes: pa.Table) -> None:
-        """Add a table. Small tables are made one now and then: each takes memory of its own."""
+        """Add a table. Now and then, small tables are joined into one, because each table needs memory of its own."""
         size = int(changes.nbytes) + _ENTRIES_BYTES
         self.tables.append(changes)
         self.size += size

@@ -1,4 +1,4 @@
-"""PD's clock, as far as calls for timestamps have shown it. Pure."""
+"""Estimates PD's clock from the timestamps that PD has issued. Pure."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ _AHEAD_MS = 3_600_000  # what a timestamp may be above PD's clock, which is only
 
 @dataclass(slots=True)
 class PdClock:
-    """PD's clock less the caller's lies between `_least_ms` (as if PD had answered when the answer arrived; the highest
-    of all calls) and `_most_ms` (as if it had answered when it was asked; of the last call). None: no call yet."""
+    """Bounds of the difference between PD's clock and the caller's, in ms. `_least_ms` is the lower bound: PD issued a
+    timestamp when its answer arrived; the highest of all calls. `_most_ms` is the upper bound: PD issued it when it was
+    asked; of the last call. None: no call yet."""
 
     _least_ms: int | None = None
     _most_ms: int | None = None
     _asked_ms: int = 0
 
     def asked(self, now_ms: int) -> None:
-        """A call for timestamps was made."""
+        """Record that PD was asked for timestamps."""
         self._asked_ms = now_ms
 
     def answered(self, ts: int, now_ms: int) -> None:
-        """The call was answered with timestamps up to `ts`."""
+        """Record that PD has answered with timestamps up to `ts`."""
         least_ms = physical_ms(ts) - now_ms
         self._least_ms = least_ms if self._least_ms is None else max(self._least_ms, least_ms)
         self._most_ms = physical_ms(ts) - self._asked_ms
 
     def is_stale(self, now_ms: int) -> bool:
-        """Whether another call is due."""
+        """Whether PD should be asked for a timestamp again, because the last call is long ago."""
         return now_ms - self._asked_ms >= _STALE_MS
 
     def ts_max(self, now_ms: int) -> int:
-        """PD cannot have given a higher timestamp yet, even if the clocks go wrong."""
+        """A timestamp that PD cannot have exceeded yet, even if the clocks go wrong."""
         return MAX_TS if self._least_ms is None else from_physical_ms(now_ms + self._least_ms + _AHEAD_MS)
 
     def ts_now(self, now_ms: int) -> int:
-        """PD has given no higher timestamp yet, unless its clock leaps."""
+        """A timestamp that PD has not exceeded yet, unless its clock leaps."""
         return MAX_TS if self._most_ms is None else from_physical_ms(now_ms + self._most_ms + 1)

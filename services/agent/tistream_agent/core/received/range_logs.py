@@ -1,9 +1,10 @@
-"""Range logs: all regions of a range of keys share a log, with one watermark row in each file. Pure.
+"""Range logs: all subscriptions of a range of keys share one log, with one watermark row in each file. Pure.
 
-With a log for each region 100,000 regions are 100,000 rows a file. The watermark of a range log is the lowest of what
-its pieces have reached, which tile the range (core.territory asserts it). A piece whose subscription ended is scanned
-again within the log, without a base row. A lock may be late for its region but not for the range, so what late locks
-hold (`late_locks`) counts for the range (docs/agent.md, "Logs"). One slow region holds its whole range.
+With a log for each subscription, 100,000 regions are 100,000 watermark rows in each file. The watermark of a range log
+is the lowest ts that any of its keys has reached. If a subscription ends, its keys are scanned again within the same
+log, and no watermark with a base_ts is written. A lock may be late for its region but not for the range, so the limit
+that a late lock sets (late_locks.py) applies to the range (docs/agent.md, "Logs"). One slow region delays its whole
+range.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ class RangeLogs:
     """The logs of a territory's ranges.
 
     Attributes:
-        spans: of the ranges, as the platform knows them; `starts`: their first keys on the wire.
-        value: what the files promise of each range, or will with the next one; its base_ts before its first row.
-        state: for `kernels.apply`. A log is started once all its pieces were scanned: its base row is due then.
+        spans: the ranges, in keys of the platform; `starts`: their first keys in TiKV.
+        value: for each range, the ts up to which the files are complete, the next one included; before its first
+            watermark row, its base_ts.
+        state: a table for `kernels.apply`. A log has started once all its keys have been scanned; then a watermark row
+            with base_ts is due.
     """
 
     spans: Sequence[KeySpan]
@@ -48,23 +51,23 @@ class RangeLogs:
         self.state = np.zeros((k.LOG_COLUMNS, count), np.int64)
 
     def of(self, start: bytes) -> int:
-        """The range with this key on the wire."""
+        """The number of the range that contains this key of TiKV."""
         return bisect_right(self.starts, start) - 1
 
     def log_of(self, number: int, log_id: int) -> int:
-        """The log id of a range: that of its first registration, which is `log_id` if there was none."""
+        """The log id of range `number`. It is set once: to `log_id`, if the range has none yet."""
         if not self.log_id[number]:
             self.log_id[number] = log_id
         return int(self.log_id[number])
 
     @property
     def started(self) -> Bools:
-        """Which logs have a base row."""
+        """For each range, whether its log has started."""
         return np.asarray(self.state[k.LOG_STARTED] > 0)
 
     def advance(self, table: Int64s, loose: Sequence[tuple[bytes, int]]) -> None:
-        """Set what the next file promises. `table`: of the subscriptions. `loose`: (first key, what was reached) of
-        each piece without one."""
+        """Compute what the next file promises for each range. `table` is that of the subscriptions. `loose` has (first
+        key, the ts reached) of each piece without a subscription."""
         there = np.flatnonzero((table[k.STATE] == k.SCANNING) | (table[k.STATE] == k.LIVE))
         of = table[k.RANGE, there] - 1
         lowest = np.full(len(self.spans), MAX_TS, np.int64)
@@ -82,7 +85,7 @@ class RangeLogs:
         table[k.FILED, there] = self.value[of]
 
     def rows(self) -> dict[str, Any]:
-        """The columns of the watermark rows that the file has (cutter.WatermarkColumns), which later rows follow."""
+        """The watermark rows of the next file, as the columns of cutter.WatermarkColumns. Counts them as written."""
         numbers = np.flatnonzero(self.started)
         numbers = numbers[np.argsort(self.log_id[numbers])]
         spans = [self.spans[number] for number in numbers.tolist()]
@@ -103,13 +106,14 @@ class RangeLogs:
 
 
 def bounds_among(starts: Sequence[bytes], count: int) -> tuple[bytes, ...]:
-    """The bounds of `count` ranges with about as many regions each. `starts`: first keys of the regions."""
+    """Choose the bounds of `count` ranges that have about the same number of regions. `starts`: the first keys of the
+    regions."""
     known = sorted(set(starts))
     return tuple(sorted({known[len(known) * number // count] for number in range(1, count)} if known else ()))
 
 
 def ranges_of(span: KeySpan, bounds: Sequence[bytes]) -> list[KeySpan]:
-    """The ranges into which bounds cut a span. Bounds outside of it are ignored."""
+    """Cut a span at the given bounds into ranges. Bounds outside of the span are ignored."""
     inside = sorted(bound for bound in set(bounds) if bound in span and bound != span.start)
     starts = [span.start, *inside]
     return [KeySpan(start, end) for start, end in zip(starts, [*inside, span.end], strict=True)]

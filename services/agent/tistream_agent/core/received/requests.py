@@ -1,8 +1,9 @@
 """Finds the subscription that a received event belongs to. Pure.
 
-TiKV names a subscription by stream, request_id and region (upstream-formats 6.4). Registrations at one store whose log
-ids come from one call share a request_id on the wire, because TiKV then sends one ResolvedTs for many regions. In
-addition each registration has a number of its own, which the rest of the agent calls its request_id.
+In TiKV's messages a subscription is identified by stream, request_id and region (upstream-formats 6.4). Registrations
+at one store whose log ids come from one call are sent with the same request_id, because TiKV then sends one ResolvedTs
+for many regions. Inside the agent each registration has a number of its own; the rest of the agent calls that number
+its request_id.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _MIN_PAIRS = 64
 
 @dataclass(slots=True)
 class SentRequests:
-    """The registrations that were sent, by (request_id on the wire, region).
+    """The registrations that were sent, by (request_id that was sent, region).
 
-    Those of one request_id are stored next to each other. They are forgotten together, because a late event of an ended
-    registration must not look like an event of a region that was never registered.
+    The registrations of one request_id are dropped together, because a late event of an ended registration must not
+    look like an event of a region that was never registered.
     """
 
     _pairs: Int64s = field(default_factory=lambda: np.zeros((k.PAIR_COLUMNS, _MIN_PAIRS), np.int64))
@@ -32,7 +33,8 @@ class SentRequests:
         return self._count
 
     def add(self, sent_as: int, region_id: int, stream: int, number: int) -> None:
-        """Record a registration. `sent_as` is equal to that of the previous registration, or higher."""
+        """Record a registration. `sent_as` is the request_id that is sent; it equals that of the previous registration,
+        or is higher."""
         assert not self._count or self._pairs[k.SENT_AS, self._count - 1] <= sent_as, (
             f"request {sent_as} comes too late"
         )
@@ -44,15 +46,15 @@ class SentRequests:
         self._count += 1
 
     def numbers(self, items: Int64s, stream: int) -> Int64s:
-        """The number of each item's registration; NO_REQUEST if this stream has no such request_id, OTHER_REGION if
-        the request_id was never sent for this region."""
+        """Find the number of the registration that each item belongs to. NO_REQUEST if this stream has no such
+        request_id, OTHER_REGION if the request_id was never sent for this region."""
         out = np.empty(items.shape[1], np.int64)
         k.numbers_of(items, stream, self._pairs, self._count, out)
         return out
 
     def forget(self, live: int, is_known: Int64s) -> None:
-        """Forget the request_ids whose registrations are all unknown to the rest of the agent, once they take more than
-        half of the memory. `live` is the number of known registrations, and `is_known` has their numbers, in any
+        """Drop the request_ids all of whose registrations have ended, once they take more than half of the memory.
+        `live` is the number of registrations that the agent still knows, and `is_known` has their numbers, in any
         order."""
         if self._count <= max(_MIN_PAIRS, 2 * live):
             return

@@ -32,7 +32,7 @@ class ChainSealed(FatalError):
 @dataclass(frozen=True, slots=True)
 class Contest:
     """What the newest files of a chain show of recent claims. `claims` is their number, `newest` the ts of the newest
-    file; 0 if there is none. `nonce` is that of the agent that wrote it."""
+    file; 0 if the chain has no file. `nonce` is that of the agent that wrote it."""
 
     claims: int = 0
     newest: int = 0

@@ -1,4 +1,4 @@
-"""`python -m tistream_ingest`: the composition root of the ingest service."""
+"""`python -m tistream_ingest`: builds the ingest service from the settings in the environment, and runs it."""
 
 from __future__ import annotations
 

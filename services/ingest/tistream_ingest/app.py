@@ -73,14 +73,15 @@ def list_sources(
     cluster_id: Annotated[str | None, Query()] = None,
     tenant_id: Annotated[str | None, Query()] = None,
 ) -> SourceStatuses:
-    """The status of every source that this process runs."""
+    """The status of every source that this process runs, of one tenant or of all."""
     driver: SourceDriver = request.app.state.driver
     return SourceStatuses(node_id=request.app.state.node_id, sources=driver.statuses(cluster_id, tenant_id))
 
 
 @router.post("/v1/restores/checks", operation_id="CheckRestoreTarget")
 def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
-    """Check that the settings of this process allow a target of a restore. 422 if they do not."""
+    """Check that this process may write into the target of a restore. The answer is 422 if its settings do not allow
+    it."""
     allowed: Allowed = request.app.state.allowed
     allowed.check(body.target)
     return Accepted()
@@ -92,7 +93,7 @@ class BothRunner(ReleaseRunner, restoring.Runner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """The parts of a process besides its object store and its clock; a simulation replaces them."""
+    """What a process needs of its environment besides an object store and a clock. A simulation passes substitutes."""
 
     runner: BothRunner
     chunk_writer: ChunkWriter
@@ -104,13 +105,12 @@ class ProcessEnvironment:
 
 
 def _histories(http: HttpClient, registry: Callable[[], str]) -> Callable[[TenantKey], History]:
-    """A function that returns the schema history of a tenant, as the registry has it now."""
+    """Create the function that returns a tenant's schema history, as the schema registry has it now."""
     return lambda tenant: SchemaReplica(SchemaClient(http, registry), tenant).refresh()
 
 
 def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> TenantReads:
-    """Create the reader of tenants that restores use: the schema's history, and the pool with the ts that it
-    reaches."""
+    """Create what restores read tenants with: the schema history from the registry, and the committed pool."""
 
     def pool_now(_: TenantKey) -> tuple[int, Sequence[IndexShard]]:
         return pool.reached_ts(), pool.current().shards

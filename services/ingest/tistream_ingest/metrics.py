@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class IngestMetrics:
-    """All metrics of the ingest service. Create it once per process."""
+    """All Prometheus metrics of the ingest service. Create it once per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.releases = Counter(

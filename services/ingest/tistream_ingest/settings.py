@@ -1,4 +1,4 @@
-"""Settings of the ingest service: TISTREAM_INGEST__…"""
+"""The settings of the ingest service. Their environment variables begin with TISTREAM_INGEST__."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class IngestSettings(ServiceSettings):
     @field_validator("restore_urls")
     @classmethod
     def _are_urls(cls, text: str) -> str:
-        """A prefix that is no URL, such as one in a JSON list, would allow nothing, and say nothing."""
+        """Reject a prefix that is not a URL. It would silently allow nothing, for example if the setting is written as
+        a JSON list."""
         for one in _listed(text):
             try:
                 check_url(one)

@@ -1,4 +1,4 @@
-"""`python -m tistream_schema`: the composition root of the schema registry."""
+"""`python -m tistream_schema`: builds the schema registry from the settings in the environment, and runs it."""
 
 from fastapi import FastAPI
 

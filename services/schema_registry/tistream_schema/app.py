@@ -1,4 +1,4 @@
-"""Builds the app of the schema registry from its parts."""
+"""Builds the HTTP app of the schema registry."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def build_app(
     new_nonce: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the app. Its loops run while it serves. `end` ends the process. Without `http`, the app creates its own
-    client."""
+    """Build the app. Its loops run while it serves. `end` is a function that ends the process. Without `http`, the app
+    creates its own HTTP client."""
     peers = Peers(settings, clock)
     http = http or peers.new_http()
     metrics_registry = new_registry()

@@ -1,8 +1,8 @@
 """The registry's log in object storage: a numbered log (tistream/storage/numbered_log.py) of schema records.
 
-Several incarnations of the registry may work at once (a paused one, and its successor). All read the same committed
-pool, and the one that puts a number first decides its content. The others read that object and continue after it. So no
-writer is fenced: a writer that loses a number reads the winner's object and continues.
+Several processes of the registry may work at once, such as a paused one and its successor. All read the same committed
+pool, and the one that puts a number first decides its content. The others read that object and continue after it, so no
+process needs to be fenced.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class DurableLog:
 
     @property
     def floor(self) -> int:
-        """The floor as last read; 0 if it did not exist."""
+        """The number of the base at which readers begin, as last read; 0 if there was none."""
         return self._entries.floor_seen
 
     def catch_up(self) -> list[LogObject]:
@@ -128,26 +128,26 @@ class DurableLog:
         yield from in_pieces(self.objects, info)
 
     def append(self, high_ts: int, records: tuple[Record, ...]) -> list[LogObject]:
-        """Commit every record of (self.high_ts, high_ts].
+        """Write one object with all records of the window (self.high_ts, high_ts].
 
-        Returns the objects after the last known one: the new one, or those of other incarnations that were first
-        (beginning with a base, if their objects were deleted already). Raises Unavailable if the outcome stays unknown;
-        the same records may then be appended again.
+        Returns the objects after the last known one: the new object, or those that another process has put first
+        (beginning with a base, if older objects were deleted already). Raises Unavailable if it stays unknown whether
+        the object was written; the same records may then be appended again.
         """
         assert self.number > 0
         assert high_ts > self.high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records))
 
     def append_base(self, high_ts: int, head: BaseHead, records: tuple[Record, ...]) -> list[LogObject]:
-        """Commit a base that restates everything up to self.high_ts, and has no new records up to high_ts. Returns and
+        """Write a base that restates everything up to self.high_ts, and has no new records up to high_ts. Returns and
         raises the same as `append`."""
         assert self.number > 0
         assert head.base_ts <= self.high_ts <= high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records, head))
 
     def raise_floor(self) -> None:
-        """Set the floor to the newest base, at which readers then begin. Once this returns, objects below it may be
-        deleted. Raises Unavailable."""
+        """Set the floor to the newest base, at which readers begin from now on. Once this returns, objects below it may
+        be deleted. Raises Unavailable."""
         self._log.raise_floor(self.base)
 
     def collect(self, below: int) -> int:
@@ -176,8 +176,8 @@ class DurableLog:
         return [log_object]
 
     def _check_windows(self, entries: Sequence[LogObject], high_ts: int) -> None:
-        """Check that each object begins where the previous one ends. `high_ts`: where the log ended before; 0: the
-        first object may begin anywhere."""
+        """Check that the window of each object begins where that of the previous one ends. `high_ts`: where the log
+        ended before; 0: the first object may begin anywhere."""
         for found in entries:
             if high_ts and found.low_ts != high_ts:
                 key = layout.schema_log(self.tenant, found.number)

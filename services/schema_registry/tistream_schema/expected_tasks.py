@@ -1,7 +1,7 @@
 """Finds the tasks that hold a tenant's schema keys, and their progress. Pure.
 
 The minimum is taken over the tasks that *must* exist to cover the schema's key spans, never over those that happened to
-answer (invariant 14).
+answer (docs/invariants.md, invariant 14).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SchemaTask:
 
 
 class ReportedProgress(Protocol):
-    """A sorter's report of a task."""
+    """What a sorter reports of a task."""
 
     @property
     def task_epoch(self) -> int: ...
@@ -39,14 +39,14 @@ class ReportedProgress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskPromise:
-    """A sorter's promise about a task: no row at or below progress_ts is missing from manifests 1 … `manifest`."""
+    """What a sorter promises about a task: no row at or below progress_ts is missing from manifests 1 … `manifest`."""
 
     manifest: int
     progress_ts: int
 
 
 def schema_tasks(route: TenantRoute) -> list[SchemaTask]:
-    """The tasks whose spans overlap the schema's keys, in key order."""
+    """The tasks of a route whose spans overlap the schema's keys, in key order."""
     tasks = [_task(task) for task in route.tasks]
     needed = [task for task in tasks if needs(task.span)]
     return sorted(needed, key=lambda task: task.span.start)
@@ -58,7 +58,8 @@ def needs(span: KeySpan) -> bool:
 
 
 def gap(tasks: list[SchemaTask]) -> KeySpan | None:
-    """A part of the schema's key spans that no task covers; None if tasks cover all of it. `tasks` are in key order."""
+    """A part of the schema's key spans that no task covers; None if the tasks cover all of them. `tasks` are in key
+    order."""
     for needed in SCHEMA_SPANS:
         at = needed.start
         for task in tasks:

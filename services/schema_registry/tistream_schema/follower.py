@@ -42,7 +42,7 @@ class SchemaFollower:
         keeping: LogKeepingRules,
         now_ms: Callable[[], int],
     ) -> None:
-        """Create the follower of one tenant. now_ms: monotonic."""
+        """Create the follower of one tenant. now_ms: the monotonic clock."""
         self._objects = objects
         self._schema = schema
         self._durable = durable
@@ -56,8 +56,8 @@ class SchemaFollower:
         self._snapshot_ms: int | None = now_ms()  # when to delete schema_snap; None: it has been deleted
 
     def load(self) -> bool:
-        """Read the log, or begin it from schema_snap. Returns whether the history is loaded; if it is not, a hold has
-        the reason."""
+        """Read the log, or begin it from schema_snap. Returns whether the history is loaded; if it is not, the tenant's
+        `holds` have the reason."""
         key = layout.schema_snap(self._schema.tenant)
         try:
             self._apply(self._durable.catch_up())
@@ -122,7 +122,7 @@ class SchemaFollower:
             self._snapshot_ms = None
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, TaskPromise]) -> int:
-        """The ts up to which the manifests that were read hold every row of every task."""
+        """The ts up to which the manifests that were read have every row of these tasks."""
         covers: list[Cover] = []
         for task in tasks:
             promise = promises.get(task.task_id)
@@ -157,8 +157,8 @@ class SchemaFollower:
 
     def _from_where(self) -> int:
         """The ts above which the registry must read the pool. The pool has every row above it, because sorters drop
-        rows only once they are in the log. A registry that is late, because it was paused, finds the rows that it
-        missed in the log, where another incarnation has written them. Raises InvariantBroken if it does not."""
+        rows only once they are in the log. A registry that was paused for long may miss dropped rows; it must find them
+        in the log, where another process has written them. Raises InvariantBroken if it does not find them."""
         retained_ts = max(_retained_ts(self._logs.values()))
         if retained_ts > self._resolved_ts():
             self._apply(self._durable.catch_up())
@@ -173,7 +173,7 @@ class SchemaFollower:
         return resolved_ts
 
     def _keep_log(self) -> None:
-        """Write progress or a base, or delete old objects, if that is due although no schema has changed."""
+        """Write the log, or delete its old objects, where that is due although no schema has changed."""
         now_ms, resolved_ts = self._now_ms(), self._resolved_ts()
         if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):
             self._append(resolved_ts, ())
@@ -204,7 +204,7 @@ class SchemaFollower:
         return records, None
 
     def _append(self, high_ts: int, records: tuple[Record, ...]) -> None:
-        """Make records durable, after those that another incarnation has written in the meantime."""
+        """Write records to the log, after those that another process has written since."""
         while True:
             self._apply(self._durable.append(high_ts, records))
             records = tuple(record for record in records if record.commit_ts > self._durable.high_ts)

@@ -1,8 +1,9 @@
-"""Decides when the schema log is written although no schema has changed: progress, a base, deletions. Pure.
+"""Decides when the schema log is maintained although no schema has changed: when its progress or a base is written, and
+old objects are deleted. Pure.
 
 The sorters decide how much history may be forgotten: rows at or below a task's retained_ts may be gone from the pool,
-and a request for a ts below the highest retained_ts gets a 410. The registry forgets no history above the lowest
-retained_ts of the tasks with the schema's keys (docs/adr/0009).
+and a request for a ts below the highest retained_ts is answered with 410. The registry forgets no history above the
+lowest retained_ts of the tasks with the schema's keys (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogKeepingRules:
-    """The limits that the settings give for the schema log. Durations are in milliseconds."""
+    """The limits of the schema log's maintenance, from the settings. Durations are in milliseconds."""
 
     quiet_segments: int = 256
     quiet_ms: int = 3_600_000
@@ -35,7 +36,7 @@ class LogKeeper:
         self._floors: deque[tuple[int, int]] = deque()
 
     def wrote(self, now_ms: int, *, base: bool) -> None:
-        """Record that the log has one more object."""
+        """Record that an object was added to the log. `base`: it was a base."""
         self._written_ms, self._segments = now_ms, 0
         self._objects = 1 if base else self._objects + 1
 
@@ -44,8 +45,8 @@ class LogKeeper:
         self._segments += segments
 
     def progress_due(self, now_ms: int) -> bool:
-        """Whether to write the resolved_ts although the schema has not changed. Otherwise a restart would have to read
-        much again, and sorters would keep the rows until then."""
+        """Whether to write the resolved_ts although the schema has not changed. Without that, a restart would have to
+        read many rows again, and sorters would have to keep these rows."""
         if self._segments >= self._keeping.quiet_segments:
             return True
         return self._segments > 0 and now_ms - self._written_ms >= self._keeping.quiet_ms
@@ -55,21 +56,21 @@ class LogKeeper:
         return self._objects > self._keeping.base_objects and base_ts > known_from_ts
 
     def collection_due(self, floor: int, now_ms: int) -> int:
-        """The number below which objects should be deleted; 0: no deletion is due. Each floor becomes due once,
-        `grace_ms` after it was first seen, so that running readers can finish. The floor may have risen in the
-        meantime."""
+        """The number of the floor below which objects must be deleted now; 0: no deletion is due. Each floor becomes
+        due once, `grace_ms` after it was first seen, so that running readers can finish. The floor may have risen in
+        the meantime."""
         if floor > self._floor:
             self._floor = floor
             self._floors.append((floor, now_ms))
         return max((one for one, found_ms in self._floors if now_ms - found_ms >= self._keeping.grace_ms), default=0)
 
     def collected(self, below: int) -> None:
-        """Record that the objects below `below` were deleted."""
+        """Record that all objects below `below` were deleted."""
         while self._floors and self._floors[0][0] <= below:
             self._floors.popleft()
 
 
 def newest_base_ts(retained_ts: Iterable[int], durable_ts: int) -> int:
-    """The newest ts as of which the log may be restated: it is durable in the log, and every task with schema keys has
-    dropped the rows up to it or may drop them."""
+    """The newest ts as of which the log may be restated. The log must have the history up to it, and every task with
+    schema keys must have dropped, or be allowed to drop, its rows up to it."""
     return min([durable_ts, *retained_ts])

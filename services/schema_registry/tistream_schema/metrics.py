@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class SchemaMetrics:
-    """All metrics of the schema registry. Create it once per process. No tenant's name is a label."""
+    """All Prometheus metrics of the schema registry. Create it once per process. Names of tenants are never labels."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.tenants = Gauge("tistream_schema_tenants", "Tenants followed.", registry=registry)

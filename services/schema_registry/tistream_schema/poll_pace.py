@@ -6,8 +6,8 @@ MOVING_MS = 3_000  # ticks may be a second apart, so a sorter is polled often un
 
 
 class PollPace:
-    """The pauses between requests to one sorter: short while its tasks move, and growing up to `idle_ms` afterwards.
-    Monotonic ms."""
+    """Chooses the pauses between requests to one sorter: short while its tasks advance, and growing up to `idle_ms`
+    afterwards. Times are monotonic, in ms."""
 
     def __init__(self, busy_ms: int, idle_ms: int, now_ms: int) -> None:
         self._busy_ms, self._idle_ms = busy_ms, idle_ms
@@ -15,7 +15,8 @@ class PollPace:
         self._pause_ms = busy_ms
 
     def answered(self, now_ms: int, *, moved: bool) -> int:
-        """Record an answer, and whether any task had moved. Returns the milliseconds until the next request."""
+        """Record an answer, and whether any task had advanced. Returns the pause until the next request, in
+        milliseconds."""
         if moved:
             self._moved_ms = now_ms
         longer_ms = min(self._pause_ms * 2, max(self._busy_ms, self._idle_ms))

@@ -24,7 +24,7 @@ def schema_rows(
     were read.
 
     Raises:
-        NotFoundYet: compaction has deleted a segment; refresh the logs and read again.
+        NotFoundYet: a segment was deleted after a compaction; refresh the logs and read again.
         CorruptObject: a segment is damaged.
     """
     rows: list[MetaRow] = []

@@ -1,4 +1,5 @@
-"""A tenant's records in the form in which the registry serves them: numbered lines of JSON, most of them compressed."""
+"""The records of a tenant's schema log in memory, as the registry serves them: numbered lines of JSON, most of them
+compressed."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ BLOCK_LINES = 1_000
 
 
 class RecordLog:
-    """The records of one tenant, in memory, as an append-only list of JSON lines. A hundred thousand TableInfos need a
-    few hundred bytes each. The first line has the number `first` + 1; `end` is the number of the last."""
+    """The records of one tenant, in memory, as an append-only list of JSON lines. With a hundred thousand tables, each
+    needs a few hundred bytes. The first line has the number `first` + 1, and the last one the number `end`."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
@@ -34,7 +35,7 @@ class RecordLog:
             del self._tail[:BLOCK_LINES]
 
     def read(self, after: int) -> list[bytes]:
-        """The lines after number `after`: up to BLOCK_LINES of them, empty if there are no more. `after` >= first."""
+        """The lines after number `after`, at most BLOCK_LINES; empty if there are no more. `after` must be >= first."""
         assert after >= self.first, f"line {after + 1} is not kept: the first is {self.first + 1}"
         block, skip = divmod(after - self.first, BLOCK_LINES)
         if block < len(self._blocks):

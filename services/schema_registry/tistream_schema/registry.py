@@ -1,5 +1,5 @@
-"""All tenants of the registry, according to the meta server's route table. A loop for each tenant keeps its schema up
-to date."""
+"""The registry of all tenants' schemas. The meta server's route table lists the tenants; a loop for each keeps its
+schema up to date."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings for the loops of the registry, in milliseconds."""
+    """Options of the registry's loops. Durations are in milliseconds."""
 
     poll_ms: int
     poll_idle_ms: int
@@ -61,7 +61,7 @@ class _PolledSorter:
 
 
 class Registry:
-    """The schemas of all tenants, by tenant. Many threads read it; only `follow_routes` adds and removes tenants."""
+    """Holds the schema of every tenant. Many threads read it; only `follow_routes` adds and removes tenants."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Registry:
         self.apply_routes(self._meta.routes(self._route_version, wait_ms))
 
     def apply_routes(self, table: RouteTable) -> None:
-        """Start and stop loops, so that exactly the tenants of the table have one."""
+        """Start and stop loops, so that exactly the tenants of the table have a loop."""
         self._keys.update(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}
         with self._lock:
@@ -150,7 +150,7 @@ class Registry:
         return polled
 
     def _poll(self, polled: _PolledSorter) -> int:
-        """Request the progress of a sorter's tasks once, and wake the tenants whose tasks have moved. Returns the
+        """Request the progress of a sorter's tasks once, and wake the tenants whose tasks have advanced. Returns the
         milliseconds until the next request."""
         moved = self._progress.poll(polled.url)
         with self._lock:
@@ -159,7 +159,7 @@ class Registry:
         return polled.pace.answered(self._clock.monotonic_ms(), moved=bool(moved))
 
     def stop(self) -> None:
-        """Stop every loop; steps under way may finish."""
+        """Stop every loop. A step that is running may finish."""
         with self._lock:
             every = [polled.loop for polled in self._sorters.values()]
             every += [followed.loop for followed in self._tenants.values()]
@@ -190,8 +190,8 @@ class Registry:
             followed.loop.wake()
 
     def _step(self, followed: _Followed) -> int:
-        """Run one step of a tenant. Progress of a sorter wakes the tenant; without progress its steps become less
-        frequent."""
+        """Run one step of a tenant's loop. Returns the pause in milliseconds. New progress of a sorter wakes the tenant
+        earlier; without progress the pauses grow."""
         records = followed.schema.sizes.records_ever
         reported = self._progress.of(expected_tasks.schema_tasks(followed.route))
         try:

@@ -1,4 +1,5 @@
-"""HTTP routes of the schema registry. They parse requests, call Registry and convert its results to answers."""
+"""The HTTP routes of the schema registry. They parse requests, call the Registry, and convert its results to
+answers."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def schema_log(
     known_base_ts: Ts = 0,
     wait_ms: WaitMs = 0,
 ) -> Response:
-    """The records after number `after`, as a LogPage."""
+    """The records of the schema log after number `after`, as a LogPage."""
     clock: Clock = request.app.state.clock
     read = _tenant(request, cluster_id, tenant_id).read_log(
         after,
@@ -77,7 +78,7 @@ def schema_log(
 
 @router.get("/status", operation_id="SchemaStatus")
 def schema_status(request: Request, cluster_id: str, tenant_id: str) -> SchemaStatus:
-    """The ts up to which the schema is known, and what blocks it."""
+    """The ts up to which the schema is known, and what it waits for."""
     tenant = _tenant(request, cluster_id, tenant_id)
     sizes = tenant.sizes
     return SchemaStatus(

@@ -1,4 +1,4 @@
-"""The registry's settings: `TISTREAM_SCHEMA__…`."""
+"""The settings of the schema registry. Their environment variables begin with `TISTREAM_SCHEMA__`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The progress of the sorters' tasks, requested from each sorter for all tenants at once, so that an idle tenant costs
-no request of its own."""
+"""Follows the progress of tasks. Each sorter is asked once for the tasks of all tenants, so an idle tenant costs no
+request of its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NOT_FOUND = 404
 
 
 class SorterProgress:
-    """The newest progress by sorter and task. One thread for each sorter requests it, and many threads read it.
+    """The newest reported progress of each task. One thread for each sorter requests it, and many threads read it.
 
-    A reported progress stays true, so it may be some milliseconds old. If a sorter does not answer, no progress of its
-    tasks is returned. Then only their manifests show the progress.
+    A report stays true, so it may be some milliseconds old. If a sorter does not answer, no progress of its tasks is
+    returned. Then only their manifests show the progress.
     """
 
     def __init__(self, sorters: SorterClient, metrics: SchemaMetrics) -> None:
@@ -42,8 +42,7 @@ class SorterProgress:
             self._silent.discard(url)
 
     def poll(self, url: str) -> set[TenantKey]:
-        """Send one request to a sorter. Returns the tenants with new progress, and those whose progress is not known
-        any more."""
+        """Ask a sorter once. Returns the tenants with new progress, and those whose progress is not known any more."""
         with self._lock:
             known = self._answered.get(url, ("", 0))
         try:
@@ -67,7 +66,7 @@ class SorterProgress:
         return ProgressPage(boot="", version=0, tasks=reported)
 
     def of(self, tasks: Iterable[SchemaTask]) -> dict[int, TaskProgress]:
-        """The reported progress of these tasks."""
+        """The reported progress of these tasks, by task id. Tasks without a report are left out."""
         with self._lock:
             found = ((task, self._reported.get(task.sorter_url or "", {}).get(task.task_id)) for task in tasks)
             return {task.task_id: one for task, one in found if one is not None and task.sorter_url not in self._silent}

@@ -22,7 +22,7 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """The result of one read of the log. `lines`: the records after number `after`, as lines of JSON."""
+    """The result of one read of the schema log. `lines`: the records after number `after`, as lines of JSON."""
 
     log_id: str
     snapshot_ts: int
@@ -37,8 +37,8 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the schema log: the number of records that are kept, the number of records ever added, and the number
-    and the end of the newest object."""
+    """Sizes of the schema log: the number of records that are kept, the number of records ever added, the number of the
+    newest object (`log_objects`), and the ts up to which it has the history (`durable_ts`)."""
 
     records: int
     records_ever: int
@@ -47,8 +47,8 @@ class Sizes:
 
 
 class TenantSchema:
-    """The schema of one tenant: its history, its numbered records, and the current holds. Thread-safe: every method
-    takes the lock."""
+    """The schema of one tenant: its history, its numbered records, and the current holds, the reasons why it does not
+    advance. Thread-safe: every method takes the lock."""
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant
@@ -63,25 +63,25 @@ class TenantSchema:
 
     @property
     def resolved_ts(self) -> int | None:
-        """The resolved_ts; None until the snapshot was read."""
+        """The ts up to which the history is complete; None until the snapshot was read."""
         with self._changed:
             return self._history.resolved_ts if self._history else None
 
     @property
     def snapshot_ts(self) -> int | None:
-        """The snapshot_ts; None until the snapshot was read."""
+        """The tenant's snapshot_ts; None until the snapshot was read."""
         with self._changed:
             return self._history.snapshot_ts if self._history else None
 
     @property
     def holds(self) -> list[Hold]:
-        """What blocks the schema; empty if nothing does."""
+        """Why the schema does not advance; empty if nothing holds it."""
         with self._changed:
             return list(self._holds)
 
     @property
     def base_ts(self) -> int | None:
-        """The earliest ts that may be requested; None until the snapshot was read."""
+        """The lowest ts that may be requested; None until the snapshot was read."""
         with self._changed:
             return self._history.base_ts if self._history else None
 
@@ -93,8 +93,7 @@ class TenantSchema:
 
     def apply(self, log_object: LogObject) -> None:
         """Apply the next object of the durable log, or a base that replaces all before it. Raises InvariantBroken if it
-        contradicts the records that were served.
-        """
+        contradicts records that were returned to readers."""
         lines = [encode_record(record) for record in log_object.records]
         with self._changed:
             follows = self._history is not None and log_object.number == self._log_objects + 1
@@ -124,7 +123,8 @@ class TenantSchema:
         self._history.apply(records)
 
     def _begin_at(self, base: BaseHead, records: Sequence[Record]) -> None:
-        """Begin again at a base, because objects of another incarnation were deleted before they were read here."""
+        """Begin again at a base, because objects before it, which another process has written, were deleted before this
+        process read them."""
         earlier, known = self._history, self._records.end
         history = History(base.snapshot_ts)
         history.apply(records)
@@ -167,8 +167,8 @@ class TenantSchema:
 
     @contextmanager
     def reading(self) -> Iterator[History]:
-        """Run a `with` block on the history, with the lock held. Raises Unavailable while the snapshot has not been
-        read."""
+        """Run a `with` block that reads the history, with the lock held. Raises Unavailable while the snapshot has not
+        been read."""
         with self._changed:
             if self._history is None:
                 raise self._not_read()
@@ -189,8 +189,8 @@ class TenantSchema:
 
         If some of those records are not kept any more, the answer has all records that are kept and sets `begins`: the
         reader must drop its earlier records. A reader that has read a part of a base (as of `known_base_ts`) gets the
-        rest, unless the log was restated again. An `after` beyond the end belongs to another log, which the answer's
-        log_id shows. Raises the errors of `reading`.
+        rest, unless the log was restated again. An `after` beyond the end is from another log; the reader sees that by
+        the answer's log_id. Raises the errors of `reading`.
         """
         until = now_ms() + wait_ms
         with self._changed:

@@ -91,7 +91,7 @@ def _release(subs: Any, slot: int, told: int) -> None:
 @kernel
 def numbers_of(items: Any, stream: int, pairs: Any, count: int, out: Any) -> None:
     """Find the number of the registration that each item belongs to, and write it to `out`; NO_REQUEST or OTHER_REGION
-    if there is none. `pairs` is sorted by SENT_AS, and its first `count` columns are in use."""
+    if it belongs to no registration. `pairs` is sorted by SENT_AS, and its first `count` columns are in use."""
     first = 0
     for item in range(items.shape[1]):
         request = items[REQUEST, item]

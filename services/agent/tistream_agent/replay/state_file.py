@@ -50,7 +50,7 @@ class StateFile:
         os.close(self._lock)
 
     def read(self, source: str, target_cluster_id: int) -> State | None:
-        """Read the stored state. Returns None if there is none yet. Raises InvalidRequest if it belongs to another
+        """Read the stored state. Returns None if nothing is stored yet. Raises InvalidRequest if it belongs to another
         source or target."""
         try:
             text = self.path.read_text("utf-8")

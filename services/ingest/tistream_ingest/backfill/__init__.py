@@ -1,1 +1,2 @@
-"""Backfill: reads the rows that were there before the log, and writes them as base chunks (docs/backfill.md)."""
+"""Backfills: read the rows that existed before TiStream's log of changes began, and write them as base chunks
+(docs/backfill.md)."""

@@ -1,4 +1,5 @@
-"""Runs backfills step by step: plan, chunks, end. Any number of processes may run the same one, and may die anywhere.
+"""Runs backfills step by step: the plan, the chunks, the end. Several processes may run the same backfill, and each may
+die at any point.
 
 Every object is created by a conditional put from the same input, and all state is in the objects. So two processes
 produce the same objects, and a new process continues with the missing ones.
@@ -39,7 +40,7 @@ WAVE_UNITS = 32  # of one job; after it the state of the backfill is looked at a
 
 
 class ChunkWriter(Protocol):
-    """Writes the chunks of units of a backup, or the chunks that SQL reads, as one Spark job."""
+    """Writes chunks, which it reads from the files of a backup or by SQL, as one Spark job."""
 
     def write(self, backup_url: str, works: Sequence[BackupWork]) -> list[ChunksWritten]: ...
 
@@ -57,8 +58,8 @@ class Backfills(Protocol):
 @dataclass(slots=True)
 class BackfillRunner:
     """Runs the backfills of this process: call `step` repeatedly. open_backup_store: opens the backup's object store by
-    its URL. cover: the bases of a tenant, according to its tasks' manifests. plan_wait_ms: how long to wait for the
-    plan of a backfill whose chunks a program pushes."""
+    its URL. cover: the spans of a tenant whose rows are all known already, according to its tasks' manifests.
+    plan_wait_ms: how long to wait for the plan of a backfill whose chunks a program pushes."""
 
     objects: ObjectStore
     backfills: Backfills
@@ -122,7 +123,7 @@ class BackfillRunner:
         return worked
 
     def _write(self, row: BackfillRow) -> bool:
-        """Write the next chunks of a BR full backup. Returns whether any chunks were missing."""
+        """Write the next chunks of a backfill from a BR full backup. Returns whether any chunks were missing."""
         planned = self._planned(row)
         tenant = _tenant(row)
         units = missing_units(planned.units, self._there(row), WAVE_UNITS)
@@ -134,8 +135,8 @@ class BackfillRunner:
         return self._counted(row, self.writer.write(row.source.url, works))
 
     def _write_sql(self, row: BackfillRow) -> bool:
-        """Read the next chunks by SQL, at most as many at a time as the request has threads. Returns whether any chunks
-        were missing."""
+        """Read and write the next chunks of a backfill by SQL, at most as many as its request has threads. Returns
+        whether any chunks were missing."""
         tenant = _tenant(row)
         try:
             plan = read_plan(self.objects, tenant, row.backfill_id)
@@ -162,7 +163,8 @@ class BackfillRunner:
         return any(result.written for result in results)
 
     def _planned(self, row: BackfillRow) -> BackupPlan:
-        """The plan of a BR full backup. Every process computes the same plan, and the first one creates its object."""
+        """The plan of a backfill from a BR full backup. Every process computes the same plan, and the first one writes
+        it."""
         key = _tenant(row), row.backfill_id
         if key not in self._plans:
             assert row.source.url is not None
@@ -192,7 +194,8 @@ class BackfillRunner:
             raise CorruptObject(key, "is not the plan of this backup: another program has created it")
 
     def _there(self, row: BackfillRow) -> set[int]:
-        """The numbers of the chunks that exist. The LIST begins after the chunks that are known to exist."""
+        """The numbers of the chunks that exist in the object store. The LIST begins after those that are known to
+        exist."""
         tenant = _tenant(row)
         seen = self._seen.setdefault((tenant, row.backfill_id), set())
         begun = first_missing(seen)

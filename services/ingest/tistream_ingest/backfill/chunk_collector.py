@@ -1,4 +1,4 @@
-"""Deletes the objects of backfills that have ended. All I/O; chunk_garbage.py decides."""
+"""Deletes the objects of backfills that have ended. It does the I/O; chunk_garbage.py decides which objects."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ChunkCollector:
-    """Collects the objects of ended backfills. A background loop calls `step` from one thread. ended: the backfills of
-    all tenants that have ended. Two processes may collect the same backfill."""
+    """Deletes the objects of ended backfills. A background loop calls `step` from one thread. ended: lists the ended
+    backfills of all tenants. Two processes may delete the objects of the same backfill."""
 
     objects: ObjectStore
     ended: Callable[[], Sequence[BackfillRow]]
@@ -32,8 +32,8 @@ class ChunkCollector:
     _empty: set[tuple[TenantKey, str]] = field(default_factory=set)  # not LISTed again
 
     def step(self) -> None:
-        """Make one pass over all ended backfills. An error of one does not stop the others; it is retried at the next
-        pass."""
+        """Go through all ended backfills once. An error of one does not stop the others; the next call tries it
+        again."""
         now_ms = self.clock.now_ms()
         rows = {(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id): row for row in self.ended()}
         self._empty &= rows.keys()

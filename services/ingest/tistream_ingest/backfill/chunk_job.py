@@ -1,4 +1,4 @@
-"""Writes the chunks of one unit, unless they exist, on a Spark executor. Errors are part of the result."""
+"""Writes the chunks of one unit of work on a Spark executor, unless they exist. Errors are part of the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PUT_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class BackupWork:
-    """One unit of a BR full backup as of `base_ts`."""
+    """One unit of work of a backfill from a BR full backup, whose rows are as of `base_ts`."""
 
     tenant: TenantKey
     backfill_id: str
@@ -33,10 +33,11 @@ class BackupWork:
 
 @dataclass(frozen=True, slots=True)
 class ChunksWritten:
-    """The result of writing the chunks of one unit: the number of chunks that this process wrote, their bytes, and the
-    number of chunks that existed already.
+    """The result of writing the chunks of one unit of work: the number of chunks that this process wrote, their bytes,
+    and the number of chunks that existed already.
 
-    failed: the reason why chunks are missing; None if none are. `retry`: whether the same work may succeed later.
+    failed: the reason why chunks are missing; None if no chunk is missing. `retry`: whether the same work may succeed
+    later.
     """
 
     written: int = 0
@@ -47,7 +48,7 @@ class ChunksWritten:
 
 
 def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupWork) -> ChunksWritten:
-    """Write the chunks of one unit of a backup. A chunk that exists already is not replaced."""
+    """Write the chunks of one unit of a BR full backup. A chunk that exists already is not replaced."""
     missing = [
         (number, span) for number, span in work.unit.chunks if not chunk_exists(objects, _identity(work, number))
     ]
@@ -68,8 +69,8 @@ def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupW
 
 
 def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
-    """Create an object. Returns True, or False if it exists already. After an unknown outcome the same bytes are put
-    again. Raises CommitStateUnknown after PUT_ATTEMPTS attempts, Unavailable."""
+    """Create an object. Returns True, or False if it exists already. If no answer comes, the same bytes are put again.
+    Raises CommitStateUnknown after PUT_ATTEMPTS attempts, Unavailable."""
     for attempt in range(PUT_ATTEMPTS):
         try:
             objects.put_new(key, body)

@@ -1,7 +1,7 @@
 """Cuts the tables of a BR full backup into chunks (docs/backfill.md). Pure.
 
-A chunk lies in the record span of one physical id and in the range of at most one pair of SST files, so that one task
-writes it from one pair. The keys between two pairs have no rows: BR writes backupmeta only after its ranges are
+A chunk lies in the record span of one physical id and in the range of at most one pair of SST files, so that one Spark
+task writes it from one pair. The keys between two pairs have no rows: BR writes backupmeta only after its ranges are
 covered. So a chunk reaches from the start of its pair to the start of the next one.
 """
 
@@ -18,8 +18,8 @@ from tistream.model.span import KeySpan
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The work of one task: the chunks that are read from one pair, as (number, span). pair: None if no file has keys
-    of the chunk; the chunk is then empty."""
+    """The work of one Spark task: the chunks that are read from one pair of SST files, as (number, span). pair: None if
+    no file has keys of the chunk; the chunk is then empty."""
 
     pair: SstPair | None
     chunks: tuple[tuple[int, KeySpan], ...]
@@ -34,8 +34,8 @@ class BackupPlan:
 
 
 def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int) -> BackupPlan:
-    """The plan for record spans that do not overlap, and pairs in key order (full_backup.sst_pairs). Equal arguments
-    give the same plan, whichever process makes it."""
+    """Plan the chunks for record spans, which do not overlap, and pairs of SST files in key order
+    (full_backup.sst_pairs). Equal arguments give the same plan, whichever process makes it."""
     starts = [pair.write.start_key for pair in pairs]
     chunks: list[KeySpan] = []
     of_pair: dict[int, list[tuple[int, KeySpan]]] = {}
@@ -51,8 +51,8 @@ def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int
 
 
 def _pieces(span: KeySpan, pairs: Sequence[SstPair], starts: Sequence[bytes]) -> list[tuple[int | None, KeySpan]]:
-    """Cut a span at the starts of the pairs that overlap it. Returns pieces, each with the index of its pair; None
-    without a pair."""
+    """Cut a span at the start keys of the pairs that overlap it. Returns the parts, each with the index of its pair;
+    None for a part without a pair."""
     first = max(0, bisect_left(starts, span.start) - 1)
     last = bisect_left(starts, span.end) if span.end else len(starts)
     found = [at for at in range(first, last) if _range(pairs[at]).overlaps(span)]

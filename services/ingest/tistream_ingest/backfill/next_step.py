@@ -1,4 +1,4 @@
-"""Decides the next step of a backfill: which units are missing, and whether it has ended. Pure."""
+"""Decides what a backfill does next: which units of work are missing, and whether it has ended. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tistream_ingest.backfill.chunk_units import Unit
 
 @dataclass(frozen=True, slots=True)
 class BackfillEnd:
-    """The end of a backfill. If `reason` is None the backfill has finished: tasks have taken every chunk as a base run.
-    Otherwise it has failed, or is `cancelled`, for this reason."""
+    """The end of a backfill. If `reason` is None the backfill has finished: tasks have converted every chunk to a base
+    run. Otherwise it has failed, or is `cancelled`, for this reason."""
 
     reason: str | None = None
     cancelled: bool = False
@@ -27,22 +27,23 @@ class BackfillEnd:
 
 
 def missing_units(units: Sequence[Unit], there: Collection[int], count_max: int) -> list[Unit]:
-    """The units of which a chunk does not exist, in order, at most `count_max`."""
+    """The units that have a chunk which does not exist yet, in order, at most `count_max`. `there`: the numbers of the
+    chunks that exist."""
     found = (unit for unit in units if any(number not in there for number, _ in unit.chunks))
     return [unit for unit, _ in zip(found, range(count_max), strict=False)]
 
 
 def first_missing(there: Collection[int]) -> int:
-    """The lowest number of a chunk that does not exist."""
+    """The lowest number of a chunk that does not exist, given the numbers of those that do."""
     return next(number for number in range(len(there) + 1) if number not in there)
 
 
 def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], cover: Cover) -> BackfillEnd | None:
-    """The end of a backfill; None while chunks are still being written, or taken by tasks as base runs.
+    """The end of a backfill; None while chunks are still being written, or converted to base runs by tasks.
 
-    `refused` has the reasons of chunks that are never taken. `cover` is the part of the keys that the tenant's base
-    runs cover. A refused chunk ends the backfill once every other chunk is a base run: its table stays incomplete, and
-    another backfill must read it again.
+    `refused` has, by number, the reasons for which tasks refuse chunks. `cover` is the part of the keys that the
+    tenant's base runs cover. A refused chunk ends the backfill once every other chunk is a base run: its table stays
+    incomplete, and another backfill must read it again.
     """
     if len(there) < len(plan.spans):
         return None
@@ -58,8 +59,8 @@ def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], c
 
 
 def overdue(created_ms: int, now_ms: int, wait_ms: int) -> BackfillEnd | None:
-    """The end of a backfill whose plan has not been pushed within `wait_ms` of its order; None before that time has
-    passed. Until its plan is known, retention deletes nothing of the tenant (docs/adr/0030)."""
+    """The end of a backfill whose plan has not been pushed within `wait_ms` after it was requested; None before that
+    time has passed. Until its plan is known, retention deletes nothing of the tenant (docs/adr/0030)."""
     if now_ms - created_ms < wait_ms:
         return None
     return BackfillEnd(
@@ -70,7 +71,8 @@ def overdue(created_ms: int, now_ms: int, wait_ms: int) -> BackfillEnd | None:
 
 
 def too_old(base_ts: int, snapshot_ts: int) -> str | None:
-    """The reason why a backup as of `base_ts` is too old to be used; None if it is not."""
+    """The reason why a backup as of `base_ts` cannot be used, because it is older than the tenant's snapshot; None if
+    it can."""
     if base_ts >= snapshot_ts:
         return None
     return (

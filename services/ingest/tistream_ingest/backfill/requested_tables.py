@@ -1,4 +1,4 @@
-"""Finds the tables of a backfill: matches its patterns of names against a schema at one ts. Pure."""
+"""Finds the tables of a backfill: those of a schema at one ts that match the patterns in the request. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RequestedTable:
 
     @property
     def spans(self) -> list[KeySpan]:
-        """The spans of the record keys of its physical ids."""
+        """The spans of the table's record keys, one for each physical id."""
         return [record_span(one) for one in self.physical_ids]
 
 
@@ -47,7 +47,7 @@ def parse_patterns(patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def requested_tables(patterns: Sequence[str], visible: Iterable[TableVersion]) -> list[RequestedTable]:
     """The base tables that match any pattern, in the order of `visible`. Raises InvalidRequest for a malformed pattern,
-    and for one other than `*.*` that matches no table; its text has the pattern and the names that are like it."""
+    and for one other than `*.*` that matches no table; its text has the pattern and similar names."""
     wanted = parse_patterns(patterns)
     found = []
     matched: set[tuple[str, str]] = set()

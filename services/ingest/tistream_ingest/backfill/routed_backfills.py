@@ -1,5 +1,5 @@
-"""Finds the backfills that this process runs: the meta server lists all of them, and the live ingest processes divide
-them."""
+"""Finds the backfills that this process must run. The meta server lists all backfills, and the running ingest processes
+divide them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 
 
 class RoutedBackfills:
-    """Implements backfill_runner.Backfills. `peers`: the URLs of the ingest processes. Two processes that run the same
-    backfill, because one of them has an outdated list, do no harm: see BackfillRunner."""
+    """Implements backfill_runner.Backfills. `peers`: the URLs of the ingest processes. If a process has an outdated
+    list, two processes may run the same backfill, which does no harm (BackfillRunner)."""
 
     def __init__(self, own_url: str, meta: MetaClient, peers: Callable[[], Sequence[str]]) -> None:
         self._own_url, self._meta, self._peers = own_url, meta, peers
 
     def running(self) -> list[BackfillRow]:
-        """The running backfills that this process has to run. Raises Unavailable."""
+        """The running backfills that this process must run. Raises Unavailable."""
         urls = list(self._peers())
         try:
             rows = self._meta.running_backfills().backfills
@@ -31,7 +31,7 @@ class RoutedBackfills:
         return [row for row in rows if runs_here((row.cluster_id, row.tenant_id, row.backfill_id), self._own_url, urls)]
 
     def ended(self) -> list[BackfillRow]:
-        """The ended backfills of all tenants whose objects this process has to collect. Raises Unavailable."""
+        """The ended backfills, of all tenants, whose objects this process must delete. Raises Unavailable."""
         urls = list(self._peers())
         try:
             rows = self._meta.ended_backfills().backfills

@@ -20,8 +20,8 @@ BACKFILL_POOL = "backfill"  # a pool of Spark's scheduler: releases of log backu
 
 
 class SparkChunkWriter:
-    """A ChunkWriter that uses Spark. `context`: the SparkContext, which is created for the first job. `keys`: the
-    encryption key ids of tenants, sent with each job."""
+    """A ChunkWriter that uses Spark. `context`: the SparkContext, which is created for the first job. `keys`: the ids
+    of the tenants' encryption keys, which are sent with each job."""
 
     def __init__(self, context: Callable[[], Any], objects_url: str, keys: TenantKeys) -> None:
         self._context, self._url, self._keys = context, objects_url, keys
@@ -37,8 +37,8 @@ class SparkChunkWriter:
         return self._run(works, given)
 
     def write_sql(self, server: MySqlUrl, works: Sequence[SqlWork]) -> list[ChunksWritten]:
-        """Read and write these chunks as one Spark job, with a connection for each chunk. Raises Spark's exception if a
-        task died."""
+        """Read these chunks by SQL and write them, as one Spark job with a connection for each chunk. Raises Spark's
+        exception if a task died."""
         url, keys = self._url, self._keys.ids_of({work.tenant for work in works})
 
         def given(bundle: Iterable[bytes]) -> Iterator[ChunksWritten]:
@@ -57,14 +57,14 @@ class SparkChunkWriter:
 
 
 def write_chunks(objects_url: str, keys: KeyIds, backup_url: str, work: BackupWork) -> ChunksWritten:
-    """Write the chunks of one Spark task. Objects are encrypted with `keys`."""
+    """Body of a Spark task: write the chunks of one unit of a backup. Objects are encrypted with `keys`."""
     objects = _objects(objects_url)
     keys_of(objects).update(keys)
     return write_backup_chunks(objects, _backup(backup_url), work)
 
 
 def write_by_sql(objects_url: str, keys: KeyIds, server: MySqlUrl, work: SqlWork) -> ChunksWritten:
-    """Write the chunk of one Spark task of a backfill by SQL. Objects are encrypted with `keys`."""
+    """Body of a Spark task: read one chunk by SQL and write it. Objects are encrypted with `keys`."""
     objects = _objects(objects_url)
     keys_of(objects).update(keys)
     return write_sql_chunk(objects, lambda: SqlServer(server), work)
@@ -72,11 +72,11 @@ def write_by_sql(objects_url: str, keys: KeyIds, server: MySqlUrl, work: SqlWork
 
 @lru_cache(maxsize=8)
 def _objects(url: str) -> ObjectStore:
-    """The client of the platform's object store. Each worker process has one."""
+    """The platform's object store. Each worker process opens it once."""
     return open_objects(url)
 
 
 @lru_cache(maxsize=8)
 def _backup(url: str) -> ObjectStore:
-    """The client of the object store of a backup, which is only read."""
+    """The object store of a backup, which is only read. Each worker process opens it once."""
     return open_existing(url)

@@ -48,10 +48,10 @@ def fetch_pair(backup: ObjectStore, pair: SstPair, folder: Path) -> LocalPair:
 
 
 def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Table]:
-    """The rows of a span, in key order, as tables of base_chunk.SCHEMA with at most BATCH_ROWS rows.
+    """Read the rows of a span, in key order. Yields tables of base_chunk.SCHEMA with at most BATCH_ROWS rows.
 
-    Raises CorruptObject, also if the pair lies in the span completely and has another number of rows than the backup
-    states.
+    Raises CorruptObject, also if the whole pair lies in the span and its number of rows differs from the one in the
+    backup's metadata.
     """
     pair, joiner = local.pair, RowJoiner(base_ts)
     try:
@@ -77,7 +77,7 @@ def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Tabl
 
 
 class _RocksError(Exception):
-    """RocksDB refused a file, or a block of a file."""
+    """RocksDB rejected a file, or a block of a file."""
 
 
 _NOTHING = (pa.array([], pa.large_binary()), pa.array([], pa.large_binary()))

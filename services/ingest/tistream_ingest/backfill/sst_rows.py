@@ -1,8 +1,9 @@
 """Joins the entries of a backup's SST files to rows (upstream-formats 8; docs/backfill.md). Pure.
 
-A full backup has one version of each key: a put in the `write` family at `z` + memcomparable key + `~commit_ts`, with
-its value; or its value is in the `default` family at the same key and `~start_ts`. Both families are in key order, so
-the values that are not in `write` follow one another in `default` exactly as they are needed.
+A full backup has one version of each key: a put in the column family `write`, under `z` + memcomparable key +
+`~commit_ts`. A short value is in that entry. A longer value is in the family `default`, under the same key with
+`~start_ts`. Both families are in key order, so the entries of `default` come in the order in which their values are
+needed.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class RowJoiner:
         self.entries = 0  # write records so far
 
     def lacking(self, keys: pa.Array, records: pa.Array) -> Batch:
-        """Parse a batch of `write` entries. Raises SstMismatch: a malformed entry, a record that is not a put, a
-        commit_ts above base_ts, or keys that do not ascend."""
+        """Parse the next batch of `write` entries. Raises SstMismatch for a malformed entry, a record that is not a
+        put, a commit_ts above base_ts, or keys that do not ascend."""
         try:
             found, parsed = versioned_keys(keys, PREFIX_BYTES), write_records(records)
         except ValueError as error:
@@ -63,7 +64,7 @@ class RowJoiner:
 
 
 class Batch:
-    """A parsed batch of `write` entries; `missing` is the number of values that it needs from `default`."""
+    """A parsed batch of `write` entries; `missing` is the number of its values that must be read from `default`."""
 
     def __init__(self, keys: VersionedKeys, records: WriteRecords) -> None:
         self._keys = keys
@@ -72,8 +73,8 @@ class Batch:
         self.missing = int(self._absent.sum())
 
     def rows(self, default_keys: pa.Array, default_values: pa.Array) -> pa.Table:
-        """The rows of record keys, as columns of base_chunk.SCHEMA. The caller passes the next `missing` entries of
-        `default`. Raises SstMismatch if these are not the values of this batch."""
+        """The batch's rows whose keys are record keys, as columns of base_chunk.SCHEMA. The caller passes the next
+        `missing` entries of `default`. Raises SstMismatch if these are not the values of this batch."""
         values = self._records.values()
         if self.missing:
             values = self._filled(values, default_keys, default_values)

@@ -1,1 +1,2 @@
-"""Reads, joins and writes a release on Spark executors; imports nothing of the driver."""
+"""The work of a release, in which changes of a log backup become change files, on Spark executors. Nothing of the
+driver is imported here."""

@@ -1,4 +1,4 @@
-"""`pyspark.daemon` with the kernels imported, so that the Python workers that it forks need not import them.
+"""Runs `pyspark.daemon` after importing the kernels, so that the Python workers that it forks need not import them.
 
 No thread may run when the daemon forks. The import of polars, pyarrow and numpy starts none.
 """

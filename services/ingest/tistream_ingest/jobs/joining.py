@@ -1,9 +1,9 @@
-"""Joins the entries of a log backup's window to changes: drops repeats, and fills in long values and old values. Pure,
-vectorised.
+"""Converts the entries of a log backup to complete changes: it drops repeats, and fills in long values and old values.
+Pure, on whole columns.
 
-A change is identified by (key, commit_ts). The log repeats changes after each leader move, and as records that were
-rewritten; all of them are equal. In the order of (key, commit_ts) a change's old value is the value of the row before
-it, or, for the first change of a key in the window, that of its newest version in the pool.
+A change is identified by (key, commit_ts). The log repeats changes when a region's leader moves, and when TiKV rewrites
+a record; such repeats are equal. If changes are sorted by (key, commit_ts), the old value of a change is the value of
+the change before it. For the first change of a key, it is the value of the key's newest version in the pool.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ROWS = pa.schema(
 
 
 def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.Table:
-    """The rows that belong to the release: start <= key < end (an empty end is unbounded), without index entries unless
-    `keep_index`."""
+    """Keep the rows that belong to the release: start <= key < end (an empty end is unbounded), without index entries
+    unless `keep_index`."""
     keep = np.ones(table.num_rows, np.bool_)
     if not keep_index:
         keep &= key_parts(table["key"]).kind != KeyKind.INDEX
@@ -48,8 +48,8 @@ def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.T
 
 
 def distinct(tables: list[pa.Table]) -> pa.Table:
-    """Sort changes (entries.CHANGES) by (key, commit_ts), and drop repeats. Returns one chunk. Raises InvariantBroken
-    if two entries of one (key, commit_ts) are different changes."""
+    """Sort changes (entries.CHANGES) by (key, commit_ts), and drop repeats. The result has a single Arrow chunk. Raises
+    InvariantBroken if two entries of one (key, commit_ts) are different changes."""
     whole = pa.concat_tables([CHANGES.empty_table(), *tables]).combine_chunks()
     frame = _frame(whole.select(["key", "commit_ts", "start_ts", "op"]))
     order = frame.select(pl.arg_sort_by("key", "commit_ts"))["key"]
@@ -74,8 +74,8 @@ def long_starts(changes: pa.Table) -> I64:
 
 
 def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
-    """Fill in the values of `long` puts from entries of `default` (entries.VALUES), which may repeat. Raises
-    InvariantBroken if a value is missing, because the checkpoint promises that it exists."""
+    """Fill in the values of puts that have none (column `long`) from entries of `default` (entries.VALUES), which may
+    have repeats. Raises InvariantBroken if a value is missing, because the log's checkpoint promises that it exists."""
     frame = _frame(changes)
     if not frame["long"].any():
         return changes
@@ -94,8 +94,8 @@ def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
 
 
 def with_old_values(changes: pa.Table, newest: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Add old values to changes (sorted and distinct); returns ROWS. `newest` returns the values that sorted, distinct
-    keys had just before the window, null where a key did not exist."""
+    """Add old values to changes, which are sorted and distinct. Returns the schema ROWS. `newest` looks up the values
+    of sorted, distinct keys just before the window; null where a key did not exist."""
     key, value = _one(changes["key"]), _one(changes["value"])
     keys = pl.Series("key", pl.from_arrow(key), pl.Binary())
     first = (keys != keys.shift(1)).fill_null(True).to_numpy()
@@ -115,7 +115,7 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
+    """Convert a column to a single Arrow array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -1,4 +1,5 @@
-"""Starts Spark when the first job comes, so that a platform without a log backup or a backfill has no second JVM."""
+"""Starts Spark only when the first job comes, so that a platform without log backups and backfills has no second
+JVM."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class LazyRunner:
-    """A runner that `new` creates when the first job comes. A runner whose JVM has died is not replaced: `died` is
-    called, and the process ends."""
+    """A runner that starts Spark, by calling `new`, when the first job comes. If the JVM has died, Spark is not started
+    again: `died` is called, which ends the process."""
 
     def __init__(self, new: Callable[[], SparkRunner], died: Callable[[], None]) -> None:
         self._new, self._died = new, died
@@ -26,11 +27,11 @@ class LazyRunner:
 
     @property
     def slots(self) -> int:
-        """The number of shards that run at the same time."""
+        """The number of shards of a release that can run at the same time."""
         return self._begun().slots
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
-        """Start Spark if needed, and survey each shard, as SparkRunner.survey does."""
+        """Start Spark if needed, and measure each shard as SparkRunner.survey does."""
         return self._begun().survey(log_url, shards, limits)
 
     def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
@@ -42,7 +43,7 @@ class LazyRunner:
         return self._begun().context
 
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]:
-        """Start Spark if needed, and run work items, as SparkRunner.each does."""
+        """Start Spark if needed, and run `work` for each item as SparkRunner.each does."""
         return self._begun().each(tenant, work, things)
 
     def close(self) -> None:

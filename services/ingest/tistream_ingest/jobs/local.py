@@ -1,4 +1,4 @@
-"""Runs releases in the calling process, on open object stores: for tests, and as the reference of the Spark runner."""
+"""Runs releases in the calling process instead of Spark: for tests and simulations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LocalRunner:
     slots: int = 1
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
-        """Survey the sizes of each shard in turn."""
+        """Measure the sizes of the changes in each shard, one shard after the other."""
         log = self.open_log(log_url)
         return [
             shard_io.guarded(lambda one=shard: shard_io.survey(log, one, limits, len(shards)))  # type: ignore[misc]
@@ -37,7 +37,7 @@ class LocalRunner:
         return [work(self.objects, one) for one in things]
 
     def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
-        """Execute a release. Returns the files of all pieces, or the failures."""
+        """Execute a release. Returns its written change files, or the failures."""
         log, old = self.open_log(log_url), self.old_values(self.objects, job.pool)
         prepared = []
         for shard in job.shards:

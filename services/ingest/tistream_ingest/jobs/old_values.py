@@ -1,4 +1,4 @@
-"""Reads old values: the newest version of keys at a ts, from the version index of the tenant's committed pool."""
+"""Reads old values: the newest version of each key at a ts, from the tenant's committed pool."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ class OldValues(Protocol):
     """The interface for reading old values. The pool must have every version up to the requested ts."""
 
     def at(self, keys: pa.Array, ts: int) -> pa.Array:
-        """The value of each key in its newest version at or below `ts`; null if the key was deleted or never existed.
+        """The value of the newest version of each key at or below `ts`; null if the key was deleted or never existed.
         `keys` are sorted and distinct. The result is binary and has the order of `keys`."""
 
     def commits(self, keys: pa.Array, commit_ts: pa.Array) -> pa.Array:
-        """For each (key, commit_ts), whether the pool has a row of it, as booleans. The input is sorted by key."""
+        """For each (key, commit_ts), whether the pool has a version with it, as a boolean array. The input is sorted by
+        key."""
 
 
 class PoolValues:
-    """OldValues over the runs and segments of a pool."""
+    """Implements OldValues by reading the runs and segments of a pool."""
 
     def __init__(self, objects: ObjectStore, pool: PoolShards) -> None:
         self._shards = pool.shards

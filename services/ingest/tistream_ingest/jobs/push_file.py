@@ -1,4 +1,4 @@
-"""Encodes the change file of one piece of a release (design.md 2): committed rows, then one watermark. Pure.
+"""Encodes one change file of a release (design.md 2): committed rows, then one watermark. Pure.
 
 A file without changes still has the watermark, because the tenant advances by it.
 """
@@ -24,7 +24,8 @@ _ROW_BYTES = 48  # of an entry besides its key and values
 
 
 def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> bytes:
-    """Encode the change file of piece `number` of a release. rows: its changes (joining.ROWS), in the order of keys."""
+    """Encode the change file for entry `number` of `release.pieces`. rows: its changes (joining.ROWS), in the order of
+    keys."""
     piece = release.pieces[number]
     prev_ts = release.pieces[number - 1].ts if number else release.prev_ts
     base_ts = release.base_ts if piece.index == release.pieces[0].index else None

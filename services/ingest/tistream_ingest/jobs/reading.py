@@ -1,4 +1,5 @@
-"""Fetches slices by ranged GETs, neighbours in one request, and unpacks them one after the other."""
+"""Reads slices of a log backup by ranged GETs, adjacent slices with one request, and unpacks them one after the
+other."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ AT_ONCE_BYTES = 32 << 20  # stored bytes of one object that are in memory
 
 
 def read(log: ObjectStore, slices: Iterable[Slice]) -> Iterator[tuple[Slice, bytes]]:
-    """Yield each slice with its unpacked bytes, after their checks.
+    """Read slices. Yields each with its unpacked bytes, which have been checked.
 
     Raises:
         NotFoundYet: the object is gone.
-        CorruptObject: it is cut off, or fails its checks.
+        CorruptObject: the object is cut off, or fails its checks.
     """
     for group in _groups(slices):
         end = max(one.offset + one.length for one in group)
@@ -27,7 +28,8 @@ def read(log: ObjectStore, slices: Iterable[Slice]) -> Iterator[tuple[Slice, byt
 
 
 def _groups(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
-    """Group neighbouring slices of one object, in order. A group has at most AT_ONCE_BYTES, or one larger slice."""
+    """Group adjacent slices of one object, in order. A group has at most AT_ONCE_BYTES bytes, or a single larger
+    slice."""
     group: list[Slice] = []
     size = 0
     for one in sorted(slices, key=lambda one: (one.path, one.offset)):

@@ -1,7 +1,8 @@
 """Runs releases as Spark jobs, on local[*] or a cluster.
 
-A release is one job with two stages: shards are prepared, and their rows are shuffled to the change files. A file is
-written only if it has received the parts of all shards, including empty ones. So a shard that fails cannot leave a gap.
+A release is one job with two stages: first each shard (a range of keys) is read and prepared, then the rows are
+shuffled to the tasks that write the change files. A file is written only after all shards have sent their rows for it,
+even if a shard has none. So a shard that fails cannot leave a gap.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and
 
 @lru_cache(maxsize=8)
 def _objects(url: str) -> ObjectStore:
-    """The client of an object store. Each worker process has one for each URL."""
+    """An object store, by URL. Each worker process opens each store once."""
     return open_objects(url)
 
 
@@ -39,9 +40,8 @@ def _with_keys(url: str, keys: KeyIds) -> ObjectStore:
 
 
 class SparkRunner:
-    """Runs surveys and releases. The driver handles names, counts and bins only. `keys`: the encryption key ids of the
-    tenants, which are sent to the executors with each job.
-    """
+    """Measures and executes releases by Spark jobs. No row goes to the driver. `keys`: the ids of the tenants'
+    encryption keys, which are sent to the executors with each job."""
 
     def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
         self._session, self._url = session, objects_url
@@ -50,11 +50,11 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        """The number of shards that run at the same time."""
+        """The number of shards of a release that can run at the same time."""
         return int(self._context.defaultParallelism)
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
-        """Survey each shard, in the order of `shards`."""
+        """Measure the sizes of the changes in each shard. Returns the results in the order of `shards`."""
         count = len(shards)
 
         def surveyed(works: Iterable[bytes]) -> Iterator[tuple[int, Surveyed]]:
@@ -68,7 +68,7 @@ class SparkRunner:
         return [found[shard.number] for shard in shards]
 
     def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
-        """Execute a release as one Spark job. Returns the files of all pieces, or the failures."""
+        """Execute a release as one Spark job. Returns its written change files, or the failures."""
         url, keys = self._url, self._keys.ids_of({job.tenant})
         shards, pieces = len(job.shards), len(job.release.pieces)
         shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
@@ -125,13 +125,13 @@ class SparkRunner:
         return list(self._context.runJob(works, done))
 
     def warm(self) -> None:
-        """Start the Python workers, which import the kernels."""
+        """Start the Python workers and let them import the kernels, before the first job comes."""
         slots = self.slots
         self._context.runJob(self._context.parallelize(range(slots), slots), lambda numbers: [sum(1 for _ in numbers)])
 
     @property
     def alive(self) -> bool:
-        """Whether the driver's JVM still runs."""
+        """Whether the JVM of the Spark driver still runs."""
         process = getattr(self._context._gateway, "proc", None)  # None if another process started the JVM
         return process is None or process.poll() is None
 
@@ -141,6 +141,6 @@ class SparkRunner:
 
 
 def _failures_first(found: list[Written | Failed]) -> list[Written | Failed]:
-    """Sort results so that failures of other kinds than `unavailable` come first: a failed shard is the reason why
-    files were not written."""
+    """Sort results so that failures of other kinds than `unavailable` come first, because files that are `unavailable`
+    may be missing only because a shard has failed."""
     return sorted(found, key=lambda one: not isinstance(one, Failed) or one.kind == "unavailable")

@@ -1,5 +1,5 @@
-"""The work of an executor in a release: survey a shard, prepare its rows for the pieces of the release, write a
-piece."""
+"""The work of an executor in a release: measure a shard, prepare the rows of a shard for each change file, write a
+change file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 
 
 def guarded(work: Callable[[], Result]) -> Result | Failed:
-    """Call a function and return its result, or a Failed with the reason. Raised errors would lose their type in
-    Spark."""
+    """Call a function and return its result, or a Failed with the reason. An error that is raised would lose its type
+    in Spark."""
     try:
         return work()
     except NotFoundYet as error:
@@ -46,8 +46,8 @@ def guarded(work: Callable[[], Result]) -> Result | Failed:
 
 
 def survey(log: ObjectStore, shard: ReleaseShard, limits: Limits, shards: int) -> Survey:
-    """Measure how the shard's changes are distributed over time. The size of a value in `default` is taken as the mean
-    of its slice."""
+    """Measure how the sizes of the shard's changes are distributed over commit_ts. A value that is in a `default` slice
+    counts with the mean size of the slice's values."""
     stored = sum(one.entries for one in shard.values)
     mean = sum(one.plain for one in shard.values) // stored if stored else 0
     times, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -68,8 +68,8 @@ def survey(log: ObjectStore, shard: ReleaseShard, limits: Limits, shards: int) -
 
 
 def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> list[Bin]:
-    """Group changes into bins of whole commit_ts. `first`: the first row of each commit_ts. `total`: the sum of sizes
-    up to each row."""
+    """Group changes into bins, each of whole commit_ts. `first`: the first row of each commit_ts. `total`: for each
+    row, the sum of sizes up to it."""
     out: list[Bin] = []
     start = 0
     while start < len(ts):
@@ -84,7 +84,8 @@ def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> l
 
 
 def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValues) -> list[Prepared]:
-    """The shard's rows for each piece of the release that has any.
+    """Read the shard's changes, and prepare them for the change files of the release. Returns an element for each file
+    for which the shard has rows.
 
     Raises:
         NotFoundYet, CorruptObject, SourceRefused: an object of the log is gone, damaged or of an unknown form.
@@ -106,7 +107,8 @@ def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValu
 
 
 def _values(log: ObjectStore, shard: ReleaseShard, changes: pa.Table) -> pa.Table:
-    """Read from the `default` slices the values of the changes that have their value there, by key and start_ts."""
+    """Read the values of changes from `default` slices, for the changes whose value is not in the `write` entry. Values
+    are found by key and start_ts."""
     starts = joining.long_starts(changes)
     if not len(starts):
         return VALUES.empty_table()
@@ -117,8 +119,8 @@ def _values(log: ObjectStore, shard: ReleaseShard, changes: pa.Table) -> pa.Tabl
 
 
 def _check_late(log: ObjectStore, shard: ReleaseShard, job: ReleaseJob, old: OldValues) -> None:
-    """Check commits of windows that were released before: they must be repeats of rows in the pool. A log that adds a
-    new one breaks the promise of its checkpoint."""
+    """Check commits that belong to earlier releases: each must repeat a row in the pool. If the log adds a new commit
+    there, the log has broken the promise of its checkpoint."""
     if not shard.late or shard.window.low <= job.pool.floor_ts:
         return
     window = Window(job.pool.floor_ts, shard.window.low)
@@ -155,7 +157,8 @@ def _packed(rows: pa.Table) -> bytes:
 
 
 def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[bytes]) -> Written:
-    """Write the change file of a piece, unless it exists because another process has executed the same release."""
+    """Write change file `number` of the release, unless it exists because another process has executed the same
+    release."""
     rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     body = push_file.encode(job.tenant, job.release, number, rows)
     ts = job.release.pieces[number].ts
@@ -169,7 +172,7 @@ def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[byt
 
 
 def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[bytes]]:
-    """Group the prepared parts of all shards by piece."""
+    """Regroup what all shards have prepared, by change file."""
     out: list[list[bytes]] = [[] for _ in range(pieces)]
     for one in prepared:
         for number, part in one:

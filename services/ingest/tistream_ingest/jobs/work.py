@@ -1,4 +1,4 @@
-"""The messages between the driver and its executors. Plain data; no row of a table goes to the driver. Pure."""
+"""The messages between the Spark driver and its executors. They are plain data, and contain no rows. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PoolShards:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseShard:
-    """The part of a release with keys in `span`. writes, values, late: as in plan.taking.ReleaseInput."""
+    """The changes of a release with keys in `span`. writes, values, late: as in plan.taking.ReleaseInput."""
 
     number: int
     span: KeySpan
@@ -36,7 +36,7 @@ class ReleaseShard:
 
     @property
     def weight(self) -> int:
-        """The bytes that the shard must unpack."""
+        """The unpacked bytes of the slices that the shard must read."""
         return sum(one.plain for one in (*self.writes, *self.values, *self.late)) + 4096
 
 
@@ -52,8 +52,8 @@ class ReleaseJob:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A change file that exists in the object store after the job. rows: its number of changes. fresh: whether this job
-    created it."""
+    """A change file that the job has written or found. rows: its number of changes. fresh: whether this job created
+    it."""
 
     key: str
     ts: int
@@ -64,9 +64,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The reason why a shard or piece failed. kind: `missing` (an object of the log does not exist; `object` names it),
-    `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused` (the log has a form that is not
-    supported), `unavailable` (a retry may succeed)."""
+    """The reason why the work on a shard or change file failed. kind: `missing` (an object of the log does not exist;
+    `object` names it), `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused` (the log
+    has a form that is not supported), `unavailable` (a retry may succeed)."""
 
     kind: str
     reason: str

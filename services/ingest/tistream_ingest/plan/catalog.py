@@ -1,8 +1,8 @@
 """A cache of the log backup's metadata that later releases may need; a restart reads it again. Not thread-safe.
 
-Slices of the column family `write` are kept until their commits are released. Slices of `default` (long values) are
-kept while they may belong to a transaction that commits later, that is from `horizon_ts` on. If a release needs an
-older value, the caller loads the metadata again with a lower horizon.
+Slices of the column family `write` are kept until their commits are released. Slices of `default`, which have long
+values, are kept from `horizon_ts` on, because their transaction may commit later. If a release needs an older value,
+the caller loads the metadata again with a lower horizon.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Catalog:
     _fresh: set[str] = field(default_factory=set)
 
     def add(self, name: str, metadata: Metadata, *, fresh: bool) -> None:
-        """Add a metadata object that was read. fresh: it may name commits at or below released_ts that have not been
-        released, so these are looked up in the pool."""
+        """Add a metadata object that was read. fresh: the object may name commits at or below released_ts that are in
+        no release. The next release looks them up in the pool."""
         self.names.add(name)
         kept = tuple(one for one in metadata.slices if self._matters(one, fresh=fresh))
         if kept:
@@ -40,18 +40,18 @@ class Catalog:
         self.names.add(name)
 
     def slices(self) -> Iterator[tuple[str, Slice]]:
-        """All slices, each with the name of its metadata object, ordered by that name."""
+        """The slices of all known metadata objects, each with the object's name, in the order of names."""
         for name in sorted(self._slices):
             for one in self._slices[name]:
                 yield name, one
 
     def is_fresh(self, name: str) -> bool:
-        """Whether the late commits of this metadata object still have to be compared with the pool."""
+        """Whether the commits at or below released_ts of this metadata object must still be looked up in the pool."""
         return name in self._fresh
 
     def released(self, released_ts: int, horizon_ts: int, compared: frozenset[str]) -> None:
-        """Record that a release has been written, and drop slices that no later release needs. compared: fresh metadata
-        objects whose late commits the release has compared with the pool."""
+        """Record that a release has been written, and drop slices that no later release needs. compared: the fresh
+        metadata objects whose late commits the release has looked up in the pool."""
         self.released_ts, self.horizon_ts = released_ts, max(self.horizon_ts, horizon_ts)
         self._fresh -= compared
         for name in list(self._slices):

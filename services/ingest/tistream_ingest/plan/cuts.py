@@ -1,8 +1,8 @@
-"""Cuts a window into pieces, one for each change file. Pure.
+"""Divides the window of a release into change files. Pure.
 
-All changes of a window are known and sorted, so any commit_ts inside the window may be a watermark, and a piece ends
-between two commit_ts. Only a commit_ts that is larger than a file by itself is cut by keys; then the last of its files
-has the watermark.
+All changes of the window are known and sorted, so any commit_ts in it may be the watermark that ends a file. Only if
+one commit_ts has more changes than fit into a file, they are divided by keys; then the last of its files has the
+watermark.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The number and the bytes of the changes of one shard with first <= commit_ts <= last. Repeated changes are
-    counted each time."""
+    """The number and size of a shard's changes with first <= commit_ts <= last. A change that the log repeats counts
+    each time."""
 
     first: int
     last: int
@@ -38,19 +38,20 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The sizes of one shard's changes in the window, as bins in the order of commit_ts."""
+    """The sizes of one shard's changes in the window, as bins in the order of their commit_ts."""
 
     span: KeySpan
     bins: tuple[Bin, ...]
 
 
 def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
-    """The whole window as one piece."""
+    """Make one change file of the whole window."""
     return (ReleaseFile(window.high, window.low, window.high, index),)
 
 
 def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[ReleaseFile, ...]:
-    """Cut the window into pieces. `index` is the log index of the first piece; each watermark takes one index."""
+    """Divide the window into change files. `index` is the log index of the first file; each watermark takes one
+    index."""
     rows: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for one in (one for survey in surveys for one in survey.bins):
@@ -74,7 +75,8 @@ def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits
 
 
 def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> list[ReleaseFile]:
-    """Cut a commit_ts that is larger than one file into several pieces, between shards, which are in key order."""
+    """Divide the changes of one commit_ts, which are too many for one file, into several files between shards, which
+    are in key order."""
     starts: list[bytes] = [b""]
     rows = size = 0
     for survey in surveys:

@@ -1,7 +1,7 @@
-"""Cuts the keys of a release into spans of about equal work, one for each shard. Pure.
+"""Divides the keys of a release into spans of about equal work, one for each shard. Pure.
 
-The cuts do not change what is written: a shard is a unit of reading, joining and sorting, and a file's rows are put
-together from all shards. A slice that a cut crosses is read by both shards.
+Where they are cut does not change what is written: each shard reads, joins and sorts rows of its span, and a file has
+the rows of all shards. If a slice has keys of two spans, both shards read it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ NUMBER_BYTES = 24  # of a key; 11 of table and kind, then the handle or the firs
 
 
 def spans(slices: Sequence[Slice], bytes_each: int) -> list[KeySpan]:
-    """Spans that tile the key space, with about `bytes_each` unpacked bytes of the slices in each. The bytes of a slice
-    count as spread evenly between its smallest and largest key."""
+    """Divide all keys into spans, each with about `bytes_each` unpacked bytes of slices. The bytes of a slice are
+    assumed to be spread evenly between its smallest and largest key."""
     cuts = [_key(at) for at in _cuts([(_number(one.low), _number(one.high), one.plain) for one in slices], bytes_each)]
     bounds = [b"", *sorted(set(cuts) - {b""}), b""]
     return [KeySpan(start, end) for start, end in pairwise(bounds)] if len(bounds) > 2 else [WHOLE]
 
 
 def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Slice, ...]]:
-    """Assign slices to spans: for each of these spans, which tile the key space, the slices that may hold keys of
-    it."""
+    """For each span of `cut`, the slices that may hold keys of it."""
     starts = [span.start for span in cut]
     out: list[list[Slice]] = [[] for _ in cut]
     for one in slices:
@@ -37,8 +36,9 @@ def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Sl
 
 
 def _cuts(weights: Sequence[tuple[int, int, int]], each: int) -> list[int]:
-    """The positions at which the sum of weights, from the lowest number on, reaches each multiple of `each`. Densities
-    are fixed-point integers, because floats of such different sizes would not cancel."""
+    """The positions at which the sum of weights, from the lowest number on, reaches each multiple of `each`. Weights
+    are spread evenly over their range of numbers, computed with fixed-point integers, because the rounding errors of
+    floats would add up."""
     each <<= POINT
     changes: dict[int, int] = {}
     for low, high, weight in weights:

@@ -1,4 +1,4 @@
-"""The parts of a source's status that describe its progress. Pure."""
+"""Computes the parts of a source's status that describe its progress. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def flush_interval_ms(flushes: Mapping[int, Sequence[int]]) -> float | None:
 
 
 def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, Sequence[int]], now_ms: int) -> Hold:
-    """The hold of a source that has released everything that the checkpoint covers. since_ms: when this process saw the
-    checkpoint move. The hold names the checkpoint object only if the checkpoint stands still, because a hold without an
-    object is shown only for a tenant that is late."""
+    """The hold (the reason for missing progress) of a source that has released everything up to the log's checkpoint.
+    since_ms: when this process saw the checkpoint move. The hold names the checkpoint object only if the checkpoint
+    stands still, because a hold without an object is shown only for a tenant that is late."""
     interval = flush_interval_ms(flushes) or FLUSH_MS
     limit = max(2 * interval, STANDS_MS_MIN)
     age = now_ms - physical_ms(checkpoint_ts)
@@ -50,8 +50,9 @@ def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, 
 
 
 def runs_here(source: tuple[str, str, str], own_url: str, urls: Sequence[str]) -> bool:
-    """Whether this process runs a source (cluster, tenant, source id): the live process with the highest hash does. The
-    choice only avoids duplicate work: if several processes run a source, the conditional puts of records fence them."""
+    """Whether this process must run a source (cluster, tenant, source id). Of the running processes, the one with the
+    highest hash of source and URL runs it. This only avoids duplicate work: if several processes run a source,
+    conditional puts decide which of them writes each release."""
     return own_url in urls and max(urls, key=lambda url: _rank(source, url)) == own_url
 
 

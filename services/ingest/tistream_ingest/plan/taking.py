@@ -11,8 +11,8 @@ from tistream_ingest.plan.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class NeedsOlder:
-    """The result of `take` if transactions of the window began at `ts`, below the catalog's horizon. The caller must
-    load older metadata first."""
+    """The result of `take` if transactions of the window began as early as `ts`, for which the catalog has no metadata.
+    The caller must load older metadata first."""
 
     ts: int
 
@@ -21,9 +21,9 @@ class NeedsOlder:
 class ReleaseInput:
     """The input of a release.
 
-    writes: slices with commits of the window. values: slices of `default` that may hold values of those commits. late:
-    slices of fresh metadata with commits at or below the window. metas: the names of all metadata objects that these
-    slices come from; compared: those of `late`.
+    writes: the slices with commits in the window. values: the slices of `default` that may hold values of these
+    commits. late: slices with commits below the window whose metadata was read late. metas: the names of the metadata
+    objects of all these slices; compared: those of `late`.
     """
 
     window: Window
@@ -35,19 +35,19 @@ class ReleaseInput:
 
     @property
     def rows_max(self) -> int:
-        """An upper bound of the number of changes in the window. Repeated changes are counted each time."""
+        """An upper bound of the number of changes in the window. A change that the log repeats counts each time."""
         return sum(one.entries for one in self.writes)
 
     @property
     def bytes_max(self) -> int:
-        """An approximate upper bound of the bytes of their keys and values."""
+        """An approximate upper bound of the bytes of keys and values of the changes in the window."""
         return sum(one.plain for one in (*self.writes, *self.values))
 
 
 def take(catalog: Catalog, low: int, high: int) -> ReleaseInput | NeedsOlder:
-    """Select the slices for the changes with low < commit_ts <= high. A value lies at the start_ts of its commit in the
-    log, perhaps hours before the commit: values may be as old as the smallest start_ts of the window's `write` slices.
-    A slice whose smallest start_ts is not stated (0) may need any value."""
+    """Select the slices for the changes with low < commit_ts <= high. The log has a value at the start_ts of its
+    transaction, perhaps hours before the commit. So values are needed from the smallest start_ts of the window's
+    `write` slices on. If a slice does not state it (0), any value may be needed."""
     writes: list[Slice] = []
     late: list[Slice] = []
     metas: set[str] = set()

@@ -1,7 +1,7 @@
-"""Checks whether the settings of this process allow a restore's target.
+"""Checks that the settings of this process allow a restore's target.
 
-Targets are written with the platform's own credentials, and a DSN file is read from this host. So a caller may only use
-targets that an operator of the host has named. Error texts quote no path.
+A target is written with the platform's own credentials, and a DSN file (the address of a server with its password) is
+read from this host. So callers may use only targets that an operator of the host has listed. Error texts quote no path.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Allowed:
 
 
 def below(url: str, prefix: str) -> bool:
-    """Whether a URL equals the prefix or lies below it in the same store: the query string, such as an endpoint, must
-    be equal."""
+    """Whether a URL is the prefix or a location below it in the same store. The query strings, which may name an
+    endpoint, must be equal."""
     place, _, options = url.partition("?")
     allowed, _, allowed_options = prefix.partition("?")
     if options != allowed_options or not allowed or not _PLAIN.fullmatch(url) or "\\" in unquote(place) or "#" in url:

@@ -1,4 +1,5 @@
-"""The interface of the targets of a restore in chunks."""
+"""Defines `ChunkTarget`, the interface of what a restore writes its chunks into: Parquet files, SQL files or a MySQL
+server."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Kind = Literal["parquet", "sql-files", "mysql"]
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """The description of a target from which an executor can open it. `place`: a URL, or the address of a server."""
+    """Describes a target, so that an executor can open it. `place`: a URL, or the address of a server."""
 
     kind: Kind
     place: str | MySqlUrl
@@ -40,8 +41,8 @@ class Numbered:
 
 
 class ChunkTarget(Protocol):
-    """A destination of chunks, which may be written in any order and by several processes. Each chunk is written
-    completely or not at all, and once. Calls raise TargetFailed, TargetRefused, Unavailable."""
+    """A target of a restore. Chunks may be written in any order and by several processes. Each chunk is written once,
+    and completely or not at all. Calls raise TargetFailed, TargetRefused, Unavailable."""
 
     chunk_rows: int  # of a chunk, at most
 
@@ -58,11 +59,11 @@ class ChunkTarget(Protocol):
         """Write a chunk, unless the target has it."""
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:
-        """The numbers of the parts in which a table with this number of chunks is read back. Empty if the target is not
-        read back."""
+        """How a table with `chunks` chunks is read back for a comparison: the numbers of the parts that `fingerprint`
+        can read. Empty if the target cannot be read back."""
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
-        """The fingerprint of the rows of a part, read back from the target."""
+        """The fingerprint of the rows in part `part`, read back from the target."""
 
     def add_foreign_keys(self, one: Numbered) -> None:
         """Add the table's foreign keys, unless it has them."""

@@ -1,4 +1,4 @@
-"""Claims restores from the meta server and runs them, one at a time. `step` and `beat` are loop bodies."""
+"""Claims restores from the meta server and runs them, one at a time. Loops call `step` and `beat`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BEAT_MS = 5_000  # a few times in a lease
 
 @dataclass(slots=True)
 class Claims:
-    """Claims and runs the restores of this process. `new` creates the Restoring of a claimed restore, with a function
-    that sends its reports."""
+    """Claims and runs the restores of this process. `new` creates the Restoring that runs a claimed restore; its
+    argument is a function that sends reports."""
 
     meta: MetaClient
     node_id: str
@@ -51,7 +51,7 @@ class Claims:
         return 0
 
     def beat(self) -> None:
-        """Loop body: renew the claim while a job takes longer than a lease."""
+        """Loop body: renew the claim, because a job may take longer than the lease."""
         running = self._running
         if running is not None and not self._ended:
             try:

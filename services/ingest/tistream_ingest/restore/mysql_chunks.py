@@ -52,7 +52,8 @@ class MySqlChunks:
         self._marks(one).write_numbered(one.table.name[1], number, inserts, rows)
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """Implement ChunkTarget.parts: the table as a whole, because its rows do not state their chunk."""
+        """Implement ChunkTarget.parts: one part, the whole table, because its rows do not show which chunk they are
+        from."""
         return [WHOLE]
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:  # noqa: ARG002 - see ChunkTarget

@@ -21,8 +21,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ObjectFolder:
-    """A folder that one restore writes. `prefix` is "" or ends in "/". `shown`: its name in errors. `files`: a pattern
-    that matches the files of any restore; its group `id` is the restore's id."""
+    """A folder that one restore writes into. `prefix` is "" or ends in "/". `shown`: the folder's name in errors.
+    `files`: a pattern that matches the files of any restore; its group `id` is the restore's id."""
 
     objects: ObjectStore
     prefix: str
@@ -62,7 +62,7 @@ class ObjectFolder:
         return [one.key.removeprefix(self.prefix) for one in self.objects.list_after(self.prefix)]
 
     def put(self, name: str, body: bytes) -> None:
-        """Write a file, unless it exists. Raises Unavailable if the outcome is not known."""
+        """Write a file, unless it exists. Raises Unavailable if no answer came."""
         self._put_new(name, body)
 
     def get(self, name: str) -> bytes:
@@ -79,7 +79,8 @@ class ObjectFolder:
             raise Unavailable(f"{self.shown}: the store did not answer a write of {name}") from error
 
     def _owner(self) -> tuple[str, str] | None:
-        """The id of the restore that the folder belongs to, and the version of the object that states it."""
+        """Read which restore the folder belongs to. Returns its id, and the version of the object that states it; None
+        if no object states it."""
         try:
             version = self.objects.head(self.prefix + CLAIM).version
             found = orjson.loads(self.objects.get(self.prefix + CLAIM))

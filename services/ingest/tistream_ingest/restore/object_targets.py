@@ -47,7 +47,8 @@ class ParquetObjects:
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: Numbered) -> bool:
-        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create."""
+        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
+        Writes nothing."""
         return self._folder(one).taken()
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
@@ -71,7 +72,8 @@ class ParquetObjects:
         self._folder(one).put(_parquet(one, number), sink.getvalue())
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """Implement ChunkTarget.parts: every chunk is a part, including chunks that are not in the plan."""
+        """Implement ChunkTarget.parts: one part for each chunk in the target, including chunks that are not in the
+        plan."""
         return sorted(self.there(one))
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
@@ -101,7 +103,8 @@ class SqlObjects:
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: Numbered) -> bool:
-        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create."""
+        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
+        Writes nothing."""
         return self._folder(one).taken()
 
     def begin(self, one: Numbered, *, replace: bool) -> None:
@@ -123,11 +126,11 @@ class SqlObjects:
         self._put(one, name, ["BEGIN", *inserts, "COMMIT"])
 
     def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
-        """Implement ChunkTarget.parts: nothing, because SQL files are not read back."""
+        """Implement ChunkTarget.parts: no parts, because SQL files are not read back."""
         return []
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
-        """Implement ChunkTarget.fingerprint: never called, because SQL files have no part that is read back."""
+        """Implement ChunkTarget.fingerprint. It is never called, because `parts` returns no part."""
         raise AssertionError(f"part {part} of {one.table.name}: SQL files are not read back")
 
     def add_foreign_keys(self, one: Numbered) -> None:

@@ -1,4 +1,4 @@
-"""Deletes the plans of restores that have ended. All I/O; plan_garbage.py decides."""
+"""Deletes the plans of restores that have ended. It does the I/O; plan_garbage.py decides which plans."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tistream_ingest.restore.plan_garbage import garbage
 
 @dataclass(slots=True)
 class PlanCollector:
-    """Collects the plans of ended restores. A background loop calls `step` from one thread. The process that ends a
-    restore deletes its plan. The collector deletes the plans of restores that were cancelled, or whose process was
-    killed. Several processes may collect at the same time."""
+    """Deletes the plans of restores that were cancelled, or whose process was killed. A process that ends a restore in
+    order deletes its plan itself. A background loop calls `step` from one thread. Several processes may do this at the
+    same time."""
 
     objects: ObjectStore
     meta: MetaClient
     metrics: IngestMetrics
 
     def step(self) -> None:
-        """Make one pass over the plans of all tenants. Raises Unavailable; the next pass retries."""
+        """Go through the plans of all tenants once. Raises Unavailable; the next call tries again."""
         # The LIST first: a restore that is queued later has no plan in it.
         keys = [info.key for info in self.objects.list_after(layout.RESTORES)]
         if not keys:

@@ -1,7 +1,7 @@
-"""Decides which plans of restores are garbage.
+"""Decides which plans of restores are not needed any more.
 
 Pure. A restore is queued before its plan is written, and a restore that has ended does not start again. So if the plans
-are listed first, and then the unfinished restores, a plan without an unfinished restore is not needed any more.
+are listed first, and then the unfinished restores, a plan whose restore is not among them is garbage.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from tistream.wire.bulk.restores import UnfinishedRestore
 
 
 def garbage(keys: Iterable[str], unfinished: Iterable[UnfinishedRestore]) -> list[str]:
-    """The plans among `keys` whose restores are not in `unfinished`, which was read after `keys`."""
+    """The plans among `keys` whose restores are not in `unfinished`. The list `unfinished` must have been read after
+    `keys`."""
     needed = {(one.cluster_id, one.tenant_id, one.restore_id) for one in unfinished}
     plans = {key: layout.parse_restore_plan(key) for key in keys}
     return [

@@ -1,7 +1,7 @@
-"""Plans the chunks of a restore, and finds those that are still to be written. Pure.
+"""Plans the chunks of a restore, and finds those that must still be written. Pure.
 
-The plan is made once and stored, because the shards of a pool change: each attempt writes the same rows under the same
-numbers, whichever process makes it.
+The plan is made once and stored, because the pool changes. So each attempt, of whichever process, writes the same rows
+under the same numbers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of one transaction or file of a restore. Numbers begin at 1 in each table. `rows`: the number of rows as
-    of the ts."""
+    """The rows that a restore writes as one transaction or one file. Numbers begin at 1 in each table. `rows`: the
+    number of rows as of the ts."""
 
     number: int
     wanted: TableRange
@@ -49,8 +49,8 @@ class PlannedTable:
 
 
 def parts_of(shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> list[TableRange]:
-    """Cut the record keys of physical ids into ranges that can be read at the same time. A range begins where a shard
-    begins, or an object of its runs."""
+    """Cut the record keys of physical ids into ranges that can be read at the same time. Ranges begin where a shard
+    begins, or where an object of its runs begins."""
     found: list[TableRange] = []
     for wanted in map(records_of, sorted(physical_ids)):
         for shard in shards:
@@ -80,11 +80,11 @@ def shards_for(shards: Iterable[IndexShard], wanted: TableRange) -> tuple[IndexS
 def cuts(
     sizes: Iterable[tuple[Sequence[Any], float]], rows_max: int, bytes_max: int = CHUNK_BYTES
 ) -> Iterator[tuple[bytes, int]]:
-    """The ends of chunks, each as its last key and its number of rows. Keys are given in ascending order.
+    """Cut rows into chunks. Yields the last key and the number of rows of each chunk.
 
     Args:
-        sizes: tables of a read: the keys, an Arrow binary array, and the bytes of the rows together.
-        rows_max, bytes_max: of a chunk. A single row may be larger.
+        sizes: for each table that was read, its keys, a binary array in ascending order, and the bytes of all its rows.
+        rows_max, bytes_max: the limits of a chunk. A single row may be larger.
     """
     rows, size, last = 0, 0.0, b""
     for keys, nbytes in sizes:
@@ -103,7 +103,8 @@ def cuts(
 
 
 def chunks_of(counted: Iterable[tuple[TableRange, Sequence[tuple[bytes, int]]]]) -> tuple[Chunk, ...]:
-    """The chunks of a table from the cuts of its parts, in the order of the parts."""
+    """The chunks of a table, numbered in key order. `counted` has the parts of the table, in order, each with its
+    `cuts`."""
     found: list[Chunk] = []
     for part, ends in counted:
         start = part.span.start
@@ -115,7 +116,7 @@ def chunks_of(counted: Iterable[tuple[TableRange, Sequence[tuple[bytes, int]]]])
 
 
 def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
-    """Encode a plan as it is stored."""
+    """Encode a plan as the object that is stored."""
     entries = [
         {
             "database": one.database,
@@ -131,7 +132,7 @@ def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
 
 
 def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
-    """Decode a stored plan: the inverse of `encode`. Raises CorruptObject."""
+    """Decode the object that `encode` has made. Raises CorruptObject."""
     try:
         found = orjson.loads(body)
         if (found["version"], found["restore_id"]) != (_VERSION, restore_id):
@@ -152,12 +153,13 @@ def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
 
 
 def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
-    """The planned chunks of a table that the target does not have yet; `there` are the numbers that it has."""
+    """The planned chunks of a table that the target does not have yet. `there`: the numbers of the chunks that it
+    has."""
     return [one for one in table.chunks if one.number not in there]
 
 
 def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
-    """Divide chunks into lots of `size`; progress is reported after each lot."""
+    """Divide chunks into groups of `size`. Progress is reported after each group."""
     for at in range(0, len(chunks), size):
         yield chunks[at : at + size]
 
@@ -165,8 +167,8 @@ def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
 def progress(
     tables: Sequence[PlannedTable], done: Mapping[tuple[str, str], int], checksums: Mapping[tuple[str, str], str]
 ) -> list[RestoreTable]:
-    """The progress of each table, as it is reported. `done`: the number of rows that the target has, by (database,
-    table)."""
+    """The progress of each table, in the form of a report. `done`: the number of rows that the target has, by
+    (database, table)."""
     return [
         RestoreTable(
             database=one.database,
@@ -180,5 +182,5 @@ def progress(
 
 
 def pause_s(failures: int) -> float | None:
-    """Seconds to wait after this number of failures in a row; None if the restore should fail."""
+    """How long to wait after this number of failures in a row, in seconds; None if the restore must fail."""
     return None if failures >= FAILURES_MAX else min(2.0 ** (failures - 1), _PAUSE_MAX_S)

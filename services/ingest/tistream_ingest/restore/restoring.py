@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableThen:
-    """A table as of the restore's ts: its names at that ts, its TableInfo and its physical ids."""
+    """A table as of the restore's ts: its (database, table) name, its TableInfo and its physical ids."""
 
     name: Name
     info: dict[str, Any]
@@ -52,7 +52,7 @@ class TableThen:
 
 
 class Tenants(Protocol):
-    """The interface by which a restore reads a tenant's schema and pool."""
+    """What a restore reads tenants with: their schema and their committed rows."""
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
         """The tables with these names at the ts, in the order of `names`. Raises UnknownName, Gone, Unavailable."""
@@ -83,7 +83,7 @@ class TryAgain(Exception):
 class Restoring:
     """One attempt at a restore. `report` sends progress, and raises ClaimEnded once another process has claimed the
     restore, or it was cancelled. `metered` is called with the number of rows that were read from the tenant; rows that
-    a later attempt reads again are counted again."""
+    a later attempt reads again count again."""
 
     work: RestoreWork
     objects: ObjectStore
@@ -123,8 +123,8 @@ class Restoring:
         self.report(self.progress_report(state, reason))
 
     def end(self, state: str, reason: str | None = None) -> None:
-        """Report the end, and delete the plan: another process that still runs the restore stops at its next report,
-        before it makes a new one. Raises ClaimEnded, Unavailable."""
+        """Report the end, then delete the plan. Another process that still runs the restore stops at its next report,
+        before it could make a new plan. Raises ClaimEnded, Unavailable."""
         self.report_progress(state, reason)
         self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
 
@@ -166,7 +166,7 @@ class Restoring:
         self.end("done", reason)
 
     def _spec(self) -> tuple[TargetSpec, str | None]:
-        """The target, and the database that its address names; None if tables keep their databases."""
+        """The target, and the database that the target's address names; None if tables keep their databases."""
         place = self.work.wanted.target
         self.allowed.check(place)
         if not isinstance(place, MySqlPlace):
@@ -181,7 +181,8 @@ class Restoring:
     def _numbered(
         self, tables: Sequence[TableThen], dialect: Dialect, database: str | None
     ) -> tuple[list[tuple[Numbered, TableThen]], list[tuple[Name, str]]]:
-        """The tables that the target can hold, numbered, and those that it cannot hold, each with the reason."""
+        """Number the tables that the target can hold. Returns them, and the tables that it cannot hold, each with the
+        reason."""
         place = self.work.wanted.target
         renamed = dict(place.rename) if isinstance(place, MySqlPlace) else {}
         for then in tables:
@@ -204,8 +205,8 @@ class Restoring:
         return found, left_out
 
     def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
-        """The stored plan. If there is no plan yet, one is made and stored; of two processes, the plan of the first one
-        counts."""
+        """The stored plan. If there is no plan yet, one is made and stored; if two processes do that, the plan of the
+        first one counts."""
         key, restore_id = layout.restore_plan(self.tenant, self.work.wanted.restore_id), self.work.wanted.restore_id
         try:
             return restore_plan.decode(key, restore_id, self.objects.get(key))
@@ -228,7 +229,7 @@ class Restoring:
         return restore_plan.decode(key, restore_id, self.objects.get(key))
 
     def _shards(self, ts: int, ids: Iterable[int]) -> Sequence[IndexShard]:
-        """The shards of the pool. Raises Gone if it no longer has the state at `ts`."""
+        """The shards of the pool that have these tables. Raises Gone if the pool no longer has the state at `ts`."""
         shards = self.tenants.shards(self.tenant, ts)
         spans = [records_of(one).span for one in ids]
         over = [shard for shard in shards if any(shard.span.overlaps(span) for span in spans)]
@@ -238,7 +239,7 @@ class Restoring:
         return over
 
     def _table(self, ts: int, one: Numbered, plan: PlannedTable, spec: TargetSpec) -> None:
-        """Write the chunks that are missing, and compare the target with the rows at the ts."""
+        """Write the chunks of a table that are missing, then compare the target with the rows as of the ts."""
         name = one.table.source
         with opened(spec) as target:
             there = target.there(one)
@@ -300,7 +301,7 @@ class Restoring:
 
 
 def _twice(names: Iterable[Name]) -> Name | None:
-    """The first name that occurs twice, as servers compare names; None if no name does."""
+    """The first name that occurs twice, compared as servers compare names; None if all are different."""
     seen = set()
     for name in names:
         folded = (name[0].lower(), name[1].lower())

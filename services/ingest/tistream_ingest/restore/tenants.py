@@ -1,4 +1,4 @@
-"""The schema and the pool of tenants, for restores: from the registry, the routes and the sorters' reports."""
+"""Reads the schema and the committed rows of tenants, for restores."""
 
 from __future__ import annotations
 

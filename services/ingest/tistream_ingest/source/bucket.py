@@ -1,4 +1,4 @@
-"""Reads the bucket of a log backup: checkpoints, new metadata, the safe point. It decides nothing."""
+"""Reads the bucket of a log backup: checkpoints, new metadata objects, the safe point. It only does I/O."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Bucket:
             return 0
 
     def restored(self, after_ts: int) -> str | None:
-        """The key of an object in the prefix which shows that an online `br restore` ended above `after_ts`; None if no
-        object shows that. A key of an unknown form counts as one. Raises Unavailable."""
+        """The key of an object in the prefix which shows that an online `br restore` ended above `after_ts`; None if
+        there is no such object. An object whose key has an unknown form is returned too. Raises Unavailable."""
         for info in self.log.list_after(prefix.RESTORES):
             ended = prefix.restore_commit_ts(info.key)
             if ended is None or ended > after_ts:

@@ -1,4 +1,5 @@
-"""Runs one loop for each source of this process. The meta server lists all sources; the live processes divide them."""
+"""Runs a loop for each source of this process. The meta server lists all sources, and the running ingest processes
+divide them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class SourceDriver:
-    """Starts and stops the loops of sources. `follow_routes` and `follow_sources` are loop bodies."""
+    """Starts and stops the loops of sources. Background loops call `follow_routes` and `follow_sources`."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class SourceDriver:
         return urls[0]
 
     def follow_sources(self) -> None:
-        """Loop body: start and stop the loops of sources."""
+        """Loop body: fetch the list of sources, and start and stop loops so that this process runs its share."""
         table = self._table
         if table is None:
             return
@@ -112,8 +113,8 @@ class SourceDriver:
         log.info("source runs in this process", extra={"tenant": str(worker.tenant), "source": row.source_id})
 
     def _end(self, key: tuple[str, str, str]) -> None:
-        """Stop a source's loop. A release under way continues; another process may run the source meanwhile without
-        harm."""
+        """Stop a source's loop. A release that is under way continues, even if another process has begun to run the
+        source, which does no harm."""
         with self._lock:
             worker, loop = self._running.pop(key)
         loop.stop(timeout_s=0)

@@ -1,4 +1,4 @@
-"""Reads the tenant's committed pool, which it finds by the tenant's routes and its sorters' reports."""
+"""Finds and reads the tenant's committed pool, by the tenant's route and its sorters' reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tistream_ingest.jobs.work import PoolShards
 
 @dataclass(frozen=True, slots=True)
 class RouteTask:
-    """A task of a route, in the form that Lineage takes."""
+    """A task of a route, in the form that Lineage needs."""
 
     task_id: int
     span: KeySpan
@@ -43,7 +43,8 @@ class RoutedPool:
         self._pool = PoolShards((), 0)
 
     def reached_ts(self) -> int:
-        """The ts up to which every committed row is in the pool. Raises Unavailable if a task cannot be read."""
+        """Read the tasks' manifests. Returns the ts up to which every committed row is in the pool. Raises Unavailable
+        if a task cannot be read."""
         route = self._route()
         if route.snapshot_ts is None or not route.tasks:
             raise Unavailable(f"tenant {self._tenant} has no tasks yet: {route.problem or 'its schema was not read'}")
@@ -62,11 +63,11 @@ class RoutedPool:
         return min(reached(found, statuses) for found in covers)
 
     def current(self) -> PoolShards:
-        """The pool as of the last call of reached_ts."""
+        """The pool as of the last call of `reached_ts`."""
         return self._pool
 
     def _statuses(self, route: TenantRoute) -> dict[int, TaskStatus]:
-        """The sorters' reports, by task. A sorter that does not answer is left out."""
+        """The sorters' reports, by task id. The tasks of a sorter that does not answer are left out."""
         found: dict[int, TaskStatus] = {}
         epochs = {task.task_id: task.task_epoch for task in route.tasks}
         for url in sorted({task.sorter_url for task in route.tasks if task.sorter_url is not None}):

@@ -1,7 +1,7 @@
 """Runs one source of one tenant in steps, each of which makes at most one release.
 
 The reads have a fixed order: first the checkpoints, then the list of metadata, then the safe point, then data. In
-another order a flush between two reads would be missed, or a deletion would go unnoticed.
+another order, a flush between two reads could be missed, or a deletion could go unnoticed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ WAIT_MS = 500  # between looks at the pool
 
 
 class ReleaseRunner(Protocol):
-    """Runs releases. A release has the commits up to one checkpoint. `survey` reads the sizes in the log, and `run`
-    writes the change files."""
+    """Executes releases. `survey` reads the sizes of changes from the log, and `run` writes the change files."""
 
     @property
     def slots(self) -> int: ...
@@ -43,19 +42,19 @@ class ReleaseRunner(Protocol):
 
 
 class TenantPool(Protocol):
-    """The interface by which a source reads the tenant's committed pool."""
+    """What a source reads the tenant's committed pool with."""
 
     def reached_ts(self) -> int:
         """The ts up to which every committed row is in the pool. Raises Unavailable."""
 
     def current(self) -> PoolShards:
-        """The runs and segments as of the last call of reached_ts."""
+        """The runs and segments of the pool, as of the last call of `reached_ts`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The constant properties of a source. snapshot_ts: the tenant's. keep_index: whether the tenant's index entries
-    are kept."""
+    """What does not change about a source. snapshot_ts: that of the tenant. keep_index: whether the tenant's index
+    entries are kept."""
 
     source_id: str
     tenant: TenantKey
@@ -66,7 +65,7 @@ class Identity:
 
 @dataclass(slots=True)
 class LogFacts:
-    """The facts about a source that its status shows. newest_flush: the newest flush_ts by store."""
+    """What a source has found out, for its status."""
 
     checkpoint_ts: int = 0
     checkpoint_since_ms: int = 0
@@ -78,8 +77,8 @@ class LogFacts:
 
 @dataclass(slots=True)
 class SourceRunner:
-    """Runs the steps of one source. Several processes may do so at once: the conditional puts of records fence them.
-    Not thread-safe."""
+    """Runs the steps of one source. Several processes may do so at once: conditional puts decide which of them writes
+    each record. Not thread-safe."""
 
     identity: Identity
     bucket: Bucket
@@ -99,11 +98,12 @@ class SourceRunner:
 
     @property
     def released_ts(self) -> int:
-        """The ts at or below which all commits are in change files, or before the snapshot."""
+        """The ts up to which all commits are in change files. Before the first release, the tenant's snapshot_ts."""
         return self.identity.snapshot_ts if self._last is None else self._last.high
 
     def execute(self, release: Release) -> None:
-        """Write the change files of a release whose record exists, unless the files exist. Raises as step."""
+        """Write the change files of a release whose record exists, unless the files exist. Raises the errors of
+        `step`."""
         if self._catalog is None:
             self._recover()
         self._execute(release, None)
@@ -129,7 +129,7 @@ class SourceRunner:
     # --- recovery --------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Begin at the newest record. Its files are written again, unless they exist or their rows are in the pool."""
+        """Begin at the newest record of a release. Write its files, unless they exist or their rows are in the pool."""
         newest = self._records.newest()
         if newest is not None:
             done = self.pool.reached_ts() >= newest.high or self._files_are_there(newest)
@@ -237,8 +237,8 @@ class SourceRunner:
             )
 
     def _check_restores(self) -> None:
-        """Check that no `br restore` ended after the snapshot, because its rows are not in the log. A restore that
-        ended at or below the snapshot is part of it."""
+        """Check that no `br restore` ended after the tenant's snapshot, because its rows are not in the log. A restore
+        that ended before is part of the snapshot."""
         restored = self.bucket.restored(self.identity.snapshot_ts)
         if restored is not None:
             raise SourceStopped(
@@ -280,7 +280,7 @@ class SourceRunner:
         self._catalog.released(release.high, self._horizon(release.high), taking.compared)
 
     def _pool(self, ts: int) -> PoolShards:
-        """The pool, once it has all rows of earlier releases, because old values are read from it."""
+        """The pool, once it has all rows of earlier releases up to `ts`. Old values are read from it."""
         reached = self.pool.reached_ts()
         if reached < ts:
             self.seen.waits_for = f"the changes up to {ts} are not in the pool yet: it has come to {reached}"

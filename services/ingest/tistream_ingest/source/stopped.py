@@ -1,4 +1,4 @@
-"""Errors that end a source, and holds from which it recovers."""
+"""Errors that stop a source for good, and errors from which it recovers by itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ HEALS = "a sound copy in its place lets the source go on"
 
 
 class SourceStopped(FatalError):
-    """The source has stopped for good. The text states the reason and the remedy. The tenant keeps the rows that it
-    has."""
+    """The source has stopped for good. The text states the reason, and what to do. The rows that the tenant has
+    stay."""
 
     code = "source-stopped"
 
 
 class SourceHeld(RetryableError):
-    """The source cannot continue now, and recovers by itself. `stage` is as in `held_by` (design.md 5). `object` is the
-    object that it waits for."""
+    """The source cannot continue now, and recovers by itself. `stage` is as in a status's `held_by`. `object` is the
+    object that the source waits for."""
 
     code = "source-held"
 

@@ -22,7 +22,7 @@ STOPPED_MS = 3_600_000  # a stopped source does nothing; its loop runs until the
 
 
 class SourceWorker:
-    """Runs the steps of one source. `step` is a loop body. `released` is called after each release."""
+    """Runs the steps of one source. A background loop calls `step`. `released` is called after each release."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class SourceWorker:
         self._hold: Hold | None = None
 
     def step(self) -> int:
-        """Run one step. Returns the pause until the next, in ms. Raises RetryableError if a store did not answer."""
+        """Run one step of the source. Returns the pause until the next call, in ms. Raises RetryableError if a store
+        did not answer."""
         if self._state == "stopped":
             return STOPPED_MS
         try:
@@ -113,8 +114,8 @@ class SourceWorker:
 
 
 def _reason(hold: Hold) -> str:
-    """The reason of a hold, with the name of a damaged object, because the list of sources has no member for the
-    object."""
+    """The reason of a hold, as text. The name of a damaged object is added, because the list of sources has no field
+    for it."""
     if hold.stage != "damaged" or hold.object is None or hold.object in hold.reason:
         return hold.reason
     return f"{hold.object}: {hold.reason}"

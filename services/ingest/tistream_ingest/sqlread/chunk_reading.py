@@ -1,5 +1,5 @@
-"""The work of an executor in a backfill by SQL: read one chunk of a table as of one ts, encode it, and write it, unless
-it exists."""
+"""The work of an executor in a backfill by SQL: read one chunk of a table as of one ts, encode its rows as TiKV does,
+and write it, unless it exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMIT_TS = "_tidb_commit_ts"
 
 @dataclass(frozen=True, slots=True)
 class SqlWork:
-    """Chunk `number`: the rows of `span` as of `base_ts`. table: None if no table has the chunk's physical id at that
+    """A chunk to read: the rows of `span` as of `base_ts`. table: None if no table has the chunk's physical id at that
     ts."""
 
     tenant: TenantKey
@@ -83,7 +83,7 @@ def check_settled(server: SqlServer, table: ReadTable) -> None:
 
 
 def read_rows(server: SqlServer, table: ReadTable, span: KeySpan, page_rows: int) -> Iterator[pa.Table]:
-    """The rows of a span in key order, as tables of base_chunk.SCHEMA with at most `page_rows` rows. Raises
+    """Read the rows of a span in key order. Yields tables of base_chunk.SCHEMA with at most `page_rows` rows. Raises
     NotEncodable, InvalidRequest, Unavailable."""
     encoding = table.encoding
     source = sql.source_of(table.database, table.name, table.partition)

@@ -1,5 +1,5 @@
-"""Cuts tables into chunks by SQL: at a key of each Region if the server shows its Regions, otherwise by reading through
-the keys."""
+"""Cuts tables into chunks for a backfill by SQL: at a key of each Region if the server shows its Regions, otherwise by
+reading through the keys."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CHUNK_ROWS = 32_768
 
 
 def cut_tables(server: SqlServer, tables: Sequence[ReadTable], min_ts: int, chunk_rows: int = CHUNK_ROWS) -> ChunkPlan:
-    """The plan of a backfill of these tables, in the order of their physical ids. The session reads as of `min_ts`.
-    Raises Unavailable, InvalidRequest, NotEncodable."""
+    """Plan the chunks of a backfill of these tables, in the order of their physical ids. The server's session is set to
+    read as of `min_ts`. Raises Unavailable, InvalidRequest, NotEncodable."""
     spans: list[KeySpan] = []
     for table in tables:
         whole = record_span(table.physical_id)

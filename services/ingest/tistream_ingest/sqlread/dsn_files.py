@@ -19,8 +19,8 @@ class DsnFiles:
     directory: str | None
 
     def server(self, dsn_file: str) -> MySqlUrl:
-        """The server that a file names. Raises SourceRefused, with the same text for a file outside of the directory
-        and for one that does not exist."""
+        """Read the address of a server from a file. Raises SourceRefused, with the same text for a file outside of the
+        directory and for one that does not exist."""
         text = read_dsn(self.directory, dsn_file)
         if text is None:
             raise SourceRefused(

@@ -13,8 +13,8 @@ from tistream_ingest.backfill.requested_tables import requested_tables
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A physical id, the table and partition in which SQL finds its rows, and the encoding of the rows. partition: None
-    for a whole table."""
+    """A physical table id, with the table and partition from which SQL reads its rows, and how the rows are encoded.
+    partition: None for a whole table."""
 
     physical_id: int
     table_id: int
@@ -29,7 +29,8 @@ class ReadTable:
 
 
 def tables_to_read(history: History, ts: int, patterns: Sequence[str], *, new_collations: bool) -> list[ReadTable]:
-    """The physical ids of the tables that match a pattern, in ascending order. Raises UnknownName, InvalidRequest."""
+    """Find the tables that match a pattern. Returns one ReadTable for each physical id, in ascending order. Raises
+    UnknownName, InvalidRequest."""
     versions = [one for name in history.databases(ts) for one in history.visible_tables(ts, name)]
     names = {(one.database, one.table) for one in requested_tables(patterns, versions)}
     found = [

@@ -1,8 +1,8 @@
-"""Plans backfills by SQL, and orders their chunks.
+"""Plans backfills by SQL, and chooses the ts as of which each chunk is read.
 
-The ts of a chunk is the tenant's resolved_ts in the schema registry when its job is ordered. The log has reached this
-TSO of the upstream, so the schema of the rows is known, and tasks can take the chunk at once. The upstream must have
-issued a higher TSO; if it has not, it is another cluster.
+The ts of a chunk is the tenant's resolved_ts in the schema registry when its job begins. The log has reached this TSO
+of the upstream, so the schema of the rows is known, and tasks can take the chunk at once. The upstream must have issued
+a higher TSO; otherwise it is not the tenant's cluster.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tistream_ingest.sqlread.sql_server import SqlServer
 
 @dataclass(frozen=True, slots=True)
 class SqlBackfills:
-    """`history` returns a tenant's present schema history. `server` returns the address in a DSN file; it raises
-    InvalidRequest."""
+    """Plans and prepares backfills by SQL. `history` returns a tenant's present schema history. `server` reads the
+    address in a DSN file; it raises InvalidRequest."""
 
     history: Callable[[TenantKey], History]
     server: Callable[[str], MySqlUrl]
@@ -34,7 +34,7 @@ class SqlBackfills:
     chunk_rows: int = CHUNK_ROWS
 
     def url(self, row: BackfillRow) -> MySqlUrl:
-        """The server that the request names. Raises InvalidRequest."""
+        """The address of the server that the request names. Raises InvalidRequest."""
         assert row.source.dsn_file is not None, "the meta server has checked the order"
         return self.server(row.source.dsn_file)
 
@@ -62,7 +62,7 @@ class SqlBackfills:
             return cut_tables(server, kept, ts, self.chunk_rows)
 
     def refused(self, row: BackfillRow, plan: ChunkPlan) -> str | None:
-        """A text with the requested tables that the plan leaves out, each with the reason and the remedy; None if it
+        """A text with the requested tables that the plan leaves out, each with the reason, and what to do; None if it
         leaves out no table."""
         history = self.history(_tenant(row))
         planned = {table_id_of(span) for span in plan.spans}
@@ -75,7 +75,8 @@ class SqlBackfills:
         return f"SQL cannot read {len(left)} tables; the others are complete. Read these by br-full: {named}"
 
     def works(self, row: BackfillRow, plan: ChunkPlan, numbers: Sequence[int]) -> list[SqlWork]:
-        """The work items of these chunks, with a base_ts of now. Raises Unavailable, InvalidRequest."""
+        """The work items for these chunks, with the present resolved_ts as base_ts. Raises Unavailable,
+        InvalidRequest."""
         history = self.history(_tenant(row))
         ts = history.resolved_ts
         if ts < plan.min_ts:
@@ -96,8 +97,7 @@ class SqlBackfills:
 
 
 def _refusal(server: SqlServer, table: ReadTable) -> str | None:
-    """The reason why SQL cannot read a table; None if it can, alone or with the help of the upstream's function for
-    record keys."""
+    """The reason why SQL cannot read a table; None if it can."""
     if table.encoding.reason is None:
         return None
     source = sql.source_of(table.database, table.name, table.partition)

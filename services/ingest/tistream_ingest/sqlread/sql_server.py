@@ -1,4 +1,5 @@
-"""A connection to the TiDB that a backfill reads. It writes nothing, takes no locks, and holds no transaction open."""
+"""A connection to the TiDB that a backfill by SQL reads. It writes nothing, takes no locks, and keeps no transaction
+open."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ _NO_TABLE = frozenset({1049, 1146})
 
 
 class BelowGc(Unavailable):
-    """The upstream's garbage collection has passed the ts of a read: the read has to be repeated at a newer ts."""
+    """The upstream's garbage collection has passed the ts of a read. The read must be repeated at a newer ts."""
 
 
 class Refused(InvalidRequest):
-    """The server does not know a statement, a function or a column. `number`: MySQL's error number."""
+    """The server rejected a statement because it does not know it, or a function or column in it. `number`: MySQL's
+    error number."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -35,7 +37,7 @@ class Refused(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The result of a query by columns: large_binary arrays with `rows` texts each, null for NULL."""
+    """The result of a query, by columns: large_binary arrays with `rows` texts each, null for NULL."""
 
     rows: int
     arrays: Sequence[Any]
@@ -76,7 +78,7 @@ class SqlServer:
             self._connection.close()
 
     def rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
-        """The rows of a small result. Raises Unavailable, BelowGc, Refused, InvalidRequest."""
+        """Run a query with a small result. Returns its rows. Raises Unavailable, BelowGc, Refused, InvalidRequest."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql)
@@ -85,13 +87,14 @@ class SqlServer:
             raise self._failed(error) from None
 
     def columns(self, sql: str, width: int) -> Columns:
-        """The result of a query with `width` columns. Raises as `rows` does."""
+        """Run a query whose result has `width` columns. Raises the errors of `rows`."""
         found = self.rows(sql)
         columns = zip(*found, strict=True) if found else ((),) * width
         return Columns(len(found), [pa.array(one, pa.large_binary()) for one in columns])
 
     def tso(self) -> int:
-        """A ts of now, from the upstream's PD. Raises as `rows` does, InvalidRequest if the server is not a TiDB."""
+        """The present TSO of the upstream's PD. Raises the errors of `rows`, and InvalidRequest if the server is not a
+        TiDB."""
         begin, read, end = TSO
         self.rows(begin)
         try:
@@ -102,16 +105,18 @@ class SqlServer:
         return int(found[0][0] or b"0")
 
     def read_at(self, ts: int) -> None:
-        """Let every later read of this connection be as of `ts`. Raises as `rows` does."""
+        """Make all later reads of this connection read as of `ts`. Raises the errors of `rows`."""
         self.rows(snapshot_at(ts))
 
     def new_collations(self) -> bool:
-        """Whether strings are compared by their collation. Raises as `rows` does."""
+        """Whether the cluster compares strings by their collation (`new_collation_enabled`). Raises the errors of
+        `rows`."""
         found = self.rows(NEW_COLLATIONS)
         return bool(found) and (found[0][0] or b"").lower() in (b"true", b"1", b"on")
 
     def knows(self, sql: str) -> bool:
-        """Whether the server accepts a query. Raises as `rows` does, except Refused, for which it returns False."""
+        """Whether the server accepts a query. Raises the errors of `rows`, except Refused, for which it returns
+        False."""
         try:
             self.rows(sql)
         except Refused:
@@ -119,8 +124,8 @@ class SqlServer:
         return True
 
     def _failed(self, error: Exception) -> Exception:
-        """The error to raise for an error of the client. Its text has the server's message, unless that quotes a
-        statement, and never the password."""
+        """Convert an error of the MySQL client to the error that is raised. Its text has the server's message, unless
+        that quotes a statement, and never the password."""
         number = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
         if not isinstance(number, int):
             return Unavailable(f"{self._url}: {type(error).__name__}")

@@ -1,7 +1,7 @@
-"""The statements of a backfill by SQL. Pure.
+"""Builds the SQL statements of a backfill by SQL. Pure.
 
-Rows are read in the order of their record keys, which is the order of the columns of the key. Bounds are pairs of a
-key's columns and the text of their values.
+Rows are read in the order of their record keys, which is the order of the columns of the key. Bounds are given as the
+values of the key's columns, as text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def table_id_of(database: str, table: str) -> str:
 
 
 def reorganising(table_id: int) -> str:
-    """The query for the DDL jobs that reorganise a table as of the session's ts."""
+    """The query for the DDL jobs that are rewriting a table ("reorganising") as of the session's ts."""
     return f"SELECT job_id FROM mysql.tidb_ddl_job WHERE reorg AND FIND_IN_SET('{table_id}', table_ids) LIMIT 1"
 
 
@@ -58,12 +58,12 @@ def source_of(database: str, table: str, partition: str | None) -> str:
 
 
 def key_names(encoding: TableEncoding) -> list[str]:
-    """The columns of the key, quoted."""
+    """The names of the key's columns, quoted."""
     return [quoted_name(column.name) for column in encoding.key] or [ROWID]
 
 
 def shown(column: Column) -> str:
-    """The expression for a column in the form that `encode_cells` takes."""
+    """The SQL expression that reads a column in the form that `encode_cells` needs."""
     name = quoted_name(column.name)
     return f"CAST({name} AS UNSIGNED)" if as_number(column) else name
 
@@ -102,8 +102,9 @@ def bounds_of(encoding: TableEncoding, span: KeySpan) -> tuple[Values | None, Va
 
 
 def ranges_of(encoding: TableEncoding, span: KeySpan) -> list[tuple[Values | None, Values | None]]:
-    """The ranges of values, low inclusive and high exclusive, whose rows make a span, in the order of record keys.
-    These have an unsigned handle as a signed integer: 2^63 and above come first."""
+    """Convert a span of record keys to ranges of values, low inclusive and high exclusive, in the order of record keys.
+    There may be two ranges, because record keys hold an unsigned handle as a signed integer: 2^63 and above come
+    first."""
     start, end = bounds_of(encoding, span)
     if encoding.form is not KeyForm.INT or not encoding.key[0].unsigned:
         return [(start, end)]
@@ -142,7 +143,7 @@ def _where(encoding: TableEncoding, low: tuple[Values, bool] | None, high: Value
 
 
 def _beyond(encoding: TableEncoding, values: Values, sign: str, *, equal: bool) -> str:
-    """`(a, b) > (x, y)`, written out so that TiDB makes a range of keys of it."""
+    """The condition `(a, b) > (x, y)`, written out so that TiDB can read only a range of keys."""
     names = key_names(encoding)
     texts = literals(encoding, values)
     found = f"{names[-1]} {sign}{'=' if equal else ''} {texts[-1]}"
@@ -171,5 +172,6 @@ def _order(encoding: TableEncoding) -> str:
 
 
 def has_bounds(encoding: TableEncoding) -> bool:
-    """Whether a table can be cut, which requires that the values of the key can be read from a record key."""
+    """Whether a table can be cut into several chunks. That requires that the values of the key can be read from a
+    record key."""
     return encoding.form is not KeyForm.UPSTREAM

@@ -1,4 +1,4 @@
-"""The work of executors in a restore: read rows at a ts, decode them, write them to the target, and fingerprint
+"""The work items of executors in a restore: read rows at a ts, decode them, write them to the target, and fingerprint
 them."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tistream_ingest.restore.restore_plan import Chunk
 
 @dataclass(frozen=True, slots=True)
 class ReadWork:
-    """A read of the rows of a key range as of `ts`."""
+    """What to read: the rows of a tenant's key range as of `ts`."""
 
     tenant: TenantKey
     ts: int
@@ -46,7 +46,7 @@ class ReadWork:
 
 @dataclass(frozen=True, slots=True)
 class CountWork:
-    """Counts the rows of a part of a table, and cuts it into chunks."""
+    """A work item that counts the rows of a part of a table, and cuts it into chunks."""
 
     read: ReadWork
     rows_max: int
@@ -60,7 +60,7 @@ class CountWork:
 
 @dataclass(frozen=True, slots=True)
 class ChunkWork:
-    """Writes a chunk into a target. Without a target it only fingerprints the rows."""
+    """A work item that writes a chunk into a target. Without a target it only computes the fingerprint of the rows."""
 
     read: ReadWork
     one: Numbered
@@ -98,7 +98,7 @@ class ChunkWork:
 
 @dataclass(frozen=True, slots=True)
 class BackWork:
-    """Reads a part of a target back, so that it can be compared with the rows as of the ts."""
+    """A work item that reads a part of a target back, to compare it with the rows as of the restore's ts."""
 
     one: Numbered
     part: int
@@ -112,7 +112,7 @@ class BackWork:
 
 @contextmanager
 def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
-    """A `with` block in which the target is open. Raises TargetFailed, Unavailable."""
+    """Open a target for a `with` block. Raises TargetFailed, Unavailable."""
     if isinstance(spec.place, MySqlUrl):
         url = spec.place
         with MySqlTarget(MySqlUrl(url.host, url.port, url.user, url.password, None, url.options)) as target:
@@ -129,7 +129,8 @@ def _versions(objects: ObjectStore, work: ReadWork) -> Iterator[pa.Table]:
 
 @lru_cache(maxsize=8)
 def _reader(objects: ObjectStore) -> StoreReader:
-    """One reader for each worker process: the chunks of a table are often in one object, whose footer it keeps."""
+    """The reader of the pool. Each worker process has one, because the chunks of a table are often in one object, whose
+    footer the reader caches."""
     return StoreReader(objects)
 
 
@@ -138,8 +139,8 @@ Work = CountWork | ChunkWork | BackWork
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """The reason why work failed. kind: `missing` (an object of the pool does not exist any more, so the read must be
-    planned again), `target` or `unavailable` (a retry may succeed), `refused` (permanent)."""
+    """The reason why a work item failed. kind: `missing` (an object of the pool does not exist any more, so the read
+    must be planned again), `target` or `unavailable` (a retry may succeed), `refused` (permanent)."""
 
     kind: str
     reason: str

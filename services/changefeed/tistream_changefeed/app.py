@@ -100,7 +100,16 @@ def build_app(
         fence = Fence(of.generation, work.epoch)
         revision = Revision(work.revision, work.moved)
         order = Order(
-            tenant, of.changefeed_id, of.shard, fence, work.start_ts, work.end_ts, revision, work.shards, work.known_ts
+            tenant,
+            of.changefeed_id,
+            of.shard,
+            fence,
+            work.start_ts,
+            work.end_ts,
+            revision,
+            work.shards,
+            work.known_ts,
+            work.cutting,
         )
         feed = parsed(work.sink_uri, work.config, work.skips)
         check_hosts(feed.hosts, settings.hosts)

@@ -103,6 +103,7 @@ class RunnableFeed:
             self._errors,
             ownership,
             needed,
+            encoder.admin if config.admin_events and isinstance(encoder, OpenProtocol) else None,
         )
 
 

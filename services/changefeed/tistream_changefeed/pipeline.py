@@ -3,7 +3,7 @@ only on the events, the configuration, and the position at which the holder has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.filters.needed_columns import NeededColumns
 from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.limits import Limit, MessageTooLarge, check_sizes
-from tistream_changefeed.protocols.messages import Encoder, Messages
+from tistream_changefeed.protocols.messages import Encoder, Message, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
@@ -76,6 +76,7 @@ class FeedPipeline:
     errors: ErrorRules = BY_HAND
     ownership: Ownership = WHOLE
     needed: NeededColumns | None = None  # None: the values of all columns
+    announcing: Callable[[int, int], Message] | None = None  # makes the message of a ts and a number of partitions
 
     @property
     def tables(self) -> FeedTables:
@@ -217,8 +218,21 @@ class FeedPipeline:
         """A resolved message for every partition of these topics that the shard writes, except the dead letter topic;
         empty if the protocol has no such message."""
         message = self.encoder.resolved(ts)
-        sent = {name: count for name, count in topics.items() if name != self.skips.topic}
-        return () if message is None else self.own(everywhere(message, sent))
+        return () if message is None else self.own(everywhere(message, self._resolving(topics)))
+
+    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+        """Implement Pipeline.grown; empty if the feed does not announce the number of partitions."""
+        announcing = self.announcing
+        if announcing is None:
+            return ()
+        marks = self.resolved(ts, topics) if resolved_ts <= ts else ()
+        for topic, count in sorted(self._resolving(topics).items()):
+            marks += self.own(everywhere(announcing(ts, count), {topic: count}))
+        return marks
+
+    def _resolving(self, topics: Mapping[str, int]) -> dict[str, int]:
+        """The topics, of those given, that get resolved messages."""
+        return {name: count for name, count in topics.items() if name != self.skips.topic}
 
     def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
         """Only the messages that this shard writes."""

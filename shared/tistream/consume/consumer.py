@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from tistream.consume.feed_events import Event, Malformed
+from tistream.consume.feed_events import AdminEvent, Event, Malformed
 from tistream.consume.kafka_topics import TopicMessage
 from tistream.consume.reorder import OutOfOrder, Partition, ReadProgress, Reorder, Step
 from tistream.consume.source_url import Decode
@@ -83,13 +83,17 @@ class FeedConsumer:
 
         Raises CorruptObject for a message that is not of the protocol or breaks its order.
         """
-        records = self._topics.poll(timeout_s)
+        records, grown = self._topics.poll(timeout_s), False
         for record in records:
             self._offsets[record.partition] = record.offset + 1
+            events = self._events(record)
+            grown = grown or any(isinstance(event, AdminEvent) for event in events)
             try:
-                self._reorder.add(record.partition, record.offset, record.size, self._events(record))
+                self._reorder.add(record.partition, record.offset, record.size, events)
             except OutOfOrder as error:
                 raise CorruptObject(record.place, str(error)) from error
+        if grown:  # the target has no event above its ts yet, so the new partitions are joined in time
+            self._join_new_partitions()
         if steps := self._reorder.ready():
             self._target.write(steps)
         self._pace()
@@ -112,8 +116,10 @@ class FeedConsumer:
 
     def _look_for_growth(self) -> None:
         self._polls += 1
-        if self._polls % GROWTH_POLLS:
-            return
+        if self._polls % GROWTH_POLLS == 0:
+            self._join_new_partitions()
+
+    def _join_new_partitions(self) -> None:
         fresh = set(self._topics.partitions()) - set(self._offsets)
         if not fresh:
             return

@@ -64,4 +64,13 @@ class ResolvedEvent:
     ts: int
 
 
-Event = RowEvent | DdlEvent | ResolvedEvent
+@dataclass(frozen=True, slots=True)
+class AdminEvent:
+    """Rows with a commit_ts above `ts` are spread over `partitions` partitions of the topic. Every partition has the
+    event, after the resolved message for `ts`."""
+
+    ts: int
+    partitions: int
+
+
+Event = RowEvent | DdlEvent | ResolvedEvent | AdminEvent

@@ -9,11 +9,20 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tistream.consume.feed_events import DdlEvent, Event, Malformed, ResolvedEvent, RowEvent, Value, ValueKind
+from tistream.consume.feed_events import (
+    AdminEvent,
+    DdlEvent,
+    Event,
+    Malformed,
+    ResolvedEvent,
+    RowEvent,
+    Value,
+    ValueKind,
+)
 
 VERSION = 1
 _WORD = 8  # bytes of each length, big endian
-_ROW, _DDL, _RESOLVED = 1, 2, 3
+_ROW, _DDL, _RESOLVED, _ADMIN = 1, 2, 3, 4
 _LONGLONG, _BIT, _JSON, _ENUM, _SET = 8, 16, 245, 247, 248
 _BLOBS = range(249, 253)  # TEXT has the same numbers
 _STRINGS = (15, 253, 254)  # VARCHAR, CHAR, and their binary forms
@@ -63,12 +72,14 @@ def _event(key: bytes, value: bytes) -> Event:
         raise Malformed("a key without its ts")
     if kind == _RESOLVED:
         return ResolvedEvent(ts)
+    if kind == _ADMIN:
+        return AdminEvent(ts, int(head.get("n", 0)))
     database, table = str(head.get("scm", "")), str(head.get("tbl", ""))
     body = _json(value, "value")
     if kind == _DDL:
         return DdlEvent(ts, database, table, str(body.get("q", "")))
     if kind != _ROW:
-        raise Malformed(f"an event of type {kind}; types are 1 (row), 2 (DDL), 3 (resolved)")
+        raise Malformed(f"an event of type {kind}; types are 1 (row), 2 (DDL), 3 (resolved), 4 (partitions)")
     if head.get("ohk") or head.get("ccl"):
         raise Malformed(
             f"the row of {database}.{table} was too large for the topic, and the message has its key alone; "

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tistream.consume.feed_events import DdlEvent, Event, ResolvedEvent, RowEvent
+from tistream.consume.feed_events import AdminEvent, DdlEvent, Event, ResolvedEvent, RowEvent
 
 Partition = tuple[str, int]
 """(topic, number) of a partition."""
@@ -134,6 +134,8 @@ class Reorder:
         state = self._states[partition]
         state.next_offset = offset + 1
         for event in events:
+            if isinstance(event, AdminEvent):
+                continue  # it concerns the partitions that are read, not the order of events
             if isinstance(event, ResolvedEvent):
                 self._resolve(state, event.ts)
             elif self._is_new(state, event):

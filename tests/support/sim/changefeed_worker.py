@@ -118,6 +118,7 @@ class Workers:
                 Revision(work.revision, work.moved),
                 work.shards,
                 work.known_ts,
+                work.cutting,
             )
             feed = parsed(work.sink_uri, work.config)
             return Holder(

@@ -118,6 +118,7 @@ class Worker:
             Revision(work.revision, work.moved),
             work.shards,
             work.known_ts,
+            work.cutting,
         )
         return Holder(
             Shard(order, Random(1)),
@@ -149,10 +150,10 @@ class Worker:
         self.book.resume(ACME, "f")
 
 
-def undisturbed(world: World) -> dict[Place, list[Pair]]:
+def undisturbed(world: World, partitions: int = PARTITIONS) -> dict[Place, list[Pair]]:
     pipeline = parsed(URI, TABLES).pipeline()
     out: dict[Place, list[Pair]] = {
-        (topic, number): [] for topic in ("changes", "of_items") for number in range(PARTITIONS)
+        (topic, number): [] for topic in ("changes", "of_items") for number in range(partitions)
     }
     scan = Scan(
         world.source,
@@ -164,7 +165,7 @@ def undisturbed(world: World) -> dict[Place, list[Pair]]:
         moving=pipeline.splitting,
     )
     for batch in scan.batches():
-        encoded = pipeline.rows(batch.events, lambda _: PARTITIONS)
+        encoded = pipeline.rows(batch.events, lambda _: partitions)
         for one in encoded.framed(encoded.messages).each():
             out[one.topic, one.partition].append((one.key, one.value))
     return out

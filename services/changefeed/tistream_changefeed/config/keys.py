@@ -72,6 +72,7 @@ USED: dict[str, Key] = {
     "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
     "tistream.on-table-error": Key("on_table_error", "text"),
     "tistream.shards": Key("shards", "number", 1, 64),
+    "tistream.admin-events": Key("admin_events", "flag"),
 }
 """Keys that set a field as they are."""
 
@@ -91,7 +92,6 @@ FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "tistream.time-zone": (("utc",), "TIMESTAMP values are sent in UTC"),
     "tistream.kafka-key": (("ticdc",), "keys are those of TiCDC's protocols"),
     "tistream.headers": (("false",), "messages have no headers"),
-    "tistream.admin-events": (("false",), "a changed number of partitions is not announced"),
     "tistream.on-row-error": (("stop",), "dead-letter is chosen for tables, as on-row-error of [[tistream.tables]]"),
 }
 """Keys of which only some values are supported, with the reason that an error gives."""

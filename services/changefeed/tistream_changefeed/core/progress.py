@@ -253,12 +253,26 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
     topics, resolved_ts = progress.topics, progress.resolved_ts
     if moved is not None and moved.cut:
         from_ts, resolved_ts = at.low_ts, max(resolved_ts, moved.ts)
+        if moved.grows:
+            topics = {name: _padded(tallies, len(ends.get(name, {}))) for name, tallies in topics.items()}
     elif moved is not None:
         topics = {name: tallies for name, tallies in topics.items() if not _differs(name, tallies, ends)}
     stopped = progress.holding if moved is None else ()
     ddl = progress.ddl if progress.ddl is not None and progress.ddl <= at else None  # what is sent again waits again
     applied = Applied(revision=wanted.revision, from_ts=from_ts, after_ts=at.low_ts)
     return replace(progress, at=at, resolved_ts=resolved_ts, applied=applied, topics=topics, stopped=stopped, ddl=ddl)
+
+
+def grown_ts(before: Progress, wanted: Revision) -> int | None:
+    """The ts above which rows go to another number of partitions, if `revised` applies that to the progress `before`;
+    otherwise None."""
+    done = 0 if before.applied is None else before.applied.revision
+    moved = wanted.moved
+    return moved.ts if moved is not None and moved.grows and moved.revision > done else None
+
+
+def _padded(tallies: tuple[Tally, ...], count: int) -> tuple[Tally, ...]:
+    return (*tallies, *[Tally()] * (count - len(tallies)))
 
 
 def _differs(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:

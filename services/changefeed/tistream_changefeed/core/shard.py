@@ -42,6 +42,7 @@ class Order:
     revision: Revision = progress.FIRST
     shards: int = 1  # of the feed
     known_ts: int | None = None  # a checkpoint that the sink has acknowledged; None: the sink may be empty
+    cutting: bool = False  # the feed is cut at `end_ts`, and writes the partitions that it has written until then
 
     @property
     def name(self) -> str:
@@ -85,6 +86,7 @@ class Shard:
         self.since_ms: int | None = None  # of the failure
         self.retry_at_ms = 0
         self.retries = 0
+        self.grown_ts: int | None = None  # above it rows go to another number of partitions, which is not announced yet
         self._failures = 0  # in a row
         self._refused_ms: int | None = None  # since when the sink refuses the credentials
         self._rng = rng
@@ -130,15 +132,22 @@ class Shard:
         acked = None if self._acked is None else self._acked.checkpoint_ts
         known = [ts for ts in (self.order.known_ts, acked) if ts is not None]
         progress.check_there(found, self.order.fence, max(known, default=None), where)
-        mine = progress.taken_over(found, self.order.fence, self.order.start_ts, where)
-        mine = progress.revised(mine, self.order.revision, ends)
+        before = progress.taken_over(found, self.order.fence, self.order.start_ts, where)
+        mine = progress.revised(before, self.order.revision, ends)
         progress.check_counts(mine, ends)
         progress.check_kept(mine, ends)
         self._planned = self._acked = None
         self._pacing = Pacing(self._every_ms)
         ahead = tuple(one for one in mine.stopped if one.left or one.at < mine.at)  # the others are met on the way
         self._planned = replace(mine, stopped=ahead)
+        self.grown_ts = progress.grown_ts(before, self.order.revision)
         return Transaction(NOTHING, (), self._planned)
+
+    def announce(self, marks: tuple[Sent, ...]) -> Transaction:
+        """The transaction of `opened` with the messages that announce another number of partitions."""
+        assert self._planned is not None
+        self._planned = self._planned.moved(self._planned.at, NOTHING, marks, 0, None)
+        return Transaction(NOTHING, marks, self._planned)
 
     # ---- sending
 

@@ -195,6 +195,9 @@ class Holder:
         )
         found, ends = sink.open()
         transaction = self.shard.opened(found, ends, sink.where)
+        if self.shard.grown_ts is not None:
+            marks = self.pipeline.grown(self.shard.grown_ts, transaction.progress.resolved_ts, sink.topics())
+            transaction = self.shard.announce(marks)
         view.check_retained(transaction.progress.checkpoint_ts)
         self._commit(transaction)
         scope = Scope(self.shard.order.tenant)

@@ -114,6 +114,11 @@ class Pipeline(Protocol):
         """A resolved message for every partition of these topics that this shard writes; empty if the protocol has no
         such message."""
 
+    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+        """The messages that announce that these topics have other numbers of partitions above `ts`. Each partition that
+        this shard writes gets a resolved message for `ts`, unless a higher one was sent (`resolved_ts`), and then the
+        number of partitions."""
+
     def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
         """Only the messages that this shard writes."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ts import physical_ms
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Recut, Skip, StoppedTableInfo, StoredState
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip, StoppedTableInfo, StoredState
 from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, What
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.feeds import feed_shards
@@ -68,8 +68,7 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
-    was, becomes = feed_shards.count(feed), feed_shards.wanted(wanted.config)
-    recut = None if was == becomes else feed.recut or Recut(shards=was, at_ts=checkpoint_ts)
+    recut = feed_shards.recut(feed, wanted.sink_uri, wanted.config, checkpoint_ts)
     config = json.dumps(wanted.config, sort_keys=True)
     changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts, recut=recut)
     if changed == feed:

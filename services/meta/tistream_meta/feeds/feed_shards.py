@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from tistream.errors import InvalidRequest
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Phase, StoredState
+from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Phase, Recut, StoredState
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
 SHARDS_MAX = 64
@@ -20,12 +20,38 @@ _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finishe
 
 def wanted(config: Mapping[str, Any]) -> int:
     """The number of shards in a configuration (`shards` in `[tistream]`). Raises InvalidRequest."""
-    own = config.get("tistream")
-    found = own.get("shards", 1) if isinstance(own, Mapping) else 1
-    text = str(config.get("tistream.shards", found))
+    text = str(_own(config, "shards", 1))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= SHARDS_MAX:
         raise InvalidRequest(f"tistream.shards is a number from 1 to {SHARDS_MAX}", {"parameter": "config"})
     return int(text)
+
+
+def recut(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: int) -> Recut | None:
+    """The order to cut a feed that gets another sink URI and configuration; None if it keeps its shards. A feed is cut
+    for another number of shards, and for another number of partitions if that is announced (`admin-events`)."""
+    was, before = count(feed), json.loads(feed.config)
+    announced = bool(_own(config, "admin-events", False))
+    grows = announced and _partitions(sink_uri, config) != _partitions(feed.sink_uri, before)
+    grows = grows or (feed.recut is not None and feed.recut.grows)
+    if was == wanted(config) and not grows:
+        return None
+    return (feed.recut or Recut(shards=was, at_ts=checkpoint_ts)).model_copy(update={"grows": grows})
+
+
+def _partitions(sink_uri: str, config: Mapping[str, Any]) -> str | None:
+    """The number of partitions that the URI or the configuration states."""
+    stated = parse_qs(urlsplit(sink_uri).query).get("partition-num")
+    sink = config.get("sink")
+    kafka = sink.get("kafka-config") if isinstance(sink, Mapping) else None
+    found = kafka.get("partition-num") if isinstance(kafka, Mapping) else None
+    found = config.get("sink.kafka-config.partition-num", found)
+    return stated[0] if stated else None if found is None else str(found)
+
+
+def _own(config: Mapping[str, Any], name: str, default: object) -> object:
+    """The value of a key of `[tistream]`."""
+    own = config.get("tistream")
+    return config.get(f"tistream.{name}", own.get(name, default) if isinstance(own, Mapping) else default)
 
 
 def count(feed: Feed) -> int:
@@ -51,7 +77,7 @@ def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     if not met(found):
         return replace(feed, recut=feed.recut.model_copy(update={"at_ts": at_ts}))
     revision = feed.revision + 1
-    moved = Move(revision=revision, ts=at_ts, cut=True)
+    moved = Move(revision=revision, ts=at_ts, cut=True, grows=feed.recut.grows)
     after = replace(feed, recut=None, revision=revision, moved=moved, begin_ts=at_ts)
     ended = {_counter(feed, one.shard.shard): (one.rows, one.bytes) for one in found}
     return replace(after, ended={**feed.ended, **ended})

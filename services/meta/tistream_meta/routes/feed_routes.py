@@ -150,6 +150,7 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         skips=list(feed.skips),
         shards=feed_shards.count(feed),
         known_ts=feed_shards.known_ts(feed, shard),
+        cutting=feed.recut is not None,
     )
 
 

@@ -112,19 +112,22 @@ class HeldBy(Wire):
 class Move(Wire):
     """An order to move the checkpoint of a feed to `ts`. Events above `ts` are sent, whether they were sent before or
     not. The order belongs to the feed's `revision`. `cut`: the feed is divided into shards in another way above `ts`.
-    Each new shard begins at `ts`, because the old shards have sent all events up to it."""
+    Each new shard begins at `ts`, because the old shards have sent all events up to it. `grows`: above `ts` rows are
+    spread over another number of partitions, which is announced in all of them."""
 
     revision: int
     ts: int
     cut: bool = False
+    grows: bool = False
 
 
 class Recut(Wire):
     """An order to divide a feed into another number of shards. Until then the feed has `shards` shards, which send all
-    events up to `at_ts` and stop there."""
+    events up to `at_ts` and stop there. `grows`: as in Move."""
 
     shards: int
     at_ts: int
+    grows: bool = False
 
 
 class Applied(Wire):
@@ -203,7 +206,8 @@ class FeedWork(Wire):
     if the sink has no progress of it. `secrets`: the sealed texts of the secrets that `sink_uri` refers to, by name; a
     name that is not in it does not exist. `moved`: the newest move of the checkpoint, which must be applied to a sink
     that has an earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard that
-    the sink has acknowledged; null: the sink may be empty."""
+    the sink has acknowledged; null: the sink may be empty. `cutting`: the feed is divided in another way at `end_ts`,
+    and writes the partitions that it has written until then."""
 
     shard: FeedShard
     epoch: int
@@ -217,6 +221,7 @@ class FeedWork(Wire):
     skips: list[Skip] = Field(default_factory=list)
     shards: int = 1
     known_ts: int | None = None
+    cutting: bool = False
 
 
 class FeedReport(Wire):

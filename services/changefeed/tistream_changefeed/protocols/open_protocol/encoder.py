@@ -24,7 +24,7 @@ from tistream_changefeed.protocols.open_protocol.frames import FRAME_BYTES, fram
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
 
-_ROW, _DDL, _RESOLVED = 1, 2, 3
+_ROW, _DDL, _RESOLVED, _ADMIN = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,11 @@ class OpenProtocol:
     def resolved(self, ts: int) -> Message:
         """Encode a resolved ts."""
         return Message(framed_key(f'{{"ts":{ts},"t":{_RESOLVED}}}'.encode()), framed_value(b""))
+
+    def admin(self, ts: int, partitions: int) -> Message:
+        """Encode the number of partitions over which rows are spread above a ts."""
+        key = f'{{"ts":{ts},"t":{_ADMIN},"n":{partitions}}}'
+        return Message(framed_key(key.encode()), framed_value(b""))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
         """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,

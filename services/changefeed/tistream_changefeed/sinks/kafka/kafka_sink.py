@@ -79,8 +79,11 @@ class KafkaSink:
             self._init(self._producer)
             there = self._stored(wait=True)
         moved = self._order.revision.moved
-        if moved is not None and moved.cut:
-            self._learn_topics()
+        if self._order.cutting:
+            self._topics.keep(self._written())
+        elif moved is not None and moved.cut:
+            for topic in self._written():  # this shard sends resolved messages to its partitions of all of them
+                self._topics.partitions(topic)
         written = {topic: self._topics.partitions(topic) for topic in (there.topics if there is not None else ())}
         ends = self._topics.ends(written)
         found_ends = {
@@ -155,14 +158,14 @@ class KafkaSink:
         stored = StoredProgress(self._target, self._order, [own], self._clock, self._clients)
         return stored.read(self._progress_end(), wait=wait).get(own)
 
-    def _learn_topics(self) -> None:
-        """Count the partitions of each topic that any shard of the feed has written. After a cut some of them belong to
-        this shard, which sends resolved messages to them even if it has no rows for them."""
+    def _written(self) -> dict[str, int]:
+        """The topics that any shard of the feed has written, with their numbers of partitions."""
         stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
+        counts: dict[str, int] = {}
         for found in stored.read(self._progress_end(), wait=True).values():
             if found.fence.generation == self._order.fence.generation:
-                for topic in found.topics:
-                    self._topics.partitions(topic)
+                counts |= {topic: max(len(written), counts.get(topic, 0)) for topic, written in found.topics.items()}
+        return {topic: count for topic, count in counts.items() if count}
 
     def _progress_end(self) -> int:
         name = self._target.progress_topic

@@ -110,6 +110,10 @@ class Topics:
             raise failed("sink", topic, reason)
         return wanted
 
+    def keep(self, counts: Mapping[str, int]) -> None:
+        """Write these numbers of partitions of the topics, whatever the configuration says."""
+        self._known |= counts
+
     def known(self) -> Mapping[str, int]:
         """The topics whose partitions were counted by other calls, each with the number of partitions that are
         written."""

@@ -110,7 +110,7 @@ class Cluster:
 
     @property
     def promised_ts(self) -> int:
-        """The ts up to which the pushed files contain every commit. Locks and lost files hold it back."""
+        """The ts up to which the pushed files have every commit. Locks and lost files hold it back."""
         return self.agents.promised_ts()
 
     def advance(self, to_ms: int) -> list[Effect]:
@@ -128,7 +128,7 @@ class Cluster:
         self._world.after(self.config.truth_ms, self._tell)
 
     def settle(self) -> int:
-        """Add a truth line with everything that is final by now, and return its ts."""
+        """Add a truth line that counts every commit that is final by now. Returns the line's ts."""
         ts = self.kv.final_ts()
         if ts > self.truth.ts:
             self.truth.settle(ts)
@@ -146,21 +146,22 @@ class Cluster:
     # -- answers and the end --------------------------------------------------------------------------------------
 
     def coverage(self, request: int, slices: Iterable[tuple[KeySpan, int]]) -> bool:
-        """Answer an AskCoverage with the (span, resolved_ts) of each slice of its span.
+        """Pass the platform's answer to the request AskCoverage: the (span, resolved_ts) of each slice that overlaps
+        the requested span.
 
-        Return False if the resolved_ts is below the versions that are kept; the caller must then ask the platform again
-        later.
+        Returns False if a resolved_ts is so low that the cluster no longer has the versions above it; the caller must
+        then ask the platform again later.
         """
         return self.agents.coverage(request, slices)
 
     def hold_load(self, hold: bool) -> None:
-        """Pause the start of transactions, or resume it. Transactions that would have begun during the pause are not
-        caught up."""
+        """Pause the start of transactions, or resume it. Transactions that would have begun during the pause are never
+        made."""
         self._load.held = hold
 
     def stop(self) -> None:
-        """Begin no more transactions, DDL jobs or churn. The caller must continue to call `advance` until `quiet` is
-        true."""
+        """Begin no more transactions, DDL jobs or region changes. The caller must continue to call `advance` until
+        `quiet` is true."""
         self._load.stopped = self.churn.stopped = self.ddl.stopped = True
         self._session.hurry()
 
@@ -170,7 +171,8 @@ class Cluster:
         return not (self._session.open or self.ddl.busy or self.agents.asked or self.agents.haunted)
 
     def finish(self) -> tuple[int, list[Effect]]:
-        """Return (ts of the last truth line, effects); the last files have watermarks above it. Requires `quiet`."""
+        """End the run, which must be `quiet`. Returns the ts of the last truth line, and the last effects: files with
+        watermarks above that ts."""
         assert self.quiet, "transactions, jobs or scans have not ended"
         end_ts = self.settle()
         for _ in range(_LAST_ROUNDS):  # the entry that removes a lock is not the last one of its log
@@ -185,7 +187,7 @@ class Cluster:
 
     @property
     def totals(self) -> Totals:
-        """The counters of this moment."""
+        """The present counters."""
         session, agents = self._session, self.agents
         return Totals(
             session.begun,
@@ -203,7 +205,7 @@ class Cluster:
 
 
 def _catalog(config: ClusterConfig, world: World) -> Catalog:
-    """The catalog with the initial databases and tables."""
+    """Make the catalog with the initial databases and tables."""
     catalog = Catalog(world.rng("catalog"))
     databases = [catalog.add_database(catalog.new_name("db")) for _ in range(config.databases)]
     for number in range(config.tables):
@@ -216,7 +218,8 @@ def _catalog(config: ClusterConfig, world: World) -> Catalog:
 
 
 def _regions(config: ClusterConfig, catalog: Catalog) -> RegionMap:
-    """The initial regions: split between tables first, then inside them; stores lead them in turn."""
+    """Make the initial regions: the keys are split between tables first, then inside of tables. The stores lead them in
+    turn."""
     tables = catalog.usable()
     cuts = [table_prefix(table.id) for table in tables] + [table_prefix(system_tables.MDL_INFO)]
     cuts += [b"t"]

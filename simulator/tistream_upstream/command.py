@@ -78,7 +78,7 @@ def simulate(
         Path | None, typer.Option(help="New file for the ts that the stored files guarantee, with the time.")
     ] = None,
 ) -> None:
-    """Simulate a TiKV cluster with TiDB: push changes in real time, and write the truth about them."""
+    """Simulate a TiKV cluster with TiDB: push changes in real time, and write a file with the truth about them."""
     if context.invoked_subcommand is not None:
         return
     from tistream.errors import InvalidRequest  # noqa: PLC0415
@@ -211,7 +211,7 @@ def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
 
 
 def _until(stopped: Callable[[], bool], clock: Clock, duration: float | None) -> Callable[[], bool]:
-    """A function that returns whether a signal was received, or `duration` seconds from now have passed."""
+    """Make a function that returns whether a signal was received, or `duration` seconds have passed since now."""
     end_ms = None if duration is None else clock.monotonic_ms() + int(duration * 1000)
     return lambda: stopped() or (end_ms is not None and clock.monotonic_ms() >= end_ms)
 
@@ -259,7 +259,8 @@ def _report(cluster: Cluster, outcome: RunOutcome) -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[Callable[[], bool]]:
-    """A function that returns whether SIGINT or SIGTERM was received; the run then ends in order."""
+    """Catch SIGINT and SIGTERM for a `with` block. Yields a function that returns whether one was received, so that the
+    run ends in order."""
     asked: list[int] = []
     before = {
         number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)

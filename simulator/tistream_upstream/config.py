@@ -1,4 +1,4 @@
-"""Configuration of a simulated cluster. Rates are per second of the cluster's clock."""
+"""The configuration of a simulated cluster. Rates are per second of the cluster's own clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream.model.ids import TenantKey
 
 @dataclass(frozen=True, slots=True)
 class TxnMix:
-    """Kinds of transactions, as shares of all. The rest are pessimistic two-phase commits.
+    """The kinds of transactions, each as a share of all transactions. The rest are pessimistic two-phase commits.
 
     `one_phase`: 1PC, of transactions in one region. `abandoned`: rolled back before or after some prewrites. `orphaned`
     (a share of the abandoned ones): the client died; readers roll back the primary's key, and the other keys one by
@@ -40,7 +40,8 @@ class TxnMix:
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """Weights of the events of regions and agents, which happen `per_s` times a second in all; and how stores differ.
+    """How often regions, stores and agents change. Together, the events happen `per_s` times a second; the other
+    numbers are their weights and properties.
 
     `batch_split`: share of splits into three regions or more at one log entry. `gone`: a store leaves for good, while
     half of the stores remain. `lost_push`: share of restarts, crashes and leaving stores that lose unpushed data.
@@ -72,10 +73,10 @@ class Churn:
 class ClusterConfig:
     """Configuration of a cluster. Equal config, seed, times of `advance` and answers give equal bytes.
 
-    `rows_max`: live rows per table, above which inserts are paired with deletes. `handles`: kinds of row handles that
-    the tables get in turn. `history_ms`: scans can read versions that are older than unpushed data by up to this time.
-    `ddl_cancelled`: share of renames that are cancelled after their first step. `warm_ms`: load before the snapshot,
-    whose rows exist from the start.
+    `rows_max`: the number of live rows of a table above which each insert comes with a delete. `handles`: kinds of row
+    handles that the tables get in turn. `history_ms`: for how long versions are kept that a scan may still need.
+    `ddl_cancelled`: share of renames that are cancelled after their first step. `warm_ms`: how long the load runs
+    before the snapshot, so that there are rows at the start.
     """
 
     tenant: TenantKey = field(default_factory=lambda: TenantKey("1", "simulated"))

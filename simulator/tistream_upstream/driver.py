@@ -1,4 +1,5 @@
-"""Runs a cluster in real time against an object store and an optional platform. I/O without decisions."""
+"""Runs a simulated cluster in real time: it stores its files and, if there is a platform, announces them. It does I/O
+and decides nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ _PROMISE_MS = 100
 class RunOutcome:
     """The outcome of a run.
 
-    `shed_ms`: time without new transactions; `unanswered`: requests for coverage without an answer; `unput`: bytes that
-    were not put.
+    `shed_ms`: ms in which the driver began no transactions, because it was behind; `unanswered`: requests for coverage
+    (design.md 2) that the platform did not answer; `unput`: bytes that did not get into the object store.
     """
 
     end_ts: int
@@ -46,8 +47,9 @@ class RunOutcome:
 class Driver:
     """One run of a cluster.
 
-    The first line that is written to `truth` names `run`. `promises` gets up to ten lines a second with the ts that the
-    stored files guarantee: lag above it is the platform's and not the upstream's.
+    The first line that is written to `truth` names `run`. `promises` gets up to ten lines a second with the ts up to
+    which the stored files are complete. If a tenant's resolved_ts is lower, the platform causes the lag, and not the
+    upstream.
     """
 
     def __init__(
@@ -77,7 +79,8 @@ class Driver:
         self._shown_rows = 0
 
     def run(self, stopping: Callable[[], bool], show: Callable[[RunProgress], None], show_ms: int) -> RunOutcome:
-        """Put schema_snap, push until `stopping()`, and end in order. The tenant must exist if there is a platform.
+        """Put schema_snap, push changes until `stopping()` returns True, and end in order. If there is a platform, the
+        tenant must exist.
 
         `stopping` is called between steps, `show` every `show_ms` milliseconds.
         """
@@ -196,6 +199,6 @@ class Driver:
 
 
 def say_on_stderr(text: str) -> None:
-    """Write one line to stderr."""
+    """Write one line of text to stderr."""
     sys.stderr.write(f"tistream simulate: {text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Effects that a cluster requests, as plain data. The driver executes them."""
+"""What a cluster asks its driver to do, as plain data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream.model.span import KeySpan
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Put a change file. Later files of its store must not be visible before it."""
+    """Put a change file into the object store. Later files of its store must not be visible before it."""
 
     store_id: int
     ts: int
@@ -21,7 +21,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Announce a file, after its Push."""
+    """Announce a file to the platform, after its Push."""
 
     store_id: int
     ts: int
@@ -29,8 +29,8 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class AskCoverage:
-    """Ask the platform up to which ts it has the changes of `span`, after a store has lost unpushed data. The answer is
-    passed to `Cluster.coverage`."""
+    """Ask the platform up to which ts it has the changes of `span`, after a store has lost unpushed data. The driver
+    passes the answer to `Cluster.coverage`."""
 
     request: int
     store_id: int
@@ -39,7 +39,8 @@ class AskCoverage:
 
 @dataclass(frozen=True, slots=True)
 class WriteTruth:
-    """A truth line (tistream_verify.fingerprint). It covers everything at or below `ts`."""
+    """Append `line` to the truth file (tistream_verify.fingerprint). The line counts all events with commit_ts <=
+    `ts`."""
 
     ts: int
     line: bytes

@@ -1,4 +1,4 @@
-"""The two threads of a run that do I/O: one puts files in order and without gaps, the other calls the platform."""
+"""Two threads that do the I/O of a run: one puts files in order, the other calls the platform."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Uploader:
     would keep its data until then."""
 
     def __init__(self, objects: ObjectStore, put: Callable[[Announce], None], say: Say) -> None:
-        """`put` is called with each announcement once its file is stored."""
+        """`put` is called with an announcement once the file that it announces is stored."""
         self._objects = objects
         self._announce = put
         self._say = say
@@ -44,7 +44,7 @@ class Uploader:
 
     @property
     def idle(self) -> bool:
-        """Whether the queue is empty."""
+        """Whether all files have been stored."""
         return not self._queue
 
     def stop(self) -> None:
@@ -88,7 +88,8 @@ class Uploader:
 
 
 class Talker:
-    """Announces files, asks for coverage, and reads the tenant's lag. The platform may be unavailable at any time."""
+    """Announces files, asks for coverage, and reads the tenant's lag, in a thread. The platform may be unavailable at
+    any time."""
 
     def __init__(self, api: PlatformApi, say: Say) -> None:
         self._api = api
@@ -103,12 +104,12 @@ class Talker:
         self._thread = concurrency.start_thread("upstream-talker", self._run)
 
     def announce(self, announce: Announce) -> None:
-        """Queue an announcement. Above the limit the oldest ones are dropped."""
+        """Queue an announcement. If the queue is full, the oldest announcement is dropped."""
         self._announcements.append(announce)
         self._woken.set()
 
     def ask(self, question: AskCoverage) -> None:
-        """Queue a request for coverage, which is repeated until it is answered."""
+        """Queue a request for coverage. It is repeated until the platform answers."""
         self._questions.append(question)
         self._woken.set()
 
@@ -133,7 +134,7 @@ class Talker:
                 self._woken.clear()
 
     def _try(self, act: Callable[[], bool]) -> bool | None:
-        """The result of `act`; None if the platform did not answer."""
+        """Call `act`. Returns its result, or None if the platform did not answer."""
         try:
             busy = act()
         except TiStreamError as error:

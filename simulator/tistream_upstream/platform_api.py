@@ -1,4 +1,5 @@
-"""Calls to the platform's API: coverage and announcements, as agents make them, and calls of the simulator. I/O."""
+"""Calls of the simulator to the platform's API: it creates the tenant, announces files, and asks for coverage, as
+agents do."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class PlatformApi:
         )
 
     def coverage(self, span: KeySpan) -> list[tuple[KeySpan, int]]:
-        """The span and the resolved_ts of each slice that overlaps `span`."""
+        """The slices that overlap `span`, each as its span and its resolved_ts."""
         params = {"start_key": span.start.hex(), "end_key": span.end.hex()}
         answer = orjson.loads(self._http.request("GET", f"{self._own}/coverage", params=params).content)
         return [
@@ -60,7 +61,8 @@ class PlatformApi:
         ]
 
     def lag_seconds(self) -> float | None:
-        """Seconds between the wall clock and the tenant's resolved ts; None if the platform does not know."""
+        """The seconds by which the tenant's resolved_ts is behind the wall clock; None if the platform does not know
+        it."""
         lag = orjson.loads(self._http.request("GET", f"{self._own}/status").content)["lag_seconds"]
         return None if lag is None else float(lag)
 

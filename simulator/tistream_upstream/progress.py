@@ -1,4 +1,4 @@
-"""The progress line of `tistream simulate`. Pure."""
+"""The line with which `tistream simulate` shows its progress. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KILO = 1024.0
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """The state of a run at one time."""
+    """The state of a run at one moment."""
 
     seconds: float
     rows_per_s: float
@@ -23,7 +23,7 @@ class RunProgress:
     platform: bool = False  # a platform is used, even if its lag is unknown now
 
     def line(self) -> str:
-        """The progress line as text."""
+        """Format the state as a line of text."""
         totals = self.totals
         parts = [
             f"{self.seconds:6.1f} s",
@@ -48,7 +48,7 @@ class RunProgress:
 
 
 def size(count: int) -> str:
-    """A number of bytes with a binary unit."""
+    """Format a number of bytes with a binary unit, such as MiB."""
     value, unit = float(count), 0
     while value >= _KILO and unit < len(_UNITS) - 1:
         value /= _KILO

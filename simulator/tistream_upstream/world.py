@@ -1,4 +1,4 @@
-"""Time in a simulated cluster: clock, timestamp oracle and scheduled actions. Deterministic, without I/O."""
+"""Time in a simulated cluster: a clock, a timestamp oracle, and scheduled actions. Deterministic, without I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tso:
 
 
 class World:
-    """Clock, timestamp oracle, random generators by name, and scheduled actions."""
+    """The clock, the timestamp oracle, random generators by name, and the scheduled actions."""
 
     def __init__(self, seed: int, begin_ms: int) -> None:
         self.now_ms = begin_ms
@@ -34,7 +34,8 @@ class World:
         self._count = 0
 
     def rng(self, name: str) -> random.Random:
-        """A random generator for one part, so that parts do not influence each other's choices."""
+        """The random generator with this name. Each part of the cluster has its own, so parts do not influence each
+        other's choices."""
         return random.Random(f"{self._seed}/{name}")
 
     def ts(self) -> int:
@@ -42,7 +43,8 @@ class World:
         return self._tso.next(self.now_ms)
 
     def at(self, at_ms: int, action: Action) -> None:
-        """Schedule `action` at `at_ms`, or now if that is past. Actions of equal time run in the given order."""
+        """Schedule `action` at `at_ms`, or now if that time has passed. Actions at the same time run in the order in
+        which they were scheduled."""
         self._count += 1
         heapq.heappush(self._agenda, (max(at_ms, self.now_ms), self._count, action))
 

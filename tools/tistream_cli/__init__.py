@@ -1,1 +1,1 @@
-"""The `tistream` command."""
+"""The `tistream` command: it runs a platform, operates one, and pulls from one."""

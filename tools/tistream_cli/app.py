@@ -1,5 +1,5 @@
-"""The commands of `tistream` and their options. Each command imports its modules when it runs, so that `up` does not
-wait for the imports of other commands before it starts its services."""
+"""The commands of `tistream` and their options. Each command imports its modules only when it runs, so that `up` need
+not wait for the imports of other commands."""
 
 # ruff: noqa: PLC0415
 
@@ -355,6 +355,7 @@ def demo_kafka(
 
 
 def load_commands() -> None:
-    """Add the commands of installed services, which this library does not import."""
+    """Add the commands of services, such as `tistream agent`, that are installed beside this library. The library does
+    not import services by itself."""
     for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):
         entry.load()(app)

@@ -10,7 +10,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def checked(url: str | None) -> str | None:
-    """A Typer callback that returns `url` unchanged. Raises BadParameter if it cannot be a base URL."""
+    """Check the value of a Typer option. Returns `url` unchanged. Raises BadParameter if it cannot be a base URL."""
     if url is not None and (fault := fault_of(url)) is not None:
         raise typer.BadParameter(f"{url!r} {fault}: it should look like http://127.0.0.1:8000")
     return url

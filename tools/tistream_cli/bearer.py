@@ -1,5 +1,5 @@
-"""The API token of commands, from a file or the environment. It is never an argument of the command line, because every
-process of the machine can read those."""
+"""The API token that commands send, from a file or the environment. A command line cannot contain it, because every
+process of the machine can read command lines."""
 
 from __future__ import annotations
 

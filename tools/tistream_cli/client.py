@@ -19,11 +19,11 @@ _READ_SECONDS = 75.0  # above the longest long poll
 
 
 class NoAnswer(CliError):
-    """The API server did not answer, or its answer was truncated."""
+    """The API server did not answer, or its answer ended early."""
 
 
 class ApiClient:
-    """A client of one API server. `call` converts every failure to a CliError with the request and the answer."""
+    """Calls one API server. `call` converts every failure to a CliError with the request and the answer."""
 
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self._url = url.rstrip("/")
@@ -82,7 +82,7 @@ def _failure(path: str, answer: httpx.Response) -> TiStreamError:
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Split chunks into lines without line ends. A last line needs no line end."""
+    """Split chunks of bytes into lines, without line ends. The last line may lack its line end."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -92,7 +92,8 @@ def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def tenant_path(cluster: str, tenant: str | None = None, *more: str) -> str:
-    """The URL path of a cluster's tenants, of one tenant, or of `more` below it. Names are percent-encoded."""
+    """The URL path of a cluster's tenants; with `tenant`, of that tenant; with `more`, of a resource below it. Names
+    are percent-encoded."""
     parts = ["v1", "clusters", cluster, "tenants", *([tenant] if tenant is not None else []), *more]
     return "/" + "/".join(quote(part, safe="") for part in parts)
 

@@ -1,14 +1,14 @@
-"""Errors of commands: one line on stderr and an exit status."""
+"""Errors of commands. `main` prints an error as one line on stderr, and exits with its status."""
 
 
 class CliError(Exception):
-    """A command failed. The text names the attempted action, and what to do."""
+    """A command failed. The text names what was attempted, and what to do."""
 
     status = 1
 
 
 class NoVerdict(CliError):
-    """A verification could not be made, or was not complete. The result is neither success nor a violation (status
-    1)."""
+    """A verification could not begin, or was not complete. So it shows neither success nor a violation, and has an exit
+    status of its own."""
 
     status = 3

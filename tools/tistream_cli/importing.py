@@ -1,4 +1,4 @@
-"""Handles Ctrl-C during imports of modules, where a KeyboardInterrupt may become any other exception."""
+"""Handles Ctrl-C while modules are imported, where a KeyboardInterrupt may turn into any other exception."""
 
 from __future__ import annotations
 

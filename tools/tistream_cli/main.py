@@ -1,4 +1,4 @@
-"""The entry point of the `tistream` command. It imports other modules only where Ctrl-C is handled."""
+"""The entry point of the `tistream` command. It imports other modules only inside a block that handles Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs requests with the services' key, for commands that run in a service's container and call meta servers."""
+"""Signs requests as services do, for commands that run in a service's container and call meta servers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
 
 
 def signing() -> Callable[[httpx.Request], httpx.Request] | None:
-    """A function that signs requests with the key of the file in TISTREAM_SERVICE_KEY_FILE; None without that variable.
-    Raises CliError."""
+    """Make a function that signs requests with the key in the file that TISTREAM_SERVICE_KEY_FILE names. Returns None
+    if that variable is not set. Raises CliError."""
     path = os.environ.get(KEY_FILE)
     if not path:
         return None

@@ -15,8 +15,8 @@ CA_FILE, CERT_FILE, KEY_FILE = "TISTREAM_CA_FILE", "TISTREAM_CERT_FILE", "TISTRE
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """The TLS context that the environment describes. None without these variables: then httpx trusts public CAs.
-    Raises CliError."""
+    """Create the TLS context that the environment variables describe. Returns None if none of them is set: then httpx
+    trusts public CAs. Raises CliError."""
     ca_file, cert_file, key_file = (os.environ.get(name) or None for name in (CA_FILE, CERT_FILE, KEY_FILE))
     if ca_file is None and cert_file is None:
         return None
@@ -32,7 +32,8 @@ def tls_context() -> ssl.SSLContext | None:
 
 
 def remember(option: typer.CallbackParam, path: Path | None) -> Path | None:
-    """A Typer callback that stores an option of `tistream` in the environment, also for child processes."""
+    """Store an option of `tistream` in the environment, where this process and its children read it. Returns the value
+    unchanged, as a Typer callback must."""
     if path is not None:
         os.environ[f"TISTREAM_{str(option.name).upper()}"] = str(path)
     return path

@@ -1,1 +1,1 @@
-"""Rules for streams of events, and the upstream's truth with which they are compared. Pure."""
+"""Checks streams of events: against the API's rules, and against the truth that the upstream has recorded. Pure."""

@@ -1,8 +1,8 @@
-"""Checks that each old_row equals the row after the key's last event (CockroachDB's before-after validator without a
-database).
+"""Checks that the old_row of each event equals the row of the key's previous event. CockroachDB's before-after
+validator does the same with a database.
 
-A 64-bit hash of the row is kept per key. If there are more than `keys_max` keys, half of them (selected by their
-hashes) are dropped, and so on. All events of the remaining keys are checked, in bounded memory.
+For each key, a 64-bit hash of its row is kept. If there are more than `keys_max` keys, half of them (selected by their
+hashes) are dropped, again and again. So all events of the remaining keys are checked, in bounded memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class BeforeAfterCheck:
         self.compared = 0
 
     def row(self, event: Mapping[str, Any], key_text: bytes, come: int | None, gone: int | None) -> None:
-        """Check a row event, given with its key as text and the hashes of its row (`come`) and old_row (`gone`)."""
+        """Check a row event. `key_text` is its key as text; `come` and `gone` are the hashes of its row and its
+        old_row."""
         table_id = event["table_id"]
         self._ids[(event["database"].lower(), event["table"].lower())].add(table_id)
         place = hash(key_text)
@@ -52,7 +53,7 @@ class BeforeAfterCheck:
             self._thin_out()
 
     def ddl(self, event: Mapping[str, Any]) -> None:
-        """Apply a ddl event: from here on the rows of its tables have other columns, or do not exist."""
+        """Take a DDL event into account: from here on the rows of its tables have other columns, or do not exist."""
         names = names_of(event)
         ids = {table_id for name in names for table_id in self._named(name)}
         for name in names:

@@ -1,4 +1,4 @@
-"""The effects of a ddl event on names and columns, as far as a consumer can derive them from the event."""
+"""Derives from a DDL event which names and columns it changes, as far as a consumer can."""
 
 from __future__ import annotations
 

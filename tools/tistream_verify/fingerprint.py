@@ -51,8 +51,8 @@ def _hash(value: list[Any]) -> int:
 
 @dataclass(slots=True)
 class Sum:
-    """The number of added hashes and their sum modulo 2^64. It does not depend on their order, and hashes can be
-    removed."""
+    """The number of added hashes, and their sum modulo 2^64. Neither depends on the order of the hashes, and hashes can
+    be removed again."""
 
     count: int = 0
     total: int = 0
@@ -84,7 +84,7 @@ class TableSums:
     alive: bool = True
 
     def see(self, event: Mapping[str, Any]) -> None:
-        """Add a row event of this table, and apply it to the rows: `old_row` is removed, `row` is added."""
+        """Count a row event of this table, and apply it to the sums of rows: `old_row` is removed, `row` is added."""
         self.events.add(event_hash(event))
         self.database, self.table = event["database"], event["table"]
         if event["old_row"] is not None:
@@ -133,8 +133,8 @@ class TruthRun:
 
 @dataclass(frozen=True, slots=True)
 class TruthLine:
-    """The sums of the events that a consumer must have received up to `ts`, inclusive. `tables` by logical table id.
-    Only the first line has `run`."""
+    """The sums of the events that a consumer must have received up to `ts`, inclusive. `tables` has the sums by logical
+    table id. Only the first line has `run`."""
 
     ts: int
     ddls: int
@@ -142,7 +142,7 @@ class TruthLine:
     run: TruthRun | None = None
 
     def encode(self) -> bytes:
-        """One line of JSON, with its newline."""
+        """Encode as one line of JSON, with its newline."""
         tables = {
             table_id: {
                 "database": table.database,

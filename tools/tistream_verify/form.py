@@ -1,4 +1,4 @@
-"""Checks the form of events: the members for each type and op, and that a key agrees with its row."""
+"""Checks the form of events: which members each type and op must have, and that an event's key agrees with its row."""
 
 from __future__ import annotations
 

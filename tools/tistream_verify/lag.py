@@ -1,4 +1,4 @@
-"""Lag measurements: quantiles of delays in fixed memory, and a time series."""
+"""Measures lag: quantiles of delays in fixed memory, and a series of samples over time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Delays:
         self.max_ms = max(self.max_ms, delay_ms)
 
     def quantile_ms(self, share: float) -> int:
-        """The delay that a fraction `share` (0 to 1) of all delays does not exceed; 0 without delays."""
+        """The smallest delay that at least the fraction `share` (0 to 1) of all delays does not exceed, in ms; 0
+        without delays."""
         wanted, seen = share * self.count, 0
         for at, times in enumerate(self._buckets):
             seen += times
@@ -46,7 +47,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """A measurement: at `at_ms` (wall clock), all changes older than `lag_ms` could be read."""
+    """A measurement of lag: at `at_ms` (wall clock), all changes older than `lag_ms` could be read."""
 
     at_ms: int
     lag_ms: int
@@ -61,7 +62,7 @@ class Promise:
     ts: int
 
     def encode(self) -> bytes:
-        """One line of JSON, with its newline."""
+        """Encode as one line of JSON, with its newline."""
         return orjson.dumps({"at_ms": self.at_ms, "ts": str(self.ts)}, option=orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
@@ -72,8 +73,8 @@ class Promise:
 
 
 def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -> list[LagSample]:
-    """The samples with only the lag that the platform itself causes: the time since the upstream pushed the oldest
-    changes that cannot be read yet.
+    """Subtract the upstream's share of the lag. Each resulting sample has the lag that the platform itself causes: the
+    time since the upstream pushed the oldest changes that cannot be read yet.
 
     The upstream delays its promises while a lock is held, a store is unavailable or a file is lost. This delay is not
     the platform's. `promises` are in order of time.
@@ -88,7 +89,7 @@ def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -
 
 
 def recovered_ms(samples: Sequence[LagSample], since_ms: int, until_ms: int, below_ms: int) -> int | None:
-    """Milliseconds from `since_ms` until the lag fell below `below_ms` and stayed there up to `until_ms`; None if it
+    """Milliseconds from `since_ms` until the lag fell below `below_ms` for good, that is up to `until_ms`; None if it
     did not."""
     window = [sample for sample in samples if since_ms <= sample.at_ms <= until_ms]
     if not window or window[-1].lag_ms >= below_ms:

@@ -1,7 +1,8 @@
-"""Checks the rules of one stream that need no state of rows: order, duplicates, resolved events, whole transactions.
+"""Checks the rules of a stream that need no memory of rows: the order of events, duplicates, resolved events, whole
+transactions.
 
-Because commit_ts must not decrease, a duplicate is only possible within one commit_ts. So only the events of the newest
-commit_ts are kept.
+A duplicate that has a lower commit_ts breaks the order. So to find the others, only the events of the newest commit_ts
+are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class OrderCheck:
         self._key: dict[tuple[str, str, str], Any] = {}
 
     def row(self, event: Event, key_text: bytes) -> None:
-        """Check a row event. `key_text` is its key as text, which must be equal for equal keys."""
+        """Check a row event. `key_text` is its key as text; equal keys must have equal texts."""
         commit_ts = int(event["commit_ts"])
         if not self._arrive(commit_ts, event):
             return

@@ -1,6 +1,7 @@
-"""A record of the events of one tenant's stream, in 20 bytes per event. Every other pull must return the same events.
+"""Records the events of one tenant's stream, in 20 bytes per event, because every other pull must return the same
+events.
 
-Positions count row and ddl events from the record's start. Above `events_max`, the oldest events are dropped.
+Positions count row and DDL events from the record's start. Above `events_max`, the oldest events are dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _ANY = ""
 
 @dataclass(frozen=True, slots=True)
 class PullScope:
-    """The scope of a pull: PullTenant, PullDB or PullTable. Names are compared without case."""
+    """What a pull reads: a tenant (PullTenant), a database (PullDB) or a table (PullTable). Names are compared without
+    case."""
 
     database: str | None = None
     table: str | None = None
@@ -70,7 +72,7 @@ class StreamRecord:
         return self._base + len(self._hash)
 
     def append(self, event: Mapping[str, Any], line: bytes) -> None:
-        """Append the next row or ddl event, given as parsed JSON and as text."""
+        """Append the next row or DDL event, given as parsed JSON and as text."""
         if event["type"] == "row":
             spelt = event["database"], event["table"]
             number = self._spelt.get(spelt)
@@ -128,7 +130,7 @@ class StreamRecord:
 
 
 def difference(expected: Sequence[int], got: Sequence[int]) -> str | None:
-    """A description of the first difference between two sequences of hashes; None if they are equal."""
+    """Describe the first difference between two sequences of hashes; None if they are equal."""
     if list(expected) == list(got):
         return None
     for at, (one, other) in enumerate(zip(expected, got, strict=False)):

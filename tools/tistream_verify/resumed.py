@@ -1,7 +1,7 @@
-"""Joins the answers of a stream that is cut and resumed from its last cursor. Repeated events must be unchanged.
+"""Joins the answers of a stream whose connection is cut, and which is resumed from its last cursor.
 
-An endless stream returns a cursor only at intervals. After a cut, the events since the last cursor are repeated. They
-are compared with the record, and only new events are passed to the validators.
+An endless stream returns a cursor only at intervals. After a cut, the events since the last cursor are repeated, and
+must be unchanged. They are compared with the record, and only new events are passed to the validators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tistream_verify.violation import Rule
 
 
 class ResumedStream:
-    """Processes the lines of every answer. `cursor` is the cursor of the next answer (None: it begins at start_ts)."""
+    """Processes the lines of every answer of a stream. `cursor` is where the next answer begins (None: at start_ts)."""
 
     def __init__(self, validators: Validators, record: StreamRecord) -> None:
         self.cursor: str | None = None
@@ -56,7 +56,7 @@ class ResumedStream:
         return event
 
     def _mark(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Process a resolved or continue event. Returns it if it is new, otherwise None."""
+        """Process a resolved or continue event. Returns the event if it is new, otherwise None."""
         self.cursor, self._at_cursor = event["cursor"], self._next
         if event["type"] == "continue":
             return None
@@ -69,7 +69,7 @@ class ResumedStream:
         return event
 
     def _early(self, resolved_ts: int, event: Mapping[str, Any]) -> None:
-        """Check a resolved event among repeated events: its resolved_ts must match its position."""
+        """Check a resolved event that comes among repeated events: its resolved_ts must fit its position."""
         coming = self._record.commit_ts(self._next)
         before = self._record.commit_ts(self._next - 1) if self._next > self._record.first else 0
         if resolved_ts >= coming or resolved_ts < before:

@@ -1,7 +1,7 @@
 """Compares the events up to a ts with the upstream's truth at that ts: counts, sums, names, and the resulting rows.
 
-Events are kept until a truth line of a later ts arrives, and truth lines until the events up to their ts arrive. The
-number of kept items depends on the distance between the two inputs.
+Events are kept until a truth line of a later ts arrives, and truth lines until the events up to their ts arrive. So the
+needed memory grows with the distance between the two inputs.
 
 Rows are not kept, only their sums: each event removes its old_row and adds its row. A DDL that changes columns changes
 what SELECT shows without an event. Then the table's sum of rows is copied from the next truth line; its number of rows,
@@ -47,7 +47,7 @@ class _Ddl:
 
 @dataclass(slots=True)
 class _Between:
-    """The effect of the ddl events between two truth lines."""
+    """What the DDL events between two truth lines have changed."""
 
     ddls: int = 0
     names: set[Name] = field(default_factory=set)
@@ -95,7 +95,7 @@ class TruthCheck:
         self.reach(commit_ts - 1)
 
     def reach(self, reached_ts: int) -> None:
-        """Record that every event at or below `reached_ts` has been added."""
+        """Record that every event at or below `reached_ts` has been added. Compares the truth lines up to that ts."""
         if reached_ts > self._reached_ts:
             self._reached_ts = reached_ts
             self._compare()
@@ -123,7 +123,7 @@ class TruthCheck:
         self._restart_from(line)
 
     def _fold(self, ts: int) -> _Between:
-        """Apply the kept events up to `ts`."""
+        """Apply the kept events up to `ts` to the sums. Returns what DDL events among them have changed."""
         between = _Between()
         while self._waiting and self._waiting[0].commit_ts <= ts:
             entry = self._waiting.popleft()
@@ -176,7 +176,7 @@ class TruthCheck:
         self._found.add(Rule.ROWS_SUM, f"{detail}, but SELECT shows {truth.rows} with {truth.rows_sum:016x}")
 
     def _restart_from(self, line: TruthLine) -> None:
-        """Continue with the truth's values, so that one error is reported only once."""
+        """Replace the own sums by those of the truth line, so that one error is reported only once."""
         self._ddls = line.ddls
         for table_id, truth in line.tables.items():
             events, rows = Sum(truth.events, truth.events_sum), Sum(truth.rows, truth.rows_sum)

@@ -1,4 +1,4 @@
-"""Applies every rule to one consumer's stream. Pure: events in, violations out."""
+"""Applies every rule to the events of one consumer's stream. Pure: it takes events and returns violations."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Validators:
     The caller passes every event (parsed JSON) once, in the order of arrival. It leaves out the events that a resumed
     answer repeats, and compares them itself. `truth` may be called at any time.
 
-    `from_beginning`: start_ts is the tenant's snapshot_ts. `with_truth`: the caller will pass truth lines, and events
-    are kept until they are compared with them. `key_order` gives the order of raw keys, if the caller knows it.
+    `from_beginning`: start_ts is the tenant's snapshot_ts. `with_truth`: the caller will pass truth lines; events are
+    kept until they are compared with them. `key_order` returns a value by which keys sort as their raw keys do, if the
+    caller knows it.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Validators:
         self._truth = TruthCheck(start_ts, self.found, from_beginning=from_beginning)
 
     def see(self, event: Mapping[str, Any]) -> bool:
-        """Check one event: row, ddl or resolved (`continue` is ignored). Returns False if it is malformed."""
+        """Check one event: a row, DDL or resolved event (`continue` is ignored). Returns False if it is malformed."""
         if not well_formed(event, self.found):
             return False
         match event["type"]:
@@ -84,7 +85,8 @@ class Validators:
 
     @property
     def compared_ts(self) -> int:
-        """The ts up to which events were compared with the truth. Differences are among the violations."""
+        """The ts up to which events were compared with the truth. Differences that were found are among the
+        violations."""
         return self._truth.compared_ts
 
     @property

@@ -1,4 +1,4 @@
-"""Violations found in a pulled stream: the rule, the event, and a description."""
+"""Violations that were found in a pulled stream: the rule, the event, and a description."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Findings:
-    """The violations of one consumer: the first ones with details, and the counts of all."""
+    """Collects the violations of one consumer: the first ones with details, and the counts of all."""
 
     source: str = ""
     kept: list[Violation] = field(default_factory=list)

@@ -1,1 +1,2 @@
-"""An unmodified TiKV cluster over gRPC: PD and stores with change streams (facts in the docstrings of `model`)."""
+"""Emulates an unmodified TiKV cluster over gRPC: a PD, and stores with change streams. The modules of `model` say which
+behaviour of TiKV they follow."""

@@ -37,7 +37,7 @@ def simulate_tikv(
     listen: Annotated[str, typer.Option(help="Address of PD; port 0 takes a free one.")] = "127.0.0.1:0",
     duration: Annotated[float | None, typer.Option(min=0.0, help="Seconds; default: until Ctrl-C.")] = None,
 ) -> None:
-    """Serve an emulated PD and TiKV cluster. Prints the address of PD, and at the end the load that clients have
+    """Serve an emulated PD and TiKV cluster. Prints the address of PD, and at the end how much load its clients have
     caused."""
     from tistream.clock import SystemClock  # noqa: PLC0415
     from tistream.errors import TiStreamError  # noqa: PLC0415

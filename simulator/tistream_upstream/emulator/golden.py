@@ -1,4 +1,5 @@
-"""Reads a recorded change history (log, happenings, locks in memory) and plays it as a timeline."""
+"""Reads a recorded change history (Raft log, changes of regions and stores, locks in memory), and plays it as the
+timeline of an emulated cluster."""
 
 from __future__ import annotations
 
@@ -58,17 +59,17 @@ class GoldenSource:
 
     @property
     def last_us(self) -> int:
-        """The time of the last item."""
+        """The time of the last item, in microseconds since the beginning."""
         return self._items[-1].at_us if self._items else 0
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and were not returned before, in order."""
+        """The items that happen up to `to_us` and have not been returned before, in order."""
         while self._next < len(self._items) and self._items[self._next].at_us <= to_us:
             self._next += 1
             yield self._items[self._next - 1]
 
     def tso(self, now_us: int, count: int) -> int:
-        """Take `count` timestamps; returns the last one."""
+        """Take `count` timestamps. Returns the last one."""
         self._last_tso = max(self._last_tso, self._floor(now_us)) + count
         return self._last_tso
 
@@ -89,14 +90,14 @@ class GoldenSource:
 
 @dataclass(frozen=True, slots=True)
 class GoldenSet:
-    """A recorded set. `meta`: its `meta.json`."""
+    """A recorded change history in `folder`. `meta`: its `meta.json`."""
 
     folder: Path
     meta: Mapping[str, Any]
 
     @classmethod
     def read(cls, folder: Path) -> GoldenSet:
-        """Read `meta.json`. Raises InvalidRequest if the folder has no such file, or if its format is another one."""
+        """Read `meta.json`. Raises InvalidRequest if the folder has no such file, or if the file has another format."""
         try:
             meta = orjson.loads((folder / "meta.json").read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:
@@ -107,19 +108,19 @@ class GoldenSet:
 
     @property
     def end_ts(self) -> int:
-        """The highest commit_ts."""
+        """The highest commit_ts of the recording."""
         return int(self.meta["end_ts"])
 
     @property
     def end_us(self) -> int:
-        """The time at which PD's timestamps pass `end_ts`."""
+        """The time, in microseconds since the beginning, at which PD's timestamps exceed `end_ts`."""
         return ((self.end_ts >> LOGICAL_BITS) - physical_ms(self.meta["base_ts"]) + 1) * 1_000
 
     def upstream(
         self, seed: int = 1, schema: Path | None = None, version: str = "", busy: float | None = None
     ) -> Upstream:
-        """The emulated cluster that plays the set. `schema`: the schema_snap that reads of the `m` keys show before the
-        first change. `version` is the version of all stores, in place of the recorded ones."""
+        """Make the emulated cluster that plays the recording. `schema`: the schema_snap that reads of the `m` keys show
+        before the first change. `version` is the version of all stores, in place of the recorded ones."""
         meta = self.meta
         config = StoreConfig(meta["cluster_id"], meta["api"], meta["busy_rate"] if busy is None else busy)
         stores = {int(k): (version or v["version"], dict(v["labels"])) for k, v in meta["stores"].items()}
@@ -142,8 +143,8 @@ def _region(found: Mapping[str, Any]) -> Region:
 
 
 def _ordered(folder: Path) -> Iterator[Item]:
-    """The commands and the recorded changes of regions and stores, in order. A change comes before the command whose
-    first row has the number in its member `row`."""
+    """The recorded Raft commands, and the changes of regions and stores, in order. A change comes before the command
+    whose first row has the number in its member `row`."""
     commands = _commands(folder)
     happenings = [orjson.loads(line) for line in (folder / "cluster.jsonl").read_bytes().splitlines()]
     at = 0

@@ -1,4 +1,4 @@
-"""PD's gRPC calls over the emulated cluster."""
+"""PD's gRPC calls, answered by the emulated cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = Callable[[Upstream, Any, pdpb.ResponseHeader], Any]
 
 
 def health_handler() -> Service:
-    """The standard health check; always serving."""
+    """Make the handler of the standard gRPC health check, which always answers "serving"."""
 
     def check(_: health.HealthCheckRequest, __: grpc.ServicerContext) -> health.HealthCheckResponse:
         return health.HealthCheckResponse(status=health.HealthCheckResponse.SERVING)
@@ -33,7 +33,7 @@ def health_handler() -> Service:
 
 
 def pd_handlers(shared: Shared) -> list[Service]:
-    """The handlers of `pdpb.PD`, keyspaces and health."""
+    """Make the handlers of the services `pdpb.PD`, keyspaces and health."""
     calls: dict[str, tuple[Any, Answer]] = {
         "GetClusterInfo": (pdpb.GetClusterInfoRequest, _cluster_info),
         "GetAllStores": (pdpb.GetAllStoresRequest, _Stores(shared).all),

@@ -40,7 +40,7 @@ class Certificates:
 
     @classmethod
     def of(cls, folder: Path) -> Certificates:
-        """`ca.pem`, `server.pem` and `server-key.pem` of a folder. Raises InvalidRequest if one is missing."""
+        """Find `ca.pem`, `server.pem` and `server-key.pem` in a folder. Raises InvalidRequest if one is missing."""
         found = cls(folder / "ca.pem", folder / "server.pem", folder / "server-key.pem")
         missing = [str(path) for path in (found.ca, found.cert, found.key) if not path.is_file()]
         if missing:
@@ -50,13 +50,13 @@ class Certificates:
         return found
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Credentials that require a client's certificate."""
+        """Server credentials that require a certificate of the client."""
         pair = (self.key.read_bytes(), self.cert.read_bytes())
         return grpc.ssl_server_credentials([pair], self.ca.read_bytes(), require_client_auth=True)
 
 
 class EmulatedCluster:
-    """PD and the stores as servers, and the thread that advances their clock.
+    """Runs the servers of PD and the stores, and a thread that advances their clock.
 
     Args:
         clock: real time.

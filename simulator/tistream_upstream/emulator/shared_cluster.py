@@ -1,4 +1,4 @@
-"""The emulated cluster under a lock, which its servers share, and helpers that make handlers of gRPC calls."""
+"""The emulated cluster behind a lock, which all servers use, and helpers that make handlers of gRPC calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class Shared:
-    """The emulated cluster under a lock. `changed` is notified when a stream has something to send, or has ended."""
+    """The emulated cluster, behind a lock. `changed` is notified when a stream has something to send, or has ended."""
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
@@ -28,27 +28,27 @@ class Shared:
         self.pd_url = ""
 
     def advance(self, to_us: int) -> None:
-        """Advance the cluster's clock, under the lock; what streams have to send since then is sent."""
+        """Advance the cluster's clock with the lock held, and wake the streams that have something to send."""
         self.upstream.advance(to_us)
         if any(feed.waiting or feed.closed for feed in self.streams):
             self.changed.notify_all()
 
     def call(self, rpc: str, answer: Callable[[Upstream], Any]) -> Any:
-        """Answer a call under the lock, and count it."""
+        """Answer a call with the lock held, and count it."""
         with self.changed:
             self.upstream.counters.calls[rpc] += 1
             return answer(self.upstream)
 
 
 def unary(handler: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
-    """The handler of a call with one request of the given message class."""
+    """Make the handler of a gRPC call that has one request of the given message class, and one answer."""
     return grpc.unary_unary_rpc_method_handler(
         handler, request_deserializer=request.FromString, response_serializer=lambda answer: answer.SerializeToString()
     )
 
 
 def bidirectional(handler: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
-    """The handler of a stream of requests of the given message class, which is answered by a stream."""
+    """Make the handler of a gRPC call with a stream of requests of the given message class, and a stream of answers."""
     return grpc.stream_stream_rpc_method_handler(
         handler, request_deserializer=request.FromString, response_serializer=lambda answer: answer.SerializeToString()
     )

@@ -1,5 +1,5 @@
-"""A timeline that the simulated cluster of this package (tistream_upstream.cluster) makes, so that its truth is known.
-Pure."""
+"""Lets the simulated cluster of this package (tistream_upstream.cluster) drive an emulated one, so that its truth is
+known. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _CLUSTER_ID = 7_000_000_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Random faults of stores: the seed, the number of faults a second in all, and how long a store is down."""
+    """How often stores fail at random: `per_s` faults a second in all, each of `down_us`; `busy_rate`: the share of
+    registrations that are refused as busy."""
 
     per_s: float = 0.5
     down_us: tuple[int, int] = (200_000, 2_000_000)
@@ -43,7 +44,7 @@ class Faults:
 
 
 class SimulatedSource:
-    """Drives `cluster`, and converts its changes to a timeline. The cluster's change files are not used."""
+    """A timeline that the simulated `cluster` makes. The cluster's change files are not used."""
 
     def __init__(self, cluster: Cluster, seed: int, faults: Faults) -> None:
         self._cluster, self._faults = cluster, faults
@@ -63,7 +64,7 @@ class SimulatedSource:
         return list(self._known.values())
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and were not returned before, in order."""
+        """The items that happen up to `to_us` and have not been returned before, in order."""
         self._cluster.advance(self._begin_ms + to_us // 1_000)
         self._compare()
         self._break(to_us)
@@ -71,17 +72,17 @@ class SimulatedSource:
         yield from found
 
     def tso(self, now_us: int, count: int) -> int:  # noqa: ARG002  # the cluster has a clock of its own
-        """Take `count` timestamps; returns the last one."""
+        """Take `count` timestamps. Returns the last one."""
         return max(self._cluster.ts() for _ in range(count))
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:  # noqa: ARG002
-        """Implement TimelineSource.resolved_limit: a timestamp above which async commits and 1PC of the store commit
+        """Implement TimelineSource.resolved_limit: a timestamp above which the store's async commits and 1PC commit
         from now on."""
         self._cluster.kv.raise_max_ts(store_id)
         return self._cluster.kv.max_ts[store_id]
 
     def rows(self) -> Iterator[Row]:
-        """The rows that exist at the beginning: the schema, and locks."""
+        """The rows that exist at the beginning: the schema's, and locks."""
         yield from meta_rows(orjson.loads(self._cluster.schema_snap))
         for key, (txn, one) in self._cluster.kv.locks.items():
             if one.op:
@@ -99,7 +100,7 @@ class SimulatedSource:
         self._found.append(Command(self._now_us, region.id, entries[0].log_index, rows))
 
     def _compare(self) -> None:
-        """Add the changes of regions since the last call to the timeline."""
+        """Add to the timeline how regions have changed since the last call."""
         now = {region.id: self._region(region) for region in self._cluster.regions.all}
         changed = [region for region in now.values() if self._known.get(region.id) != region]
         gone = [number for number in self._known if number not in now]
@@ -142,8 +143,8 @@ def simulated_upstream(
     version: str = "8.5.4",
     options: Options | None = None,
 ) -> tuple[Upstream, Cluster]:
-    """An emulated cluster that a simulated one drives, and the simulated one, which has the truth. The simulated
-    cluster must lose no push."""
+    """Make an emulated cluster and the simulated one that drives it. The simulated one has the truth, and must not be
+    configured to lose pushes."""
     config = replace(config, churn=replace(config.churn, lost_push=0.0, gone=0.0))
     cluster = Cluster(config, seed)
     source = SimulatedSource(cluster, seed, faults)

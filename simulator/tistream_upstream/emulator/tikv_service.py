@@ -1,4 +1,4 @@
-"""A TiKV store's gRPC calls over the emulated cluster: change streams, reads, raw writes."""
+"""The gRPC calls of a TiKV store, answered by the emulated cluster: change streams, reads, raw writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAIT_S = 1.0
 
 
 def store_handlers(shared: Shared, number: int) -> list[Service]:
-    """The handlers of `cdcpb.ChangeData`, `tikvpb.Tikv` and health of a store."""
+    """Make the handlers of a store's services `cdcpb.ChangeData`, `tikvpb.Tikv` and health."""
     streams, keys = _ChangeData(shared, number), _Tikv(shared, number)
     feeds = {"EventFeed": bidirectional(streams.feed, cdcpb.ChangeDataRequest)}
     if shared.upstream.stores[number].quirks.multiplexing:
@@ -45,11 +45,11 @@ class _ChangeData:
         self._shared, self._number = shared, number
 
     def feed(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """Serve EventFeed, in which a stream has at most one subscription for each region."""
+        """Serve EventFeed, in which a stream has at most one subscription to each region."""
         return self._stream(requests, context, multiplexing=False)
 
     def feed_v2(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """Serve EventFeedV2. The metadata names features; an unknown feature is refused."""
+        """Serve EventFeedV2. The client names its features in the metadata; an unknown feature is refused."""
         given = [str(value) for key, value in context.invocation_metadata() if key == "features"]
         features = [one.strip() for value in given for one in value.split(",") if one.strip()]
         unknown = [one for one in features if one != MULTIPLEXING]

@@ -1,1 +1,1 @@
-"""Makes what TiDB writes into TiKV: schema objects, keys, row values and the steps of DDL jobs."""
+"""Makes what TiDB writes into TiKV: schema objects, keys, row values, and the keys that DDL jobs write."""

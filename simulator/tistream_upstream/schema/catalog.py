@@ -1,4 +1,4 @@
-"""The schema that the cluster's SQL layer knows, and the live rows. Mutable; no I/O."""
+"""The schema as the simulated TiDB knows it, and the live rows. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STAMP = "stamp"
 
 
 class LiveRows:
-    """The committed rows of a table, by key, with random choice."""
+    """The committed rows of a table, by key. It can choose one at random."""
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, Row] = {}
@@ -61,14 +61,14 @@ class LiveRows:
             self._places[last] = at
 
     def any(self, rng: random.Random, hot: int = 0) -> bytes:
-        """A random key, of the first `hot` keys if `hot` is not 0. The table must have rows."""
+        """Choose a key at random; of the first `hot` keys if `hot` is not 0. The table must have rows."""
         count = len(self._keys)
         return self._keys[int(rng.random() * (min(hot, count) if hot else count))]
 
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """A table under its present id. `gone`: dropped or truncated; open transactions may still write to it."""
+    """A table under its present id. `gone`: it was dropped or truncated; open transactions may still write to it."""
 
     id: int
     database_id: int
@@ -91,7 +91,7 @@ class Table:
         return self.layout.handle
 
     def info(self, *, name: str | None = None) -> Json:
-        """The TableInfo of the table; with `name` under that name."""
+        """Make the TableInfo of the table; with `name`, under that name."""
         cols, indexes = table_info.of_columns(self.layout.columns, self.layout.index, self.handle)
         return table_info.table_info(
             self.id,
@@ -106,7 +106,7 @@ class Table:
         )
 
     def new_key(self) -> tuple[bytes, bytes, tuple[Cell, ...]]:
-        """(raw key, the API's key as JSON, the cells of the key) of a row that never existed."""
+        """Make the key of a new row. Returns (raw key, the key as JSON as in API events, the cells of the key)."""
         number = self.next_handle
         self.next_handle += 1
         if self.spread:
@@ -122,7 +122,7 @@ class Table:
         return raw, b'{"_tidb_rowid":"%d"}' % number, ()
 
     def index_key(self, row: Row, raw_key: bytes) -> bytes | None:
-        """The key of a row's index entry; None if the table has no index."""
+        """The key of a row's entry in the secondary index; None if the table has no index."""
         index = self.layout.index
         if index is None:
             return None
@@ -143,7 +143,7 @@ class Database:
 
 
 class Catalog:
-    """The databases and tables for user transactions, and TiDB's counters."""
+    """The databases and tables that user transactions use, and TiDB's counters of ids."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -154,12 +154,12 @@ class Catalog:
         self.names = 0
 
     def new_id(self) -> int:
-        """The next global id."""
+        """Take the next global id."""
         self.last_id += 1
         return self.last_id
 
     def new_name(self, prefix: str) -> str:
-        """A name that was not used before."""
+        """Make a name that was not used before."""
         self.names += 1
         return f"{prefix}{self.names}"
 
@@ -191,7 +191,7 @@ class Catalog:
         )
 
     def columns_of(self, handle: str, count: int) -> list[Column]:
-        """The columns of the key, a stamp that differs in each write, and `count` other columns."""
+        """Make the columns of a new table: those of the key, a stamp that each write changes, and `count` others."""
         columns = []
         if handle == INT_HANDLE:
             columns.append(Column(1, "id", KINDS["bigint"], not_null=True, primary=True))
@@ -208,12 +208,12 @@ class Catalog:
 
 
 def dump(info: Json) -> bytes:
-    """JSON text as TiDB stores it."""
+    """Encode JSON as TiDB stores it."""
     return orjson.dumps(info)
 
 
 def draw(layout: Layout, rng: random.Random, key_cells: Sequence[Cell], stamp: int) -> tuple[Cell, ...]:
-    """The cells of a new row, in the order of `layout.written`."""
+    """Draw the cells of a new row, in the order of `layout.written`."""
     picks = rng.randbytes(len(layout.written))
     cells: list[Cell] = list(key_cells)
     for at in range(len(key_cells), len(layout.written)):
@@ -229,7 +229,7 @@ def draw(layout: Layout, rng: random.Random, key_cells: Sequence[Cell], stamp: i
 
 
 def changed(layout: Layout, rng: random.Random, row: Row, stamp: int) -> tuple[Cell, ...]:
-    """The cells of a row with a new stamp and up to two other columns changed."""
+    """Draw the cells of an updated row: a new stamp, and new values in up to two other columns."""
     cells = list(layout.adapt(row))
     for at, column in enumerate(layout.written):
         if column.name == STAMP:

@@ -1,4 +1,4 @@
-"""Encoding of keys and cells as TiDB writes them (upstream-formats 2, 3, 4). Pure."""
+"""Encodes keys and cells as TiDB writes them (upstream-formats 2, 3, 4). Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAG_NULL, FLAG_BYTES, FLAG_COMPACT, FLAG_INT, FLAG_VARINT = 0, 1, 2, 3, 8
 
 
 def comparable_int(value: int) -> bytes:
-    """A signed integer as eight bytes that sort like the integer."""
+    """Encode a signed integer as eight bytes that sort as the integers do."""
     return ((value + SIGN) & _MASK).to_bytes(8, "big")
 
 
@@ -37,12 +37,12 @@ def record_key(table_id: int, handle: int) -> bytes:
 
 
 def common_handle(datums: Sequence[str | int]) -> bytes:
-    """The handle of a clustered key that is not a single integer: its datums in key encoding (utf8mb4_bin)."""
+    """Encode the handle of a clustered key that is not a single integer: its datums in key encoding (utf8mb4_bin)."""
     return b"".join(key_datum(datum) for datum in datums).ljust(9, b"\0")
 
 
 def key_datum(datum: str | int) -> bytes:
-    """A datum in key encoding."""
+    """Encode a datum as in a key."""
     if isinstance(datum, int):
         return bytes((FLAG_INT,)) + comparable_int(datum)
     return bytes((FLAG_BYTES,)) + encode_bytes(datum.encode())
@@ -57,7 +57,7 @@ def index_prefix(table_id: int, index_id: int) -> bytes:
 
 
 def int_cell(value: int) -> bytes:
-    """A signed integer in the smallest of 1, 2, 4, 8 bytes."""
+    """Encode a signed integer in the smallest of 1, 2, 4 or 8 bytes."""
     if -0x80 <= value < 0x80:
         return struct.pack("<b", value)
     if -0x8000 <= value < 0x8000:
@@ -68,7 +68,7 @@ def int_cell(value: int) -> bytes:
 
 
 def uint_cell(value: int) -> bytes:
-    """An unsigned integer in the smallest of 1, 2, 4, 8 bytes."""
+    """Encode an unsigned integer in the smallest of 1, 2, 4 or 8 bytes."""
     for size in (1, 2, 4):
         if value < 1 << 8 * size:
             return value.to_bytes(size, "little")
@@ -76,13 +76,14 @@ def uint_cell(value: int) -> bytes:
 
 
 def float_cell(value: float) -> bytes:
-    """A double as eight bytes that sort like the double."""
+    """Encode a double as eight bytes that sort as the doubles do."""
     bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     return (bits | SIGN if value >= 0 else bits ^ _MASK).to_bytes(8, "big")
 
 
 def decimal_cell(value: Decimal, precision: int, frac: int) -> bytes:
-    """DECIMAL(precision, frac): a byte each for both, then MySQL's binary decimal (upstream-formats 4.4)."""
+    """Encode a DECIMAL(precision, frac): a byte for each of the two, then MySQL's binary decimal
+    (upstream-formats 4.4)."""
     digits = f"{abs(value):.{frac}f}".replace(".", "").rjust(precision, "0")
     whole, part = digits[: precision - frac], digits[precision - frac :]
     head = len(whole) % _WORD
@@ -96,7 +97,7 @@ def decimal_cell(value: Decimal, precision: int, frac: int) -> bytes:
 
 
 def time_cell(value: datetime) -> bytes:
-    """DATE, DATETIME and TIMESTAMP (in UTC): the packed time as an unsigned integer."""
+    """Encode a DATE, DATETIME or TIMESTAMP (in UTC): the packed time as an unsigned integer."""
     date = (value.year * 13 + value.month) << 5 | value.day
     clock = value.hour << 12 | value.minute << 6 | value.second
     return uint_cell((date << 17 | clock) << 24 | value.microsecond)
@@ -106,7 +107,8 @@ def time_cell(value: datetime) -> bytes:
 
 
 def row_v2(cells: Sequence[tuple[int, bytes | None]]) -> bytes:
-    """A row value of (column id, cell) in ascending order of ids. A cell of None is NULL."""
+    """Encode a row value of format v2. `cells` are (column id, cell) in ascending order of ids. A cell of None is
+    NULL."""
     filled = [(id_, cell) for id_, cell in cells if cell is not None]
     nulls = [id_ for id_, cell in cells if cell is None]
     values = b"".join(cell for _, cell in filled)
@@ -122,12 +124,12 @@ def row_v2(cells: Sequence[tuple[int, bytes | None]]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A signed (zig-zag) varint."""
+    """Encode a signed varint (zig-zag)."""
     return uvarint(((value << 1) ^ (value >> 63)) & _MASK)
 
 
 def row_v1(cells: Sequence[tuple[int, int | bytes | None]]) -> bytes:
-    """A row value in the old format, which the `mysql` schema uses. Cells are integers, bytes, or None for NULL."""
+    """Encode a row value of format v1, which the `mysql` schema uses. Cells are integers, bytes, or None for NULL."""
     out = bytearray()
     for id_, cell in cells:
         out += bytes((FLAG_VARINT,)) + varint(id_)

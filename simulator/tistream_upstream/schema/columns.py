@@ -1,7 +1,7 @@
-"""Column types and their values. Pure.
+"""Column types, and random values of them. Pure.
 
-The values of a column come from a pool that is built once, each with its cell and the JSON text of the API (design.md
-5), so that rows need no encoding of cells while the cluster runs.
+The values of a column are drawn from a list that is made once. Each value has its cell and its JSON text in API events
+(design.md 5), so that no cells are encoded while the cluster runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ELEMS = ("new", "paid", "shipped", "done")
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """TiDB's FieldType, as in TableInfo."""
+    """TiDB's FieldType, the type of a column as in TableInfo."""
 
     tp: int
     flag: int = 0
@@ -61,7 +61,7 @@ class FieldType:
     elems: tuple[str, ...] | None = None
 
     def to_json(self, *, not_null: bool = False) -> dict[str, Any]:
-        """The JSON object in ColumnInfo."""
+        """Convert to the members that the type has in the JSON of ColumnInfo."""
         collate = "binary" if self.charset == "binary" else f"{self.charset}_bin"
         return {
             "Tp": self.tp,
@@ -95,7 +95,7 @@ class Kind:
         return self.cell(value), orjson.dumps(self.shown(value), option=orjson.OPT_SORT_KEYS)
 
     def pool(self, rng: random.Random, *, nullable: bool) -> tuple[Cell, ...]:
-        """POOL random values, some of them NULL if the column is nullable."""
+        """Draw POOL random values. Some of them are NULL if the column is nullable."""
         drawn = [self.encode(self.draw(rng)) for _ in range(POOL)]
         if nullable:
             for at in rng.sample(range(POOL), 6):

@@ -1,7 +1,7 @@
 """The steps of DDL jobs as in TiDB (upstream-formats 5.2, 5.3 and 7), with the `m` keys that each step puts.
 
-Each step is one transaction with its own schema version. It describes what is stored, what readers see from then on,
-and the job's state; `ddl` runs the steps.
+Each step is one transaction with its own schema version. A step describes what is stored, what readers see from then
+on, and the job's state. work/ddl.py runs the steps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _Put = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class DdlStep:
-    """One step. `puts` is called with its start_ts; `enact` changes the catalog once it is committed. `done`: the job
-    ends with this step. `undone`: the step reverts the earlier steps, because the job was cancelled."""
+    """One step of a DDL job. `puts` makes the keys and values to store, given the start_ts; `enact` changes the catalog
+    once the step is committed. `done`: the job ends with this step. `undone`: the step reverts the earlier steps,
+    because the job was cancelled."""
 
     schema_state: int
     done: bool
@@ -64,17 +65,17 @@ class DdlPlan:
 
 
 def table_key(database_id: int, table_id: int) -> bytes:
-    """The key of a TableInfo."""
+    """The key under which the TableInfo of a table is stored."""
     return encode_key(b"DB:%d" % database_id, b"Table:%d" % table_id)
 
 
 def database_key(database_id: int) -> bytes:
-    """The key of a DBInfo."""
+    """The key under which the DBInfo of a database is stored."""
     return encode_key(b"DBs", b"DB:%d" % database_id)
 
 
 def create_schema(catalog: Catalog) -> DdlPlan:
-    """The plan of CREATE DATABASE."""
+    """Plan CREATE DATABASE."""
     database = Database(catalog.new_id(), catalog.new_name("db"))
     info = table_info.database_info(database.id, database.name)
     query = f"CREATE DATABASE `{database.name}`"
@@ -90,7 +91,7 @@ def create_schema(catalog: Catalog) -> DdlPlan:
 
 
 def create_table(catalog: Catalog, database: Database, handle: str, columns: int, *, indexed: bool) -> DdlPlan:
-    """The plan of CREATE TABLE."""
+    """Plan CREATE TABLE."""
     table = catalog.make_table(database.id, catalog.new_name("t"), handle, columns, indexed=indexed)
     parts = [f"`{c.name}` {c.kind.sql}{' NOT NULL' if c.not_null else ''}" for c in table.layout.columns]
     keys = [f"`{c.name}`" for c in table.layout.columns if c.primary]
@@ -117,8 +118,8 @@ def create_table(catalog: Catalog, database: Database, handle: str, columns: int
 
 
 def add_column(catalog: Catalog, table: Table) -> DdlPlan:
-    """The plan of ALTER TABLE … ADD COLUMN, with a default or NULL. The states of the column are delete-only,
-    write-only, write-reorg and public."""
+    """Plan ALTER TABLE … ADD COLUMN, with a default or NULL. The states of the column are delete-only, write-only,
+    write-reorg and public."""
     database = catalog.databases[table.database_id]
     rng = catalog.rng
     kind = rng.choice(list(KINDS.values()))
@@ -141,8 +142,7 @@ def add_column(catalog: Catalog, table: Table) -> DdlPlan:
 
 
 def drop_column(catalog: Catalog, table: Table, column: Column) -> DdlPlan:
-    """The plan of ALTER TABLE … DROP COLUMN: the column is hidden at the first step, and is the last column from then
-    on."""
+    """Plan ALTER TABLE … DROP COLUMN. The column is hidden at the first step, and is the last column from then on."""
     database = catalog.databases[table.database_id]
     query = f"ALTER TABLE `{database.name}`.`{table.name}` DROP COLUMN `{column.name}`"
     kept = tuple(one for one in table.layout.columns if one.id != column.id)
@@ -157,8 +157,8 @@ def drop_column(catalog: Catalog, table: Table, column: Column) -> DdlPlan:
 
 
 def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelled: bool = False) -> DdlPlan:
-    """The plan of RENAME TABLE, perhaps into another database. The rename is visible at the first of two steps. If it
-    is cancelled between them, the second step restores the name."""
+    """Plan RENAME TABLE, perhaps into another database. The rename is visible at the first of two steps. If it is
+    cancelled between them, the second step restores the name."""
     before, name = catalog.databases[table.database_id], catalog.new_name("r")
     own = table.name
     query = f"RENAME TABLE `{before.name}`.`{own}` TO `{database.name}`.`{name}`"
@@ -190,7 +190,7 @@ def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelle
 
 
 def truncate_table(catalog: Catalog, table: Table) -> DdlPlan:
-    """The plan of TRUNCATE TABLE: the name moves to a new, empty table id."""
+    """Plan TRUNCATE TABLE. The name moves to a new, empty table id."""
     database = catalog.databases[table.database_id]
     query = f"TRUNCATE TABLE `{database.name}`.`{table.name}`"
     old = table.layout
@@ -228,7 +228,7 @@ def truncate_table(catalog: Catalog, table: Table) -> DdlPlan:
 
 
 def drop_table(catalog: Catalog, table: Table) -> DdlPlan:
-    """The plan of DROP TABLE: the table is hidden at the first step and removed at the third."""
+    """Plan DROP TABLE. The table is hidden at the first step, and removed at the third."""
     database = catalog.databases[table.database_id]
     query = f"DROP TABLE `{database.name}`.`{table.name}`"
 
@@ -257,7 +257,8 @@ def drop_table(catalog: Catalog, table: Table) -> DdlPlan:
 def _alter(
     table: Table, database: Database, layouts: Sequence[Layout], event: DdlText, *, visible_at: int
 ) -> tuple[DdlStep, ...]:
-    """One step per layout; the job ends with the last, and readers see the change at step `visible_at`."""
+    """Make one step for each layout. The job ends with the last one, and readers see the change at step
+    `visible_at`."""
     steps = []
     for at, layout in enumerate(layouts):
         last = at == len(layouts) - 1
@@ -280,7 +281,7 @@ def _alter(
 
 
 def _info_with(table: Table, layout: Layout) -> Json:
-    """TableInfo with the layout that the step commits."""
+    """Make the TableInfo with the layout that a step commits."""
     now, table.layout = table.layout, layout
     try:
         info = table.info()

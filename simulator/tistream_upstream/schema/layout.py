@@ -1,4 +1,4 @@
-"""Layouts: versions of a table for writers and readers, and rows in them. Pure.
+"""A layout is one version of a table, which says how its rows are written and shown. Pure.
 
 A row is a tuple of cells in the order of its layout's columns. A row may be read under a later layout: added columns
 show their origin default, and dropped columns are omitted.
@@ -50,7 +50,7 @@ class IndexSpec:
 
 
 class Layout:
-    """One version of a table: its columns, and the encoding and display of its rows. Immutable."""
+    """One version of a table: its columns, and how its rows are encoded and shown. Immutable."""
 
     __slots__ = ("_encode", "_shown", "columns", "handle", "index", "pools", "table_id", "visible", "written")
 
@@ -62,8 +62,8 @@ class Layout:
         pools: Mapping[int, tuple[Cell, ...]],
         index: IndexSpec | None = None,
     ) -> None:
-        """`columns` are in the order of SELECT. `pools` has by column id the values to draw from; columns of the handle
-        have no pool."""
+        """`columns` are in the order of SELECT. `pools` has, by column id, the values that are drawn from; columns of
+        the handle have none."""
         self.table_id = table_id
         self.handle = handle
         self.columns = tuple(columns)
@@ -81,12 +81,12 @@ class Layout:
         return self._encode(cells)
 
     def show(self, cells: Sequence[Cell]) -> bytes:
-        """The values that SELECT shows of cells in the order of `written`, as a JSON object with sorted member
-        names."""
+        """The values that SELECT shows of a row, as a JSON object with sorted member names. The cells are in the order
+        of `written`."""
         return b"{" + b",".join([name + cells[at][1] for name, at in self._shown]) + b"}"
 
     def adapt(self, row: Row) -> tuple[Cell, ...]:
-        """A row's cells in the order of this layout's `written` columns."""
+        """The cells of a row, as a reader with this layout sees them, in the order of its `written` columns."""
         if row.layout is self or row.layout.written == self.written:
             return row.cells
         known = {column.id: cell for column, cell in zip(row.layout.written, row.cells, strict=True)}
@@ -109,7 +109,7 @@ class Row:
         self._hash = -1
 
     def shown(self, layout: Layout) -> bytes:
-        """The values that SELECT shows of the row in a version of its table, as JSON text with sorted member names."""
+        """The values that a SELECT with this layout shows of the row, as JSON text with sorted member names."""
         if self._shown_in is not layout:
             same = self._shown_in is not None and self._shown_in.visible == layout.visible
             if not same:
@@ -119,8 +119,8 @@ class Row:
         return self._shown
 
     def hash(self, layout: Layout, hashed: Any) -> int:
-        """The result of `hashed(key, row)` for the JSON text that SELECT shows of the row in `layout`. It is cached
-        while that text does not change."""
+        """Call `hashed(key, row)` with the JSON text that SELECT shows of the row in `layout`, and return the result.
+        It is cached while that text does not change."""
         shown = self.shown(layout)
         if self._hash < 0:
             self._hash = hashed(self.key, shown)
@@ -128,7 +128,7 @@ class Row:
 
 
 class _Encoder:
-    """Encoder of row format v2 for a fixed list of columns, with a cache of headers by set of NULLs."""
+    """Encodes rows of format v2 for a fixed list of columns. It caches the header for each set of NULLs."""
 
     def __init__(self, ids: Sequence[int], stored: Sequence[bool]) -> None:
         self._ids = [id_ for id_, kept in zip(ids, stored, strict=True) if kept]
@@ -160,5 +160,6 @@ class _Encoder:
 
 
 def _restored(column: Column) -> bool:
-    """Whether a column of a clustered key is also in the row value (upstream-formats 4.3), as a VARCHAR is."""
+    """Whether the row value has the column although it is part of the clustered key (upstream-formats 4.3), as for a
+    VARCHAR."""
     return column.kind.type.charset != "binary"

@@ -1,4 +1,4 @@
-"""The effect of a DDL step that readers see, as plain data for the truth."""
+"""What readers see of a DDL step, as plain data for the truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream_upstream.schema.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table from a commit on. `layout` is None if SELECT does not show the table."""
+    """A table as it is from a commit on. `layout` is None if SELECT does not show the table."""
 
     table_id: int
     database: str
@@ -19,8 +19,8 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class DdlText:
-    """The event of a job, at the first transaction that changes what SELECT shows (design.md 5). `undone`: the event of
-    the transaction that cancels it."""
+    """The DDL event of a job. It belongs to the first transaction that changes what SELECT shows (design.md 5).
+    `undone`: the event belongs to the transaction that reverts the job."""
 
     database: str
     table: str
@@ -32,7 +32,8 @@ class DdlText:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One transaction of a job. `version` is the schema version of its Diff; 0 if it has no Diff."""
+    """What one transaction of a job changes for readers. `version` is the schema version of its Diff; 0 if it has no
+    Diff."""
 
     version: int = 0
     tables: tuple[TableShape, ...] = ()

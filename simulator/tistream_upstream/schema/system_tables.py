@@ -1,4 +1,4 @@
-"""Tables of the `mysql` schema that DDL jobs write, and the `schema_snap` of a tenant. Pure.
+"""Makes rows of the `mysql` tables that DDL jobs write, and the `schema_snap` of a tenant. Pure.
 
 The rows of these tables have row format v1 (upstream-formats 7).
 """
@@ -66,29 +66,29 @@ def _ids(ids: Iterable[int]) -> bytes:
 
 
 def ddl_job(text: bytes, schema_id: int, table_ids: Sequence[int], action: int) -> bytes:
-    """The value of a row of `tidb_ddl_job`. `text` is the job as JSON, and `action` TiDB's number of its type."""
+    """Make the value of a row of `tidb_ddl_job`. `text` is the job as JSON, and `action` TiDB's number of its type."""
     return codec.row_v1([(2, 0), (3, b"%d" % schema_id), (4, _ids(table_ids)), (5, text), (6, action), (7, 0)])
 
 
 def mdl_info(job_id: int, version: int, table_ids: Sequence[int]) -> tuple[bytes, bytes]:
-    """A row of `tidb_mdl_info`."""
+    """Make the key and the value of a row of `tidb_mdl_info`."""
     value = codec.row_v1([(2, version), (3, _ids(table_ids)), (4, b"simulated-owner")])
     return codec.record_key(MDL_INFO, job_id), value
 
 
 def mdl_gone(job_id: int) -> tuple[bytes, None]:
-    """The deletion of a row of `tidb_mdl_info`."""
+    """Make the key of a row of `tidb_mdl_info` that is deleted; the value is None."""
     return codec.record_key(MDL_INFO, job_id), None
 
 
 def history(job_id: int, text: bytes, database: str, table: str, table_ids: Sequence[int]) -> tuple[bytes, bytes]:
-    """A row of `tidb_ddl_history`."""
+    """Make the key and the value of a row of `tidb_ddl_history`."""
     cells = [(2, text), (3, database.encode()), (4, table.encode()), (5, b""), (6, _ids(table_ids)), (7, None)]
     return codec.record_key(DDL_HISTORY, job_id), codec.row_v1(cells)
 
 
 def schema_snap(snapshot_ts: int, databases: Sequence[Database], tables: Sequence[Table]) -> bytes:
-    """The `schema_snap` object (design.md 2): the system schemas, and the given databases and tables."""
+    """Encode the `schema_snap` object (design.md 2): the system schemas, and the given databases and tables."""
     out: list[dict[str, Any]] = [
         {"db_info": database_info(MYSQL, "mysql"), "tables": [system_table(*table) for table in _TABLES]},
         {"db_info": database_info(SYS, "sys"), "tables": []},

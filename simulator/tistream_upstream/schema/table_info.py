@@ -1,4 +1,4 @@
-"""TiDB's JSON objects: TableInfo, ColumnInfo, IndexInfo, DBInfo and SchemaDiff (upstream-formats 5). Pure."""
+"""Makes TiDB's JSON objects: TableInfo, ColumnInfo, IndexInfo, DBInfo and SchemaDiff (upstream-formats 5). Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Json = dict[str, Any]
 
 
 def name(text: str) -> Json:
-    """A case-insensitive name, as original and lower-case text."""
+    """Make the JSON of a name, which compares case-insensitively: the original and the lower-case text."""
     return {"O": text, "L": text.lower()}
 
 
 def database_info(database_id: int, text: str, state: int = PUBLIC) -> Json:
-    """The DBInfo of a database."""
+    """Make the DBInfo of a database."""
     charset = {"charset": "utf8mb4", "collate": "utf8mb4_bin", "Deprecated": {}}
     return {"id": database_id, "db_name": name(text), **charset, "state": state, "policy_ref_info": None}
 
@@ -31,7 +31,7 @@ def column_info(
     state: int = PUBLIC,
     default: str | None = None,
 ) -> Json:
-    """A ColumnInfo. `default` is both the origin default and the default."""
+    """Make a ColumnInfo. `default` is both the origin default and the default."""
     return {
         "id": column_id,
         "name": name(text),
@@ -54,7 +54,7 @@ def column_info(
 
 
 def of_column(column: Column, offset: int) -> Json:
-    """The ColumnInfo of a simulated column."""
+    """Make the ColumnInfo of a simulated column."""
     field = column.kind.type.to_json(not_null=column.not_null)
     if column.primary:
         field["Flag"] |= _NOT_NULL | _PRIMARY | _NO_DEFAULT
@@ -64,7 +64,7 @@ def of_column(column: Column, offset: int) -> Json:
 
 
 def index_info(index_id: int, text: str, parts: Sequence[tuple[str, int]], *, primary: bool = False) -> Json:
-    """An IndexInfo over whole columns, each as (name, offset)."""
+    """Make an IndexInfo over whole columns, each given as (name, offset)."""
     return {
         "id": index_id,
         "idx_name": name(text),
@@ -98,7 +98,7 @@ def table_info(
     revision: int = 0,
     max_column_id: int = 0,
 ) -> Json:
-    """The TableInfo of a table without partitions, views or sequences."""
+    """Make the TableInfo of a table that has no partitions, and is not a view or sequence."""
     common = handle == COMMON_HANDLE
     return {
         "id": table_id,
@@ -146,7 +146,7 @@ def table_info(
 
 
 def of_columns(columns: Sequence[Column], index: IndexSpec | None, handle: str) -> tuple[list[Json], list[Json]]:
-    """The members `cols` and `index_info` of a simulated table."""
+    """Make the members `cols` and `index_info` of a simulated table's TableInfo."""
     cols = [of_column(column, at) for at, column in enumerate(columns)]
     indexes = []
     if handle == COMMON_HANDLE:
@@ -159,7 +159,7 @@ def of_columns(columns: Sequence[Column], index: IndexSpec | None, handle: str) 
 
 
 def schema_diff(version: int, action: int, schema_id: int, table_id: int, **more: Any) -> Json:
-    """A SchemaDiff. `more` may have old_table_id and old_schema_id."""
+    """Make a SchemaDiff. `more` may have old_table_id and old_schema_id."""
     return {
         "version": version,
         "type": action,
@@ -173,7 +173,7 @@ def schema_diff(version: int, action: int, schema_id: int, table_id: int, **more
 
 
 def system_table(table_id: int, text: str, columns: Sequence[tuple[str, FieldType]]) -> Json:
-    """A table of the `mysql` schema with an integer primary key, its first column."""
+    """Make the TableInfo of a `mysql` table whose first column is an integer primary key."""
     cols = []
     for at, (column, field) in enumerate(columns):
         data = field.to_json()

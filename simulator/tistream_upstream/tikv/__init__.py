@@ -1,1 +1,1 @@
-"""Simulates TiKV: regions, Percolator transactions, and the agents that push change files."""
+"""Simulates TiKV: its regions, Percolator transactions, and the agents that push change files."""

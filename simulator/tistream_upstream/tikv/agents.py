@@ -1,4 +1,5 @@
-"""Stores and their agents. Agents collect log ranges, push files, die, and scan lost spans. Mutable; no I/O."""
+"""Stores and their agents. An agent collects ranges of Raft logs, pushes files, may die, and scans spans whose data
+were lost. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tistream_upstream.world import World
 
 @dataclass(slots=True)
 class Upload:
-    """An upload in progress, which arrives at `at_ms`."""
+    """A file that an agent is uploading. It arrives at `at_ms`."""
 
     ts: int
     at_ms: int
@@ -39,7 +40,7 @@ class Store:
     `pushed_ts` is the ts of its last file that has arrived, and `cut_ts` the ts of its last file. `gone`: the store
     never comes back. `late` is an upload of a dead agent that may still arrive. `broken`: that upload has arrived
     although another file has the same prev_ts, so the store needs a new chain. `doubtful` are the spans that the store
-    led since the last file before these two, and `doubt_ts` is promised_ts at that time.
+    has led since the last file before these two; `doubt_ts` is the promised_ts of that time.
     """
 
     id: int
@@ -59,7 +60,7 @@ class Store:
 
     @property
     def haunted(self) -> bool:
-        """Whether a late upload may arrive, or has broken the chain."""
+        """Whether an upload of a dead agent may still arrive, or has broken the chain."""
         return self.late is not None or self.broken
 
 
@@ -75,7 +76,7 @@ class _Asked:
 
 
 class Agents:
-    """The stores of the cluster with their agents."""
+    """The stores of the cluster, with their agents."""
 
     def __init__(self, config: ClusterConfig, world: World, regions: RegionMap, kv: Kv, effects: list[Effect]) -> None:
         self._config = config
@@ -103,7 +104,7 @@ class Agents:
     # -- watching -------------------------------------------------------------------------------------------------
 
     def watch(self, region: Region, after: tuple[tuple[int, int], ...] = ()) -> Range:
-        """The open log range of a region; a new one if its leader's agent has none."""
+        """The range of a region's log that its leader's agent collects. If no range is open, begin one."""
         if region.open is None:
             first = region.index + 1
             region.open = Range(region.id, region.version, region.span, first, region.index, after=after)
@@ -112,7 +113,7 @@ class Agents:
         return region.open
 
     def close(self, region: Region) -> None:
-        """Close the open range at the region's last log entry."""
+        """End the range that is collected, at the region's last log entry."""
         ts = self._world.ts()
         store_id = region.store_id
         self._kv.max_ts[store_id] = max(self._kv.max_ts[store_id], ts)
@@ -121,13 +122,14 @@ class Agents:
 
     @staticmethod
     def watched(region: Region) -> bool:
-        """Whether an agent watches the region. After a loss it does not, until the region is scanned."""
+        """Whether an agent collects the region's log. After a loss of data none does, until the region has been
+        scanned."""
         return region.open is not None
 
     # -- pushing --------------------------------------------------------------------------------------------------
 
     def start(self, base_ts: int) -> None:
-        """Begin the tenant: scan every region above the snapshot, and start to push."""
+        """Begin the tenant: scan every region for versions above the snapshot, and begin to push files."""
         for region in self._regions.all:
             region.told_ts = base_ts
             self._scan(region, base_ts)
@@ -143,7 +145,8 @@ class Agents:
         self._world.after(period, lambda: self._push_tick(store))
 
     def push(self, store: Store, *, now: bool = False) -> None:
-        """Cut a file of a store's ranges, and upload it. With `now`, a slow store's file arrives at once, too."""
+        """Cut a file from the ranges of a store's agent, and upload it. With `now`, the file arrives at once, even if
+        the store is slow."""
         if now:
             self._arrive_all(store)
         anew = store.begin_anew
@@ -164,7 +167,7 @@ class Agents:
             prev_ts = store.cut_ts
 
     def _cut(self, store: Store) -> list[Range]:
-        """Close all ranges of a store, open the next ones, and return the closed ones."""
+        """End all ranges of a store, begin new ones, and return the ended ones."""
         untold = self._config.churn.idle_untold
         told = []
         for region in self._regions.all:
@@ -215,7 +218,7 @@ class Agents:
             self.on_successor(store, late, anew=anew)
 
     def tell(self, store: Store, upload: Upload) -> None:
-        """Emit the effects of a file that has arrived in object storage."""
+        """Emit the effects of a file that has arrived in object storage: the put and, perhaps, its announcement."""
         self.pushed_files += 1
         self.pushed_rows += upload.push.rows
         self.pushed_bytes += len(upload.push.body)
@@ -230,7 +233,7 @@ class Agents:
     # -- dying ----------------------------------------------------------------------------------------------------
 
     def die(self, store: Store, *, lose: bool) -> bool:
-        """End a store's agent. Return whether unpushed data are lost; `ask_for_lost` must follow then."""
+        """End a store's agent. Returns whether data that were not pushed are lost; then `ask_for_lost` must follow."""
         if not (lose or (store.broken and store.begin_anew)):
             self.push(store, now=True)
             self._arrive_all(store)
@@ -252,7 +255,7 @@ class Agents:
         return True
 
     def _leave_late(self, store: Store) -> None:
-        """At random, let an upload of a dying agent arrive later, unless an earlier late upload has broken the
+        """At random, let the upload of a dying agent arrive later, unless an earlier late upload has broken the
         chain."""
         store.late = None
         share = self._config.churn.late_upload
@@ -275,11 +278,11 @@ class Agents:
 
     @property
     def haunted(self) -> bool:
-        """Whether a late upload of any store may arrive, or has broken a chain."""
+        """Whether an upload of a dead agent of any store may still arrive, or has broken a chain."""
         return any(store.haunted for store in self.stores.values())
 
     def ask_for_lost(self) -> None:
-        """Ask the present leaders to scan every span that the dead agent led since its last push."""
+        """Let the present leaders scan every span that the dead agent has led since its last push."""
         lost, self._lost = self._lost, []
         for region in self._regions.all:
             if any(span.overlaps(region.span) for span in lost):
@@ -292,10 +295,11 @@ class Agents:
         self._effects.append(AskCoverage(self._requests, region.store_id, region.span))
 
     def coverage(self, request: int, slices: Iterable[tuple[KeySpan, int]]) -> bool:
-        """Answer a request for coverage with the (span, resolved_ts) of the slices of its span, which is then scanned.
+        """Take the platform's answer to a request for coverage: the (span, resolved_ts) of the slices in its span. The
+        span is then scanned.
 
-        Return False if the lowest resolved_ts is below the versions that are kept; the caller must then ask again
-        later. A request that was answered before is ignored.
+        Returns False if the lowest resolved_ts is so low that versions above it are no longer kept; the caller must
+        then ask again later. A request that was answered before is ignored.
         """
         asked = self._asked.get(request)
         if asked is None:
@@ -311,7 +315,7 @@ class Agents:
 
     @property
     def asked(self) -> dict[int, KeySpan]:
-        """The spans of open requests for coverage, by request."""
+        """The spans of the requests for coverage that are not answered, by request."""
         return {request: asked.span for request, asked in self._asked.items()}
 
     def _scan(self, region: Region, base_ts: int) -> None:
@@ -323,14 +327,14 @@ class Agents:
         self.scans += 1
 
     def horizon_ts(self) -> int:
-        """The ts above which versions are kept: `history_ms` below promised_ts, because a platform may not have read
-        all files yet. It never decreases."""
+        """The ts above which versions are kept. It is `history_ms` below promised_ts, because a platform may not have
+        read all files yet. It never decreases."""
         oldest = self.promised_ts() - (self._config.history_ms << LOGICAL_BITS)
         self._horizon_ts = max(self._horizon_ts, oldest)
         return self._horizon_ts
 
     def promised_ts(self) -> int:
-        """The ts up to which the stored files are complete, which a platform without delay would serve."""
+        """The ts up to which the stored files are complete. A platform without delay would serve it."""
         held = [one.held_ts for one in self._asked.values()]
         for store in self.stores.values():
             held += [one.floor_ts for one in store.buffer]

@@ -1,4 +1,4 @@
-"""Encodes log ranges as change files by the push contract (design.md 2). Pure."""
+"""Encodes ranges of Raft logs as change files (design.md 2). Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ENTRY_BYTES = 48  # size of an entry besides its key and values
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The maximum size of a row group of changes."""
+    """The maximum size of a row group of changes, in rows and in bytes."""
 
     rows: int = GROUP_ROWS
     bytes: int = GROUP_BYTES
 
 
 def encode(identity: FileIdentity, ranges: Sequence[Range], limits: GroupLimits) -> bytes:
-    """The bytes of a change file: the entries of all ranges, by region in log order, then their watermarks."""
+    """Encode a change file: the entries of all ranges, by region in log order, then their watermarks."""
     order: dict[int, int] = {}
     for one in ranges:
         order.setdefault(one.region_id, len(order))
@@ -34,7 +34,8 @@ def encode(identity: FileIdentity, ranges: Sequence[Range], limits: GroupLimits)
 
 
 def _change_groups(ranges: Sequence[Range], limits: GroupLimits) -> Iterator[pa.Table]:
-    """Row groups within the limits. A group may have entries of several regions, and a region several groups."""
+    """Make the tables of row groups within the limits. A group may have entries of several regions, and a region
+    several groups."""
     pieces: list[tuple[Range, Sequence[Entry]]] = []
     rows = size = 0
     for one in ranges:

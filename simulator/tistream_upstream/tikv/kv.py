@@ -32,8 +32,8 @@ class Conflict(Exception):
 class Mutation:
     """One key of a transaction. `table` and the rows are None for keys other than rows of user tables.
 
-    `op` is OP_NONE for a key that is only locked (SELECT FOR UPDATE). `last_row`: the row of the transaction's own PUT
-    which a DELETE of a later flush of a bulk transaction replaces.
+    `op` is OP_NONE for a key that is only locked (SELECT FOR UPDATE). `last_row`: if a bulk transaction deletes a row
+    that an earlier flush of it has put, that row.
     """
 
     key: bytes
@@ -73,7 +73,7 @@ class Txn:
 
 
 class Version(NamedTuple):
-    """A committed version, as a scan returns it."""
+    """A committed version, as a scan finds it."""
 
     key: bytes
     start_ts: int
@@ -85,14 +85,14 @@ class Version(NamedTuple):
 
 
 class Listener(Protocol):
-    """Receiver of commit decisions."""
+    """A receiver of commit decisions."""
 
     def decided(self, txn: Txn) -> None:
-        """The commit_ts of a transaction is final."""
+        """Called when the commit_ts of a transaction is decided."""
 
 
 class Kv:
-    """All keys of the cluster."""
+    """All keys of the cluster, with their locks and versions."""
 
     def __init__(self, world: World, regions: RegionMap, stores: Iterable[int], listener: Listener) -> None:
         self._world = world
@@ -122,7 +122,7 @@ class Kv:
             self._log_prewrites(txn, region, found)
 
     def flush_again(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
-        """Flush newer data, of a higher generation, for keys that a bulk transaction has locked."""
+        """Write newer values, of a higher generation, for keys that a bulk transaction has locked."""
         for one in mutations:
             self._read_old(one)
             self.locks[one.key] = (txn, one)
@@ -135,7 +135,7 @@ class Kv:
         self._decided(txn)
 
     def commit(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
-        """Replace locks of a decided transaction by versions."""
+        """Replace the locks of a transaction, whose commit is decided, by versions."""
         start_ts, commit_ts = txn.start_ts, txn.commit_ts
         for region, found in self._by_region(mutations):
             index = region.append()
@@ -154,7 +154,7 @@ class Kv:
             self._apply(txn, one)
 
     def one_phase(self, txn: Txn) -> None:
-        """Prewrite and commit in one command, in one region (1PC). Raises Conflict."""
+        """Prewrite and commit a transaction in one command, in one region (1PC). Raises Conflict."""
         for one in txn.mutations:
             self._check(txn, one)
         ((region, found),) = self._by_region(txn.mutations)
@@ -174,7 +174,7 @@ class Kv:
             self._apply(txn, one)
 
     def rollback(self, txn: Txn, keys: Sequence[bytes]) -> None:
-        """Roll back keys, whether they were prewritten or not."""
+        """Roll back keys of a transaction, whether they were prewritten or not."""
         for region, found in self._by_region([Mutation(key, OP_NONE, None) for key in keys]):
             index = region.append()
             for one in found:
@@ -194,8 +194,8 @@ class Kv:
     def rewrite_lock(self, txn: Txn) -> bool:
         """Write the primary's lock again, as heartbeats and readers that push min_commit_ts do.
 
-        Agents push the same PREWRITE at a higher index, unless the value is too long for the lock (upstream-formats
-        6.1). Return False if the lock no longer exists.
+        Agents push the same PREWRITE at a higher index, unless the value is too long for the lock
+        (upstream-formats 6.1). Returns False if the lock no longer exists.
         """
         lock = self.locks.get(txn.mutations[0].key)
         if lock is None or lock[0] is not txn:
@@ -216,7 +216,7 @@ class Kv:
             self.reserved.difference_update([one.key for one in txn.mutations])
 
     def heartbeat(self, txn: Txn) -> None:
-        """Raise min_commit_ts of a bulk transaction above the present ts."""
+        """Raise the min_commit_ts of a bulk transaction above the present ts, as its heartbeats do."""
         txn.min_commit_ts = self._world.ts() + 1
 
     def one_region(self, txn: Txn) -> bool:
@@ -225,35 +225,36 @@ class Kv:
         return all(one.key in region.span for one in txn.mutations)
 
     def read(self, keys: Iterable[bytes], ts: int) -> None:
-        """Read a snapshot at `ts`: later async commits of the stores commit above it."""
+        """Read keys at `ts`. As in TiKV, later async commits of the stores that were read get a commit_ts above it."""
         for key in keys:
             store_id = self._regions.find(key).store_id
             self.max_ts[store_id] = max(self.max_ts[store_id], ts)
 
     def raise_max_ts(self, store_id: int) -> None:
-        """Raise max_ts of a new leader, which must keep the guarantees of the previous leader."""
+        """Raise the max_ts of a store that becomes a leader, because reads at the previous leader are guaranteed
+        too."""
         self.max_ts[store_id] = max(self.max_ts[store_id], self._world.ts())
 
     # -- reads ---------------------------------------------------------------------------------------------------
 
     def final_ts(self) -> int:
-        """A ts at or below which no commit can be decided any more. Raises max_ts of every store to it, so that the
-        remaining prewrites of undecided async commits move them above it."""
+        """Choose a ts at or below which no commit can be decided any more. Raises the max_ts of every store to it, so
+        async commits that are still prewriting get a higher commit_ts."""
         ts = self._world.ts()
         for store_id in self.max_ts:
             self.max_ts[store_id] = max(self.max_ts[store_id], ts)
         return ts
 
     def value(self, key: bytes) -> bytes | None:
-        """The value of a key other than a row."""
+        """The present value of a key that is not a row's."""
         return self._other.get(key)
 
     def preload(self, key: bytes, value: bytes) -> None:
-        """Set a key without a version, as if written before all versions that scans can read."""
+        """Set a key as if it had been written before all versions that scans can read."""
         self._other[key] = value
 
     def scan(self, region: Region, base_ts: int) -> list[Entry]:
-        """The versions of a region above `base_ts`, and its locks, at the region's last log index."""
+        """The versions of a region above `base_ts`, and its locks, as entries with the region's last log index."""
         out = []
         for bucket in sorted(self._versions):
             if bucket >= base_ts >> _BUCKET_BITS:
@@ -268,7 +269,7 @@ class Kv:
         return out
 
     def holders_in(self, span: KeySpan) -> dict[Holder, int]:
-        """The transactions with locks with data in a span, and their number of locks."""
+        """The transactions that have locks with data in a span, and the number of these locks."""
         found: dict[Holder, int] = {}
         for key, (txn, m) in self.locks.items():
             if m.op and key in span:
@@ -281,7 +282,7 @@ class Kv:
         return sum(map(len, self._versions.values()))
 
     def forget(self, before_ts: int) -> None:
-        """Drop versions below `before_ts`, which no scan will read."""
+        """Drop versions at or below `before_ts`, which no scan will read."""
         for bucket in [bucket for bucket in self._versions if bucket < before_ts >> _BUCKET_BITS]:
             del self._versions[bucket]
         self._last_commit = {key: ts for key, ts in self._last_commit.items() if ts >= before_ts}
@@ -369,5 +370,5 @@ class Kv:
 
 
 def _with_data(mutations: Iterable[Mutation]) -> int:
-    """The number of mutations with data; only their locks hold back the resolved_ts of a region."""
+    """The number of mutations with data. Only their locks hold back the resolved_ts of a region."""
     return sum(1 for one in mutations if one.op)

@@ -22,7 +22,7 @@ Elect = Callable[[Region, Store], None]
 
 
 class LateUploads:
-    """Delivers late uploads, and lets their stores begin new chains."""
+    """Lets late uploads arrive, and lets their stores begin new chains."""
 
     def __init__(self, world: World, regions: RegionMap, agents: Agents, elect: Elect) -> None:
         self._world = world
@@ -34,8 +34,8 @@ class LateUploads:
         agents.on_late, agents.on_successor = self._left, self._succeeded
 
     def _left(self, store: Store, upload: Upload) -> None:
-        """Handle the death of an agent during an upload: drop the upload unless another file takes its place in the
-        chain."""
+        """Handle the death of an agent during an upload: drop the upload, unless the next agent puts another file in
+        its place in the chain."""
         self._world.after(_FORGOTTEN_MS, lambda: self._forget(store, upload))
 
     def _forget(self, store: Store, upload: Upload) -> None:
@@ -43,7 +43,7 @@ class LateUploads:
             store.late = None
 
     def _succeeded(self, store: Store, upload: Upload, *, anew: bool) -> None:
-        """Handle the arrival of the next agent's first file."""
+        """Handle the arrival of the first file of a store's next agent."""
         self._world.after(self._rng.randint(*_LANDS_MS), lambda: self._land(store, upload, anew=anew))
 
     def _land(self, store: Store, upload: Upload, *, anew: bool) -> None:
@@ -58,7 +58,7 @@ class LateUploads:
             self._world.after(self._rng.randint(*_MENDED_MS), partial(self._mend, store))
 
     def _mend(self, store: Store) -> None:
-        """Make the store begin a new chain; repeat until its chain is no longer broken."""
+        """Make the store begin a new chain. Repeats that until the chain is not broken any more."""
         if not store.broken:
             return
         self._world.after(self._rng.randint(*_MENDED_MS), partial(self._mend, store))

@@ -1,7 +1,4 @@
-"""Regions, each with a key span, a Raft log and a leader; log ranges as agents push them. No I/O.
-
-A log entry may change many keys: all rows of one command in a region have the same log index.
-"""
+"""Regions, each with a span of keys, a Raft log and a leader, and the ranges of the log that agents push. No I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Entry(NamedTuple):
 
 
 class Holder(Protocol):
-    """A transaction with locks in a region."""
+    """A transaction that has locks in a region."""
 
     @property
     def hold_ts(self) -> int:
@@ -61,9 +58,9 @@ class Range:
 class Region:
     """A region. `open`: the range that its leader's agent collects; None while no agent watches the region.
 
-    `index`: the last log index. `resolver_ts`: resolved_ts of the resolver of the present leader and version. `told_ts`
-    is the resolved_ts of the last closed range of its keys. `holders`: transactions with locks in the region, and their
-    number of locks.
+    `index`: the last log index. `resolver_ts`: the resolved_ts that the present leader has computed. `told_ts` is the
+    resolved_ts of the last closed range of its keys. `holders`: transactions with locks in the region, and their number
+    of locks.
     """
 
     id: int
@@ -94,7 +91,7 @@ class Region:
             del self.holders[holder]
 
     def resolve(self, ts: int) -> int:
-        """Advance the resolver to `ts`, limited by the oldest lock, and return its resolved_ts. It never decreases."""
+        """Raise the leader's resolved_ts to `ts`, but not past the oldest lock. Returns it. It never decreases."""
         low = min((holder.hold_ts for holder in self.holders), default=ts)
         self.resolver_ts = max(self.resolver_ts, min(low, ts))
         return self.resolver_ts

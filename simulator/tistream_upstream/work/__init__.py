@@ -1,1 +1,2 @@
-"""Transactions, DDL jobs, region changes and failures, and the truth about the resulting changes."""
+"""What happens in the simulated cluster: transactions, DDL jobs, region changes and failures. Also the truth about the
+resulting changes."""

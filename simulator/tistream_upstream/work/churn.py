@@ -1,4 +1,4 @@
-"""Region splits, merges and leader changes, agent restarts and store crashes. Mutable; no I/O."""
+"""Makes regions split, merge and change leaders, agents restart, and stores crash, at random. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class Churn:
     # -- regions --------------------------------------------------------------------------------------------------
 
     def split(self) -> bool:
-        """Split a region into two, or more at one log entry. All get a higher version. Return whether it was done."""
+        """Split a region into two, or more at one log entry. All get a higher version. Returns whether a region was
+        split."""
         if len(self._regions.all) >= 3 * self._config.regions + 4:
             return False
         at = self._split_key()
@@ -105,7 +106,7 @@ class Churn:
             self._agents.watch(child, after=(parent,))
 
     def merge(self) -> bool:
-        """Merge two neighbouring regions. Return whether it was done."""
+        """Merge two neighbouring regions. Returns whether regions were merged."""
         regions = self._regions.all
         if len(regions) < 2 or len(regions) <= self._config.regions // 2:
             return False
@@ -130,7 +131,7 @@ class Churn:
         return True
 
     def move(self) -> bool:
-        """Move a region to another leader. Return whether it was done."""
+        """Move a region to another leader. Returns whether one was moved."""
         region = self._rng.choice(self._regions.all)
         if not self._agents.watched(region):
             return False
@@ -138,7 +139,7 @@ class Churn:
         return True
 
     def elect(self, region: Region, store: Store) -> None:
-        """Make a store the leader of a region. The log continues, the resolver starts again."""
+        """Make a store the leader of a region. The Raft log continues; the resolved_ts is computed anew."""
         if not self._agents.watched(region):
             self._hand_over(region, store)
             return
@@ -152,7 +153,7 @@ class Churn:
     # -- stores ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> bool:
-        """Restart an agent. Some of its regions may move meanwhile. Return whether it was done."""
+        """Restart an agent. Some of its regions may move in the meantime. Returns whether an agent was restarted."""
         store = self._any_store()
         lost = self._agents.die(store, lose=self._rng.random() < self._config.churn.lost_push)
         if lost:
@@ -163,7 +164,7 @@ class Churn:
         return True
 
     def crash(self) -> bool:
-        """Take a store down for a while; other stores lead its regions. Return whether it was done."""
+        """Take a store down for a while; other stores lead its regions. Returns whether a store was taken down."""
         living = [store for store in self._agents.stores.values() if store.up]
         if len(living) < 2:
             return False
@@ -173,8 +174,8 @@ class Churn:
         return True
 
     def gone(self) -> bool:
-        """Remove a store for good; other stores lead its regions. Its unpushed data are lost, unless it pushes them
-        before it leaves. Return whether it was done."""
+        """Remove a store for good; other stores lead its regions. The data that it has not pushed are lost, unless it
+        pushes them before it leaves. Returns whether a store was removed."""
         stores = self._agents.stores.values()
         living = [store for store in stores if store.up]
         going = [store for store in living if not store.haunted]  # a broken chain could not be repaired
@@ -203,8 +204,8 @@ class Churn:
         store.up = True
 
     def _hand_over(self, region: Region, store: Store) -> None:
-        """Give a region whose leader's agent died a leader. The new agent watches it at once, behind a gap, or only
-        after a scan."""
+        """Give a region a new leader, because the agent of its leader died. The new agent collects its log at once, at
+        once but with a gap, or only after a scan."""
         moved = region.store_id != store.id
         region.store_id, region.resolver_ts, region.open = store.id, 0, None
         self._kv.raise_max_ts(store.id)
@@ -217,7 +218,7 @@ class Churn:
         return self._rng.choice([store for store in self._agents.stores.values() if store.up])
 
     def _more_cuts(self, region: Region, at: bytes) -> list[bytes]:
-        """The split keys of a region: `at`, and further ones for a batch split."""
+        """Choose the keys at which to split a region: `at`, and further ones for a batch split."""
         cuts = {at}
         if self._rng.random() < self._config.churn.batch_split:
             for _ in range(_BATCH_TRIES):
@@ -227,7 +228,7 @@ class Churn:
         return sorted(cuts)
 
     def _split_key(self) -> bytes | None:
-        """A random row's key or table prefix that is not a boundary; None if none was found."""
+        """Choose a random row's key or table prefix that is not a bound of a region; None if no such key was found."""
         tables = self._catalog.usable()
         for _ in range(4):
             if not tables:

@@ -1,8 +1,8 @@
-"""Runs DDL jobs: rows in `mysql.tidb_ddl_job`, schema versions, history, and metadata locks. No I/O.
+"""Runs DDL jobs as TiDB does: rows in `mysql.tidb_ddl_job`, schema versions, history, and metadata locks. No I/O.
 
-One job runs at a time, as in TiDB (upstream-formats 5.2, 7). The job is queued. Each step takes a schema version in
-one transaction, and stores its changes, its Diff and the job's row in another. A later transaction moves the job to
-history. A step waits for transactions that use the schema before the last one.
+One job runs at a time (upstream-formats 5.2, 7). It is queued first. Each step takes a schema version in one
+transaction. In another transaction it stores its changes, its Diff and the job's row. A last transaction moves the job
+to the history. A step waits for transactions that use the schema before the last one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ddl:
         self._world.after(_TICK_MS, self._tick)
 
     def choose(self) -> DdlPlan | None:
-        """A random job that is possible with the present catalog; None if the chosen kind is not."""
+        """Choose a random job that is possible with the present catalog; None if the chosen kind is not possible."""
         catalog, rng, config = self._catalog, self._rng, self._config
         tables = catalog.usable()
         wanted = ["add", "add", "drop column", "rename", "truncate", "create", "drop table", "schema"]
@@ -97,7 +97,7 @@ class Ddl:
     # -- a job ----------------------------------------------------------------------------------------------------
 
     def submit(self, plan: DdlPlan) -> None:
-        """Queue a job, and start it."""
+        """Queue a job. It starts at once, because no other job runs."""
         self.busy = True
         self.jobs += 1
         job_id = self._catalog.new_id()
@@ -186,7 +186,7 @@ class Ddl:
 
 
 def _ended(step: DdlStep, state: int) -> int:
-    """The state of a job that ends with `step`: a cancelled job stays rolled back, in the history too."""
+    """The state of a job that ends with `step`. A cancelled job stays in the state rolled back, also in the history."""
     return _ROLLED_BACK if step.undone else state
 
 
@@ -194,7 +194,7 @@ NONE_STATE = 0
 
 
 class _Job:
-    """The JSON of the running job."""
+    """The running job, and the JSON that is stored for it."""
 
     def __init__(self, plan: DdlPlan, job_id: int, start_ts: int, ids: Sequence[int]) -> None:
         self.plan = plan
@@ -212,12 +212,12 @@ class _Job:
         return codec.record_key(system_tables.DDL_JOB, self.id)
 
     def finish(self, version: int, info: Json) -> None:
-        """Record the result of the last step for the binlog info."""
+        """Record the job's result, the schema version and the TableInfo or DBInfo of its last step, in its JSON."""
         name = "DBInfo" if "db_name" in info else "TableInfo"
         self._binlog = {**self._binlog, "SchemaVersion": version, name: info or None}
 
     def row(self, state: int, schema_state: int) -> tuple[bytes, bytes]:
-        """The key and value of its row in `mysql.tidb_ddl_job`."""
+        """The key and the value of the job's row in `mysql.tidb_ddl_job`."""
         text = self.text(state, schema_state)
         return self.key, system_tables.ddl_job(text, self.plan.schema_id, self.ids, self.plan.action)
 

@@ -155,7 +155,8 @@ class Load:
                 txn.mutations.append(Mutation(after, OP_PUT, _INDEX_VALUE))
 
     def rewrite(self, mutations: Sequence[Mutation]) -> list[Mutation]:
-        """Newer mutations for keys that a bulk transaction has locked. A row may be deleted, and put again later."""
+        """Make newer mutations for keys that a bulk transaction has locked. A row may be deleted, and put again
+        later."""
         out = []
         for one in mutations:
             before = one.new_row or one.last_row

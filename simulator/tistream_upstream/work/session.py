@@ -1,4 +1,4 @@
-"""The course of a transaction: when it prewrites, commits or rolls back. Mutable; no I/O."""
+"""Runs transactions: decides when each prewrites, commits or rolls back. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rewrite = Callable[[Sequence[Mutation]], list[Mutation]]
 
 
 class Session:
-    """Runs transactions. `open` are the transactions that have locks or will have some."""
+    """Runs transactions. `open` are those that have locks, or will have some."""
 
     def __init__(self, config: ClusterConfig, world: World, kv: Kv) -> None:
         self._mix = config.mix
@@ -34,7 +34,7 @@ class Session:
         self.begun = self.committed = self.rolled_back = 0
 
     def begin(self, txn: Txn) -> None:
-        """Start a transaction with its mutations. Its kind and its end are chosen at random."""
+        """Start a transaction with its mutations. How it runs and ends is chosen at random."""
         mix, rng = self._mix, self._rng
         self.begun += 1
         self.open.add(txn)
@@ -55,7 +55,7 @@ class Session:
         self._later(txn, wait, lambda: self._prewrite(txn, 0))
 
     def run(self, txn: Txn, then: Action) -> None:
-        """Run an internal transaction of DDL with two-phase commit, then call `then`."""
+        """Run a transaction of a DDL job by two-phase commit, then call `then`."""
         self.begun += 1
         self.open.add(txn)
         self._then[txn] = then
@@ -68,7 +68,7 @@ class Session:
             self._world.after(self._rng.randint(0, 50), partial(self._wake, txn, action))
 
     def _later(self, txn: Txn, ms: int, action: Action) -> None:
-        """Continue a transaction with `action` in `ms` milliseconds."""
+        """Call `action` in `ms` milliseconds, to continue a transaction."""
         self._due[txn] = action
         self._world.after(ms, partial(self._wake, txn, action))
 
@@ -142,7 +142,7 @@ class Session:
             self._commit(txn)
 
     def _commit(self, txn: Txn) -> None:
-        """Decide the commit, then commit the primary at once and the secondaries a little or much later."""
+        """Decide the commit. Then commit the primary at once, and the secondaries a little or much later."""
         self._kv.decide(txn)
         late = self._rng.random() < self._mix.late_secondaries
         if not txn.async_commit:
@@ -164,7 +164,7 @@ class Session:
     # -- remaining locks -----------------------------------------------------------------------------------------------
 
     def _keep_alive(self, txn: Txn) -> None:
-        """Write the primary's lock repeatedly while it exists."""
+        """Write the primary's lock again and again while it exists, as heartbeats do."""
         if self._fates.random() < self._mix.rewritten:
             self._world.after(self._fates.randint(1, 8), partial(self._beat, txn, 8))
 
@@ -174,7 +174,8 @@ class Session:
             self._world.after(self._fates.randint(wait_ms, longer), partial(self._beat, txn, longer))
 
     def _resolve_later(self, txn: Txn, left: list[Mutation], wait_ms: tuple[int, int], *, committed: bool) -> None:
-        """Resolve the remaining locks of a decided transaction whose client died, a few at a time, as readers do."""
+        """Commit or roll back the remaining locks of a transaction whose client died, a few at a time, as readers
+        do."""
         if not left:
             self._ended(txn, committed=committed)
             return
@@ -195,7 +196,7 @@ class Session:
     # -- giving up ------------------------------------------------------------------------------------------------
 
     def _abandon_later(self, txn: Txn) -> None:
-        """Roll a transaction back before its prewrites, or after some of them."""
+        """Roll a transaction back, before its prewrites or after some of them."""
         rng = self._rng
         if rng.random() < 0.4:
             self._later(txn, rng.randint(1, 50), lambda: self._give_up(txn, 0))

@@ -1,8 +1,9 @@
-"""The truth: the rows that the pool must have, the events that a pull must return, and running sums of both. No I/O.
+"""Computes the truth: the rows that the platform must have, the events that a pull must return, and running sums of
+both. No I/O.
 
-Decisions arrive in any order, and are processed in order of commit_ts once no lower commit_ts can follow. A row is
-shown by its table's version before its commit_ts (design.md 5), so all rows of a commit_ts come before its schema
-changes.
+Transactions are added in the order in which their commits are decided. They are processed ("settled") in the order of
+commit_ts, once no lower commit_ts can follow. A row is shown by its table's version before its commit_ts (design.md 5),
+so all rows of a commit_ts come before its schema changes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _hashed(key: bytes, shown: bytes) -> int:
 
 
 class _TableTruth:
-    """The rows of a table (by id) after the last settled commit, with their sums."""
+    """The rows of one table, by id, after the last commit that was processed, with their sums."""
 
     __slots__ = ("layout", "rows", "sums")
 
@@ -49,7 +50,7 @@ class _TableTruth:
         self.sums = TableSums(shape.database, shape.name)
 
     def reshape(self, shape: TableShape) -> None:
-        """Change the table's version. What its rows show may change without events."""
+        """Replace the table's version. What SELECT shows of its rows may change, without events."""
         before, self.layout = self.layout, shape.layout
         self.sums.database, self.sums.table = shape.database, shape.name
         if shape.layout is None:
@@ -62,7 +63,7 @@ class _TableTruth:
 
 
 class Truth:
-    """The truth of a cluster. With `keep` every committed row and event is kept, too, for tests and short runs."""
+    """The truth of a cluster. With `keep`, every committed row and event is kept as well, for tests and short runs."""
 
     def __init__(self, *, keep: bool) -> None:
         self._keep = keep
@@ -79,12 +80,12 @@ class Truth:
     # -- input ----------------------------------------------------------------------------------------------------
 
     def decided(self, txn: Txn) -> None:
-        """Add a transaction whose commit_ts is final."""
+        """Add a transaction whose commit_ts is decided."""
         self._count += 1
         heapq.heappush(self._decided, (txn.commit_ts, txn.start_ts, self._count, txn))
 
     def add_table(self, shape: TableShape) -> None:
-        """Add a table."""
+        """Add a table that exists from the beginning."""
         self._tables[shape.table_id] = _TableTruth(shape)
 
     def begin(self, snapshot_ts: int) -> None:
@@ -174,19 +175,19 @@ class Truth:
     # -- results --------------------------------------------------------------------------------------------------
 
     def line(self) -> TruthLine:
-        """The truth line of the last settled ts."""
+        """The truth line as of the last ts that was processed."""
         tables = {str(table_id): table.sums.truth() for table_id, table in self._tables.items()}
         return TruthLine(self.ts, self._ddls, tables)
 
     @property
     def rows(self) -> pl.DataFrame:
-        """Every settled row above the snapshot, which the pool must have. Requires `keep`."""
+        """Every committed row above the snapshot that was processed; the platform must have them. Requires `keep`."""
         assert self._keep
         return pl.DataFrame(self._raw, COLUMNS, orient="row").sort("commit_ts", "start_ts", "key")
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
-        """The row and ddl events of PullTenant, in order. Requires `keep`."""
+        """The row and DDL events that PullTenant must return, in order. Requires `keep`."""
         assert self._keep
         return list(self._events)
 

@@ -1,1 +1,1 @@
-"""`tistream backfill …`: brings in the rows that tables had before the log began."""
+"""`tistream backfill …`: reads the rows that tables had before TiStream's log of changes began."""

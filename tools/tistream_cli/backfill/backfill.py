@@ -24,7 +24,8 @@ def run_backfill(
     wait: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Start a backfill; with `wait`, wait for its end and print its tables. Raises CliError, also if it failed."""
+    """Start a backfill; with `wait`, wait for its end and print its tables. Raises CliError, also if the backfill
+    fails."""
     body = {"source": source, "tables": tables}
     backfill_id = client.call("POST", tenant_path(*tenant, "backfills"), body)["backfill_id"]
     sys.stdout.write(f"backfill {backfill_id} of tenant {'/'.join(tenant)} runs\n")

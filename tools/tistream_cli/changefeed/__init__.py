@@ -1,1 +1,1 @@
-"""`tistream changefeed …`: feeds that write a tenant's changes into other systems."""
+"""`tistream changefeed …` and `tistream secret …`: changefeeds write a tenant's changes into Kafka."""

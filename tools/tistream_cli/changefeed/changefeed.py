@@ -25,13 +25,13 @@ class FeedOf:
     feed_id: str
 
     def path(self, *more: str) -> str:
-        """The URL path of the feed, or of `more` below it."""
+        """The URL path of the feed. With `more`, that of a resource below it."""
         return tenant_path(self.cluster, self.tenant, "changefeeds", self.feed_id, *more)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFeed:
-    """The options of `changefeed create`. `config`: a file of TiCDC's TOML."""
+    """The options of `changefeed create`. `config`: the path of a configuration file in TiCDC's TOML."""
 
     sink_uri: str
     config: Path | None
@@ -51,8 +51,8 @@ def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool)
 def import_feed(
     client: ApiClient, cluster: str, tenant: str, file: Path, sink_uri: str | None, *, dry_run: bool
 ) -> None:
-    """Create a feed that continues at the checkpoint of a TiCDC changefeed. `file`: the output of `cdc cli changefeed
-    query`. Raises CliError."""
+    """Create a feed that continues at the checkpoint of a TiCDC changefeed. `file`: a file with the output of `cdc cli
+    changefeed query`. Raises CliError."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -45,7 +45,7 @@ def pause_feed(client: ApiClient, feed: FeedOf) -> None:
 
 
 def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> None:
-    """Resume a feed; if `checkpoint_ts` is given, from there. Raises CliError."""
+    """Resume a feed after `checkpoint_ts`; if that is None, at the progress that the sink has. Raises CliError."""
     _print_state(
         client.call("POST", feed.path("resume"), {} if checkpoint_ts is None else {"checkpoint_ts": str(checkpoint_ts)})
     )
@@ -53,7 +53,7 @@ def resume_feed(client: ApiClient, feed: FeedOf, checkpoint_ts: int | None) -> N
 
 @dataclass(frozen=True, slots=True)
 class SkippedEvent:
-    """The options of `changefeed skip`: the event, identified by either `key` or `ddl_job`."""
+    """The options of `changefeed skip`. Either `key` or `ddl_job` identifies the event."""
 
     commit_ts: int
     table: str
@@ -63,7 +63,7 @@ class SkippedEvent:
 
 
 def skip_event(client: ApiClient, feed: FeedOf, skip: SkippedEvent) -> None:
-    """Make a feed leave out one event. Raises CliError."""
+    """Make a feed leave out one event. The event goes to the dead-letter topic. Raises CliError."""
     body: dict[str, object] = {"commit_ts": str(skip.commit_ts), "table": skip.table, "reason": skip.reason}
     body |= {} if skip.key is None else {"key": skip.key}
     body |= {} if skip.ddl_job is None else {"ddl_job": str(skip.ddl_job)}

@@ -12,7 +12,7 @@ from tistream_cli.errors import CliError
 
 
 def put_secret(client: ApiClient, cluster: str, tenant: str, name: str, file: Path | None) -> None:
-    """Store a secret: the content of a file, or a line of stdin. Raises CliError."""
+    """Store a secret. Its value is the content of the file, or a line of stdin. Raises CliError."""
     value = _value(file)
     if not value:
         raise CliError("the secret is empty: write it into the file, or as a line to stdin")

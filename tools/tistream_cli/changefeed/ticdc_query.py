@@ -16,7 +16,8 @@ _STARS = re.compile(r"xxxxx|\*{3,}")
 
 @dataclass(frozen=True, slots=True)
 class QueriedFeed:
-    """A changefeed of TiCDC. `start_ts`: its checkpoint. `end_ts` None: it does not end."""
+    """A changefeed of TiCDC, as `cdc cli changefeed query` prints it. `start_ts` is its checkpoint, or its start if it
+    has no checkpoint. `end_ts` is None if the feed has no end."""
 
     feed_id: str
     sink_uri: str
@@ -26,8 +27,8 @@ class QueriedFeed:
 
 
 def queried(text: str, sink_uri: str | None = None) -> QueriedFeed:
-    """Parse the JSON. `sink_uri` replaces the one in the JSON, whose passwords TiCDC has masked. Raises CliError, which
-    names the member and what to do."""
+    """Parse the output of `cdc cli changefeed query`. `sink_uri` replaces the one in it, whose passwords TiCDC has
+    masked. Raises CliError, which names the member and what to do."""
     try:
         found = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -62,7 +63,7 @@ def _number(found: Mapping[str, Any], name: str) -> int:
 
 
 def _given(part: dict[str, Any]) -> dict[str, Any]:
-    """The members that have a value: TiCDC prints null and empty texts for keys that are not set."""
+    """The members that have a value. TiCDC prints null or an empty text for a member that is not set."""
     out = {name: _given(value) if isinstance(value, dict) else value for name, value in part.items()}
     return {name: value for name, value in out.items() if value not in (None, "", {}, [])}
 

@@ -1,4 +1,5 @@
-"""`tistream changefeed verify`."""
+"""The implementation of `tistream changefeed verify`, which compares a feed's topics with the tenant's committed
+rows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tistream_cli.errors import CliError
 
 @dataclass(frozen=True, slots=True)
 class VerifyRange:
-    """The options of `changefeed verify`; what is None has the default of the API."""
+    """The options of `changefeed verify`. For an option that is None, the API uses its default."""
 
     from_ts: int | None
     to_ts: int | None
@@ -23,7 +24,8 @@ class VerifyRange:
 
 
 def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json: bool) -> None:
-    """Compare the topics of a feed with the pool, and print what differs. Raises CliError, also if something does."""
+    """Compare the topics of a feed with the tenant's committed rows, and print the differences. Raises CliError, also
+    if there are differences."""
     body: dict[str, object] = {} if wanted.from_ts is None else {"from_ts": str(wanted.from_ts)}
     body |= {} if wanted.to_ts is None else {"to_ts": str(wanted.to_ts)}
     body |= {} if wanted.table is None else {"table": wanted.table}

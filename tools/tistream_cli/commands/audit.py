@@ -18,8 +18,8 @@ Entry = Mapping[str, Any]
 
 
 def show_audit(client: ApiClient, after: int | None, limit: int, tenant: Sequence[str | None], as_json: bool) -> None:
-    """Print every entry above `after`, or the newest `limit` entries, in columns or as one JSON object per line.
-    `tenant`: (cluster, tenant), or (None, None) for all. Raises CliError."""
+    """Print the audit entries with a number above `after`, or the newest `limit` entries, in columns or as one JSON
+    object per line. `tenant`: (cluster, tenant), or (None, None) for all. Raises CliError."""
     if (tenant[0] is None) != (tenant[1] is None):
         raise CliError("--cluster and --tenant need each other")
     of = dict(zip(("cluster_id", "tenant_id"), tenant, strict=True)) if tenant[0] is not None else {}
@@ -50,8 +50,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def change_of(entry: Entry) -> str:
-    """The change of an entry as text, such as `retention_ms: null -> 604800000`; `made` or `gone` if the subject was
-    created or deleted."""
+    """The change of an entry as text, such as `retention_ms: null -> 604800000`; `made` or `gone` if what the entry is
+    about was created or deleted."""
     was, became = entry["was"], entry["became"]
     if was is None or became is None:
         return "made" if was is None else "gone"
@@ -59,6 +59,5 @@ def change_of(entry: Entry) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Escape characters that are not printable, because a name may contain any character, and must not control the
-    terminal."""
+    """Escape characters that are not printable. A name may contain any character, and must not control the terminal."""
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""Describes the content of an object in readable form, as attributes and tables. No I/O."""
+"""Describes the content of an object of the object store in readable form, as attributes and tables. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPS = {0: "-", 1: "put", 2: "delete"}
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table to print. `total` counts all rows, also those that are left out."""
+    """A table to print. `total` is the number of all rows, of which `rows` may have only the first ones."""
 
     title: str
     columns: tuple[str, ...]
@@ -89,7 +89,7 @@ def _manifest(name: str, data: bytes, rows_max: int) -> Description:
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    """The fields of a flat dataclass, by name."""
+    """The fields of a dataclass, by name. Nested dataclasses stay as they are."""
     return {name: getattr(part, name) for name in part.__slots__}
 
 

@@ -79,6 +79,7 @@ def _show(found: Description) -> None:
 
 
 def _cut(value: str | None) -> Text:
-    """The text of a cell: object keys, which contain "/", in full, and other long values shortened."""
+    """Format a value for a cell of a table. Object keys, which contain "/", stay whole, and other long values are
+    cut."""
     text = value or ""
     return Text(text if len(text) <= _CELL_MAX or "/" in text else text[: _CELL_MAX - 1] + "…")

@@ -28,8 +28,9 @@ def list_nodes(client: ApiClient) -> None:
 
 
 def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
-    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it holds nothing. Raises
-    CliError, also if the node still holds something then, or if no other node can take it."""
+    """Move all tasks and stores off a node, or with `draining` false cancel that. With `wait_s`, wait up to that number
+    of seconds until the node holds nothing. Raises CliError, also if the node still holds something then, or if no
+    other node can take it."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
     sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
     if draining and wait_s is not None:
@@ -56,7 +57,8 @@ def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
 
 
 def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, bool]:
-    """What a node still holds: (a text, or None if it holds nothing; whether another node could take it)."""
+    """Describe what a node still holds. Returns (a text, or None if it holds nothing; whether another node could take
+    it)."""
     [own] = [one for one in nodes if one["node_id"] == node]
     takers = any(one["role"] == own["role"] and one["state"] in ("alive", "suspect") for one in nodes if one is not own)
     if not any(own.get(one) for one in _HELD):

@@ -46,7 +46,7 @@ def create_tenant(
 def wait_for_snapshot(
     client: ApiClient, cluster: str, tenant: str, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until the snapshot of a tenant has been read, so that it can be pulled. Write the reason of the wait to
+    """Wait until the snapshot of a tenant has been read, so that it can be pulled. Writes the reason for the wait to
     stderr, each reason once. Raises CliError."""
     said = ""
     while True:
@@ -108,7 +108,7 @@ def keep_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
 
 
 def key_id(text: str) -> str | None:
-    """Parse the option: the key id without surrounding spaces; None for `none`."""
+    """Parse the option --kms-key. Returns the key id without surrounding spaces; None for `none`."""
     wanted = text.strip()
     return None if wanted.lower() == NO_KEY else wanted
 

@@ -20,7 +20,8 @@ _COLUMNS = ("hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "
 def show_usage(
     client: ApiClient, cluster: str, tenant: str, between: tuple[str | None, str | None], as_json: bool
 ) -> None:
-    """Print one line per hour and a total. `between`: first hour and end, as text in UTC. Raises CliError."""
+    """Print a tenant's usage: one line per hour, and a total. `between`: the first hour and the end, as text in UTC.
+    Raises CliError."""
     params = {name: str(_ms(text)) for name, text in zip(("from", "to"), between, strict=True) if text is not None}
     path = tenant_path(cluster, tenant, "usage")
     found = client.call("GET", f"{path}?{urlencode(params)}" if params else path)
@@ -53,7 +54,7 @@ def _ms(text: str) -> int:
 
 
 def quotas_of(client: ApiClient, cluster: str, tenant: str, changes: Sequence[str]) -> None:
-    """Apply `changes` (NAME=VALUE), and print all quotas. Raises CliError."""
+    """Change quotas of a tenant (`changes`: NAME=VALUE), and print all of them. Raises CliError."""
     path = tenant_path(cluster, tenant, "quotas")
     found = client.call("GET", path)
     if changes:

@@ -1,1 +1,1 @@
-"""`tistream consume`: reads a changefeed's topics into a file, a stream or a server."""
+"""`tistream consume`: reads a changefeed's Kafka topics, and writes the changes to stdout, a file or a MySQL server."""

@@ -26,7 +26,7 @@ _NDJSON = "ndjson"
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """The arguments of the command."""
+    """The options of `tistream consume`."""
 
     source: str
     into: str | None
@@ -39,7 +39,7 @@ class ConsumeOptions:
 
 
 def run_consume(options: ConsumeOptions) -> None:
-    """Read until the ts `until`, SIGTERM or Ctrl-C. Raises CliError."""
+    """Read the topics into the target until the ts `until`, SIGTERM or Ctrl-C. Raises CliError."""
     password = None if options.password_file is None else _text(options.password_file, "--password-file")
     try:
         source = parse_source_url(options.source, password)
@@ -88,8 +88,8 @@ def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
 
 @contextmanager
 def _stop() -> Iterator[Callable[[], bool]]:
-    """Handle signals during a `with` block. It yields a function that returns whether SIGTERM or Ctrl-C has arrived.
-    The current step is completed first."""
+    """Catch SIGTERM and Ctrl-C during a `with` block, so that the caller can finish what it is writing. Yields a
+    function that returns whether a signal has arrived."""
     signals: list[int] = []
 
     def remember(number: int, _: FrameType | None) -> None:

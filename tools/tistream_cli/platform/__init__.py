@@ -1,1 +1,1 @@
-"""`tistream up` and the demos: they run a platform as child processes of one command."""
+"""`tistream up` and the demos. They run a platform on this machine, as child processes of one command."""

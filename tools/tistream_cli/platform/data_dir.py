@@ -24,7 +24,8 @@ _TEMPORARY = "objects.tmp"  # temporary files of the object store
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
-    """Paths below the data directory. `lock_fd` holds the lock until the process ends."""
+    """The paths of files below the data directory. `lock_fd` is the descriptor that holds the lock until the process
+    ends."""
 
     root: Path
     lock_fd: int
@@ -53,12 +54,12 @@ class DataDir:
 
     @property
     def secrets_key(self) -> Path:
-        """The file of the private key that opens secrets of tenants. The public key is in a file beside it."""
+        """The file of the private key that decrypts secrets of tenants. The public key is in a file beside it."""
         return self.root / "secrets" / "secrets.key"
 
     @property
     def secrets_public(self) -> Path:
-        """The file of the public key that seals secrets of tenants."""
+        """The file of the public key that encrypts secrets of tenants."""
         return self.secrets_key.with_suffix(".pub")
 
     @property
@@ -120,8 +121,8 @@ def _folders_in(root: Path) -> list[str]:
 
 
 def make_key(path: Path, key: bytes) -> Path:
-    """Return the file of a base64 key that only this user can read. If it does not exist, create it with `key`. Raises
-    CliError."""
+    """Return the path of a key file that only this user can read. If the file does not exist, create it with `key`, in
+    base64. Raises CliError."""
     try:
         if not path.exists():
             fresh = path.with_name(f"{path.name}.new")
@@ -135,7 +136,7 @@ def make_key(path: Path, key: bytes) -> Path:
 
 
 def make_secrets_keys(directory: DataDir, key: bytes) -> None:
-    """Create the pair of keys of tenants' secrets from these 32 random bytes, unless it exists. Raises CliError."""
+    """Create the pair of keys for tenants' secrets from 32 random bytes, unless it exists. Raises CliError."""
     (private,) = private_keys(make_key(directory.secrets_key, key).read_text())
     make_key(directory.secrets_public, bytes(private.public_key))
 

@@ -35,7 +35,7 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> None:
-    """Run the demo. Raises CliError if the platform fails or the events are not the expected ones."""
+    """Run the demo. Raises CliError if the platform fails, or the consumer does not receive the recorded changes."""
     console = Console(highlight=False, soft_wrap=True)
     recorded = load_recorded(options.golden)
     os.umask(OWN_UMASK)  # this process writes into the platform's directory
@@ -58,8 +58,8 @@ def run_demo(options: DemoOptions) -> None:
 
 
 def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[PulledEvents, dict[str, int]]:
-    """Push every file at its recorded time while a consumer follows. Returns (the events that the consumer received,
-    the arrival time of each file by key in monotonic ms)."""
+    """Push every file at its recorded time while a consumer follows. Returns the events that the consumer has received,
+    and when each file was pushed: by the file's key, in monotonic ms."""
     seen = PulledEvents()
     consumer = threading.Thread(target=follow, args=(url, recorded, seen, clock, recorded.snapshot_ts), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
@@ -85,7 +85,7 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
 
 
 def follow(url: str, recorded: Recorded, seen: PulledEvents, clock: Clock, start_ts: int) -> None:
-    """Follow the tenant from `start_ts` until all recorded changes are resolved, and record the arrival time of each
+    """Pull the tenant from `start_ts` on until all recorded changes have arrived, and record the arrival time of each
     line in `seen`."""
     tenant, client = recorded.tenant, ApiClient(url)
     path = changes_path(tenant.cluster_id, tenant.tenant_id, None, None)
@@ -120,7 +120,8 @@ def _print_report(console: Console, recorded: Recorded, seen: PulledEvents, arri
 
 
 def check(recorded: Recorded, seen: PulledEvents) -> None:
-    """Raise CliError if the numbers of rows differ from the results of TiDB's own SELECTs."""
+    """Compare the numbers of rows that were removed and added with those that TiDB's own SELECTs gave. Raises CliError
+    if they differ."""
     expected = (recorded.rows_removed, recorded.rows_added)
     if (seen.removed, seen.added) != expected:
         raise CliError(f"rows removed and added: {(seen.removed, seen.added)}; TiDB has {expected}")

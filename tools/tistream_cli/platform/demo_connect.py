@@ -1,4 +1,4 @@
-"""`tistream demo-connect`: connects an unmodified TiDB cluster, which is emulated over gRPC from a record, and shows
+"""`tistream demo-connect`: connects an unmodified TiDB cluster, which is emulated over gRPC from a recording, and shows
 that a consumer receives its changes."""
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _STOP_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class DemoConnectOptions:
-    """The arguments of the command. `changes`: the recorded change streams of the set's TiKVs. `port`: of the platform;
-    0: any free port."""
+    """The arguments of the command. `changes`: the recorded change streams of the set's TiKVs. `port`: that of the
+    platform; 0: any free port."""
 
     golden: Path
     changes: Path
@@ -88,7 +88,7 @@ def _connect(console: Console, where: Sequence[str]) -> None:
 
 
 def _received(url: str, recorded: Recorded, clock: Clock) -> PulledEvents:
-    """The events that a consumer which follows the tenant has received once all of them are resolved."""
+    """Follow the tenant until all recorded changes have arrived. Returns the received events."""
     seen = PulledEvents()
     follow(url, recorded, seen, clock, _snapshot_ts(ApiClient(url), recorded))
     if seen.failure is not None:
@@ -109,7 +109,7 @@ def _snapshot_ts(client: ApiClient, recorded: Recorded) -> int:
 
 
 def _now_ms(pd: str, cluster_id: int) -> int:
-    """The physical time of PD. Raises CliError."""
+    """Ask PD for a timestamp. Returns its physical time in ms. Raises CliError."""
     request = pdpb.TsoRequest(header=pdpb.RequestHeader(cluster_id=cluster_id), count=1)
     try:
         with grpc.insecure_channel(pd) as channel:
@@ -125,7 +125,7 @@ def _now_ms(pd: str, cluster_id: int) -> int:
 
 
 def _report(console: Console, seen: PulledEvents, ahead_ms: int) -> None:
-    """Print the report. `ahead_ms`: PD's time minus the monotonic time."""
+    """Print the number of events and their lag. `ahead_ms`: PD's clock minus the monotonic clock, in ms."""
     console.print("\nan excerpt of the consumer's events:\n")
     for line in excerpt(seen.events, _EXCERPT_DDLS):
         console.print(line, markup=False)
@@ -145,7 +145,7 @@ def _command() -> list[str]:
 
 @contextmanager
 def _child(arguments: Sequence[str], out: int | IO[bytes]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command of tistream beside the demo. It is stopped at the end."""
+    """Run a `tistream` command as a child process for a `with` block, and stop it at the end."""
     process = subprocess.Popen(
         [*_command(), *arguments],
         stdin=subprocess.DEVNULL,

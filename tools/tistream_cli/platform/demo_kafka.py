@@ -61,7 +61,7 @@ def run_demo_kafka(options: DemoKafkaOptions) -> None:
 
 
 def _feed(console: Console, client: ApiClient, recorded: Recorded, broker: LocalKafka) -> None:
-    """Create the feed, and wait until it has finished. Raises CliError."""
+    """Create a changefeed that ends with the recording, and wait until it has finished. Raises CliError."""
     feed = FeedOf(recorded.tenant.cluster_id, recorded.tenant.tenant_id, _FEED)
     uri = (
         f"kafka://{broker.address}/{_TOPIC}?protocol=canal-json&enable-tidb-extension=true&partition-num={_PARTITIONS}"

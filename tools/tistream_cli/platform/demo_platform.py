@@ -1,4 +1,4 @@
-"""The platform of a demo, and the announcements of recorded change files to it."""
+"""Runs the platform of a demo, and announces recorded change files to it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def platform_of(data_dir: Path, port: int) -> Iterator[str]:
 
 
 def notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
-    """The announcement that a store has pushed its files up to `ts`."""
+    """The body of a request that announces that a store has pushed its files up to `ts`."""
     tenant = recorded.tenant
     return {
         "cluster_id": tenant.cluster_id,
@@ -78,7 +78,7 @@ def notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
 
 
 def push_whole(client: ApiClient, recorded: Recorded, data_dir: Path) -> None:
-    """Push the whole set, and wait until all of it can be read. Raises CliError."""
+    """Push all files of the recording, and wait until all of its changes can be read. Raises CliError."""
     tenant = recorded.tenant
     objects = DirectoryObjectStore(data_dir / "objects")
     objects.put(layout.schema_snap(tenant), recorded.schema_snap)

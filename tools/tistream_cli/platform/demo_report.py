@@ -1,4 +1,4 @@
-"""Collects the events of the demo's consumer, and computes the report. No I/O."""
+"""Collects the events that the demo's consumer receives, and computes their lag. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _LOOK_AHEAD = 500
 
 @dataclass(slots=True)
 class PulledEvents:
-    """All events that a following pull has returned. `resolved` has (resolved_ts, monotonic ms of its arrival)."""
+    """All events that a pull with --follow has returned. `resolved` has, for each resolved event, its ts and its
+    arrival in monotonic ms."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     resolved: list[tuple[int, int]] = field(default_factory=list)
@@ -31,7 +32,7 @@ class PulledEvents:
     failure: str | None = None
 
     def see(self, line: bytes, now_ms: int) -> None:
-        """Add one line of the answer."""
+        """Add one line of the pull's answer."""
         event = orjson.loads(line)
         if event["type"] == "row":
             self.rows += 1
@@ -50,8 +51,9 @@ class PulledEvents:
 def lags_ms(
     arrived: Mapping[str, int], last_commit: Mapping[str, int], resolved: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """The sorted lags of the files in `last_commit`, in ms. The lag of a file is the time from its arrival to the first
-    `resolved` at or above its highest commit_ts, when all of its rows have been received. A lag below 0 counts as 0."""
+    """The sorted lags of change files, in ms. `last_commit` has the highest commit_ts of each file. The lag of a file
+    is the time from its arrival to the first `resolved` event at or above that ts, because then all of its rows have
+    been received. A lag below 0 counts as 0."""
     marks = [ts for ts, _ in resolved]
     lags = [resolved[bisect_left(marks, ts)][1] - arrived[key] for key, ts in last_commit.items()]
     return sorted(max(0, lag) for lag in lags)
@@ -63,8 +65,8 @@ def percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def excerpt(events: Sequence[Mapping[str, Any]], ddls: int) -> list[str]:
-    """Lines for up to `ddls` DDLs of different actions, each followed by the next rows of its table. Events are in
-    order of arrival, without duplicates."""
+    """Choose lines that show what happened: up to `ddls` DDLs of different kinds, each followed by the next rows of its
+    table. Events must be in order of arrival, without duplicates."""
     lines: list[str] = []
     actions: set[str] = set()
     shown_to = -1

@@ -64,7 +64,7 @@ def run_demo_restore(options: DemoRestoreOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """The steps of the demo, once TiStream has all changes."""
+    """Runs the steps of the demo, once TiStream has all changes of the recording."""
 
     console: Console
     client: ApiClient
@@ -131,7 +131,7 @@ class _Story:
         return self.client.call("POST", path, {"start_ts": [start_ts]})
 
     def _kept(self, undone: list[str], bad: Line) -> set[str]:
-        """The keys of rows that other transactions have changed since; the undo does not change them."""
+        """The keys of the rows that other transactions have changed since. The undo does not change these rows."""
         params = {"start_ts": bad["commit_ts"], "limit": "1000000"}
         lines = answer_lines(self.client, self._named().path("changes"), params)
         return {json.dumps(one["key"]) for one in lines if one["type"] == "row" and one["start_ts"] not in undone}
@@ -147,7 +147,8 @@ class _Story:
         return max((there - before).total(), (before - there).total())
 
     def _judge(self, before: int, after: int, kept: int) -> None:
-        """Print the result. Raises CliError if the undo did not restore the earlier rows."""
+        """Compare the numbers of differing rows before and after the undo, and print the result. Raises CliError if the
+        undo did not restore the earlier rows."""
         self.console.print(
             f"\nrows of {_DATABASE}.{_TABLE} in MariaDB that differ from just before the UPDATE: {before} before the "
             f"undo, {after} after it ({kept} rows have later changes of other transactions, which stay)"

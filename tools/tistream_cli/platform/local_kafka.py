@@ -1,6 +1,6 @@
 """Runs a Kafka broker on 127.0.0.1 (KRaft, one process), with its data below one directory.
 
-Its jars come from Maven once, in the versions of kafka_jars.xml, and are kept in the user's cache.
+Kafka's jars are fetched by Maven once, in the versions that kafka_jars.xml names, and are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ _SERVER, _FORMAT, _CONSOLE = "kafka.Kafka", "kafka.tools.StorageTool", "org.apac
 
 
 def jars() -> Path:
-    """The directory of Kafka's jars. If they do not exist, they are fetched. Raises CliError, which states how to get
-    them."""
+    """The directory of Kafka's jars. The first call fetches them. Raises CliError, which states how to get them."""
     pom = resources.files("tistream_cli.platform").joinpath(_JARS_FILE).read_bytes()
     folder = Path.home() / ".cache" / "tistream" / f"kafka-{hashlib.sha256(pom).hexdigest()[:12]}"
     if folder.is_dir():
@@ -78,7 +77,7 @@ class LocalKafka:
 
     @property
     def address(self) -> str:
-        """host:port, for clients."""
+        """The address `host:port` for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property

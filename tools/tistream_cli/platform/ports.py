@@ -1,4 +1,4 @@
-"""Loopback ports for the services of one machine."""
+"""Opens and finds ports on 127.0.0.1 for the services of one machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RETRY_MS = 100
 
 
 def listen(port: int, *, patience_ms: int, sleep: Callable[[float], object]) -> socket.socket:
-    """A listening socket on 127.0.0.1:`port` (0: any free port).
+    """Open a listening socket on 127.0.0.1:`port` (0: any free port).
 
     If the port is in use, retry for `patience_ms`, because a process that was just killed may still hold it. Raises
     CliError.
@@ -44,7 +44,8 @@ def _listen(port: int) -> socket.socket:
 
 
 def free_ports(count: int, rng: random.Random) -> list[int]:
-    """`count` different loopback ports on which no process listens now. Raises CliError if there are fewer."""
+    """Find `count` different ports on 127.0.0.1 on which no process listens now. Raises CliError if there are not
+    enough."""
     ports: list[int] = []
     for port in rng.sample(range(_LOW, _HIGH), _HIGH - _LOW):
         if len(ports) == count:

@@ -17,7 +17,7 @@ from tistream_cli.errors import CliError
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One change file. It arrives `at_ms` after the start of the push. `commit_ts_max` is None if no entry has a
+    """One recorded change file. It is pushed `at_ms` ms after the first one. `commit_ts_max` is None if no entry has a
     commit_ts."""
 
     at_ms: float
@@ -30,7 +30,8 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recorded change set, with files in order of arrival. The files cover every key up to `end_ts`."""
+    """A recorded change set, with its files in the order in which they were pushed. The files cover every key up to
+    `end_ts`."""
 
     tenant: TenantKey
     snapshot_ts: int

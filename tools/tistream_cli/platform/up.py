@@ -55,8 +55,8 @@ class ProcessCounts:
     agent: int = 0
 
     def children(self) -> dict[str, str]:
-        """The child processes as {name: service}. The first process of a service has the service's name; further ones
-        have that name and a number."""
+        """The child processes: the service of each, by its name. The first process of a service has the service's name;
+        further ones have that name and a number."""
         found = {}
         for service in SERVICES:
             for number in range(1, getattr(self, service, 1) + 1):
@@ -102,8 +102,9 @@ def run_up(
     auth: bool = False,
     connect: ConnectOption | None = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready, and then connects
-    a TiDB cluster if one is given. If that cluster cannot be connected, this is reported, and the platform continues.
+    """Run the platform until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready, and
+    then connects a TiDB cluster if one is given. If that cluster cannot be connected, this is reported, and the
+    platform continues.
 
     Raises CliError if it cannot start: Java is missing, the port or directory is in use, the directory is not writable,
     or settings are invalid.
@@ -145,7 +146,8 @@ def run_up(
 
 
 def _first_token(directory: DataDir) -> Path:
-    """The file of the token that grants everything. It is created at the first start. Only its path is printed."""
+    """The file of the token that grants everything. The file is created at the first start. Only its path is printed,
+    never the token."""
     path = directory.first_token
     if not path.exists():
         new_token(path)
@@ -154,7 +156,7 @@ def _first_token(directory: DataDir) -> Path:
 
 
 class _StopSignals:
-    """Signal handlers: the first SIGTERM or SIGINT requests an orderly stop, the second an immediate one."""
+    """Handles SIGTERM and SIGINT: the first one requests an orderly stop, the second one an immediate stop."""
 
     def __init__(self) -> None:
         self.requested = threading.Event()
@@ -279,8 +281,8 @@ def _specs(
 
 
 def _imports(service: str) -> tuple[str, ...]:
-    """What is imported before the service is forked: all that it needs; of the sorter what it needs to start its JVM,
-    during which it imports the rest itself."""
+    """The modules to import before the service is forked: all that the service needs. For the sorter, only those that
+    it needs to start its JVM; it imports the rest itself while the JVM starts."""
     module = SERVICES[service]
     if service == "sorter":
         return ("tistream.service.http.begin", f"{module}.settings", f"{module}.spark.session")

@@ -1,4 +1,4 @@
-"""Reads at a point in time, page by page, as parsed lines."""
+"""Reads at a point in time from the API, page by page, as parsed lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table of a tenant."""
+    """The name of a table, with the cluster and tenant that it belongs to."""
 
     cluster: str
     tenant: str
@@ -42,9 +42,9 @@ class Named:
 def pages(
     client: ApiClient, path: str, first: Mapping[str, str], always: Mapping[str, str], limit: int | None
 ) -> Iterator[Line]:
-    """Yield every line of a read, page by page. Of the end lines of pages, only the last one is returned. `first` are
-    the parameters of the first page only; later pages have a cursor instead. `always` are sent with each page. Raises
-    CliError."""
+    """Read page after page, and yield every line. Each page ends with an `end` line, of which only the last page's is
+    yielded. `first` are the parameters of the first request only; later requests have a cursor instead. `always` are
+    sent with each page. Raises CliError."""
     sent, params = 0, dict(first)
     while True:
         left = PAGE if limit is None else min(PAGE, limit - sent)

@@ -1,4 +1,4 @@
-"""Runs `tistream pull` with its options, in a module without heavy imports for the command line."""
+"""Runs `tistream pull`. This module has no heavy imports, so the command line starts fast."""
 
 # ruff: noqa: PLC0415 - each form imports its modules when it runs
 

@@ -1,4 +1,4 @@
-"""Prints reads at a point in time: as tables for people, or as lines of JSON for programs."""
+"""Prints the results of reads at a point in time: as tables for people, or as lines of JSON for programs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as text on one line, without characters that control a terminal."""
+    """Format a value as text on one line, without characters that control a terminal."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 

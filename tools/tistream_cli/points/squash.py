@@ -1,4 +1,5 @@
-"""`tistream pull --squash`: prints net changes as lines of JSON, page after page, up to a `resolved` line."""
+"""`tistream pull --squash`: prints net changes, one for each changed key, as lines of JSON, page after page, up to a
+`resolved` line."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from tistream_cli.pull.format import PullRequest
 
 
 def run_squash(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
-    """Write every line to `out`. The last line is a `resolved`; a plain pull can continue from its cursor. Raises
-    CliError."""
+    """Write every line to `out`. The last line is a `resolved` event; a pull without --squash can continue from its
+    cursor. Raises CliError."""
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     if request.cursor is not None:
         first = {"cursor": request.cursor}

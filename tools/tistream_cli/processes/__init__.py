@@ -1,1 +1,1 @@
-"""The child processes of `tistream up`: forked or started, watched, started again, and ended."""
+"""Runs the child processes of `tistream up`: starts or forks them, watches them, restarts them, and ends them."""

@@ -1,12 +1,13 @@
 """The process that imports Python packages once, and forks the services of `tistream up` (Linux).
 
-The services import nearly the same packages, one to two seconds of processor time for each process. A fork of a process
-that has imported them shares that memory, and starts in milliseconds. This process runs one thread, because a fork
-copies no other, and it imports modules without calling them.
+The services import nearly the same packages, which takes each process one to two seconds of processor time. A fork of a
+process that has imported them shares that memory, and starts in milliseconds. This process has only one thread, because
+a fork copies only the thread that forks, and it imports modules without running their code.
 
-Requests are JSON objects, one a message of the socket: `imports` are imported, then a fork does what `argv` would do,
-`python -m MODULE ARGUMENT…`; `ps` shows it. `env` is the whole environment. The message carries descriptors: the first
-is the output of the new process, the others get the numbers in `fds`. The answer is `{"pid": …}`.
+A request is a JSON object, in one message of the socket. The modules in `imports` are imported; then a fork runs what
+`argv` names, `python -m MODULE ARGUMENT…`, and has that name in `ps`. `env` is the whole environment. The message
+carries descriptors: the first is the output of the new process, the others get the numbers in `fds`. The answer is
+`{"pid": …}`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _PARENT_POLL_SECONDS = 0.001
 
 
 def main(control_fd: int) -> None:
-    """Answer requests until the other end of the socket is closed, which is also how this process ends with its parent.
-    In a forked process: run the module, and return when it has returned."""
+    """Answer requests until the other end of the socket is closed, so that this process ends with its parent. In a
+    forked process, this function runs the requested module, and returns when the module has returned."""
     getproctitle()  # it finds the place of the title by the environment, which forks replace
     with socket.socket(fileno=control_fd) as control:
         forked = _serve(control)
@@ -40,7 +41,8 @@ def main(control_fd: int) -> None:
 
 
 def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The request and descriptors of this process, if it was forked here; None at the end of the requests."""
+    """Answer requests. In a forked process, returns the request and its descriptors; in this process, returns None when
+    there are no more requests."""
     while True:
         message, fds, _flags, _address = socket.recv_fds(control, MESSAGE_BYTES_MAX, FDS_MAX)
         if not message:
@@ -57,10 +59,10 @@ def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 
 def _fork() -> int:
-    """Fork a process that is no child of this one: 0 there, its id here.
+    """Fork a process that is not a child of this one. Returns 0 in the new process, and its id in this one.
 
-    A process between the two forks and ends. The orphan becomes a child of the supervisor, the nearest subreaper
-    (prctl(2)), which can wait for it as for any child.
+    A process in between forks and ends. The orphan becomes a child of the supervisor, the nearest subreaper (prctl(2)),
+    which can wait for it as for any child.
     """
     gc.freeze()  # garbage collection in the forks then copies no page of what was imported
     reader, writer = os.pipe()

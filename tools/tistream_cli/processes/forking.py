@@ -1,4 +1,5 @@
-"""The supervisor's side of the fork server: starts it, asks it for processes, and signals and reaps them (Linux)."""
+"""The supervisor's side of the fork server (fork_server.py): starts it, lets it fork processes, and signals and reaps
+these (Linux)."""
 
 from __future__ import annotations
 
@@ -21,24 +22,25 @@ _PROGRAM = "from tistream_cli.processes.fork_server import main; main({})"
 
 
 class ForkFailed(Exception):
-    """The fork server has ended. What it failed to import is on its stderr, which is the supervisor's."""
+    """The fork server has ended. If it could not import a module, the reason is on the supervisor's stderr, which it
+    shares."""
 
 
 @dataclass(slots=True)
 class ForkedProcess:
-    """A child process that subprocess did not start; its members mean what those of subprocess.Popen mean."""
+    """A child process that was forked by the fork server. Its members are those of subprocess.Popen."""
 
     pid: int
     returncode: int | None = None
 
     def terminate(self) -> None:
-        """Send SIGTERM, unless the process was reaped."""
+        """Send SIGTERM, unless the process has ended and was reaped."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def wait(self) -> int:
-        """Wait until the process ends, and reap it. The exit status, or a negative signal number."""
+        """Wait until the process ends, and reap it. Returns the exit status, or a negative signal number."""
         if self.returncode is None:
             _pid, status = os.waitpid(self.pid, 0)
             self.returncode = os.waitstatus_to_exitcode(status)
@@ -46,7 +48,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """A running fork server. One thread uses it, that of the supervisor."""
+    """A running fork server. Only the supervisor's thread may use it."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -98,8 +100,8 @@ class ForkServer:
 
 @contextmanager
 def _subreaper() -> Iterator[None]:
-    """Orphans of this process's descendants become its children while the block runs (prctl(2)). Afterwards they do
-    not, so that what a service leaves behind is reaped by init as ever."""
+    """Make orphaned descendants of this process its children during a `with` block (subreaper, prctl(2)). Afterwards
+    orphans go to init again, so that init reaps what a service leaves behind."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")

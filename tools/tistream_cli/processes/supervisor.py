@@ -34,10 +34,10 @@ _PARTS = 5  # the last 1/_PARTS of the grace period is for children that are `la
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """A child process to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. A child
-    that is `last` is stopped after the others have ended, because they send it reports when they end. A child with
-    `imports` is forked by a process that has imported these modules, where that is possible; its `argv` is then
-    `python -m MODULE`."""
+    """A child process to run. `env` is added to the supervisor's own environment; `pass_fds` are descriptors that the
+    child inherits. A child that is `last` is stopped after the others have ended, because they send it reports when
+    they end. A child with `imports` is forked by the fork server, after that has imported these modules, where this is
+    possible; its `argv` must then be `python -m MODULE`."""
 
     name: str
     argv: tuple[str, ...]
@@ -49,7 +49,8 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExitedChild:
-    """A child that ended without being stopped. `status` is subprocess's return code (negative: a signal)."""
+    """A child that ended although the supervisor did not stop it. `status` is subprocess's return code (negative: a
+    signal)."""
 
     name: str
     status: int
@@ -101,9 +102,9 @@ class Supervisor:
         return ended
 
     def stop(self, grace_ms: int, hurry: Callable[[], bool] = lambda: False) -> None:
-        """Send SIGTERM to every child. Children that are `last` get it when the others have ended, or after most of
-        `grace_ms`. After `grace_ms`, or when `hurry` returns True, send SIGKILL to the remaining processes of all
-        sessions."""
+        """Send SIGTERM to every child. Children that are `last` get the signal when the others have ended, or after
+        most of `grace_ms`. After `grace_ms`, or when `hurry` returns True, send SIGKILL to the remaining processes of
+        all sessions."""
         first, last = (
             [child.process for child in self._children if child.process is not None and child.spec.last is is_last]
             for is_last in (False, True)
@@ -149,7 +150,8 @@ class Supervisor:
         pump.start()
 
     def _forked(self, spec: ChildSpec, env: Mapping[str, str], output: int) -> ForkedProcess | None:
-        """The child as a fork, if it can be one. A fork server that has died is started again, once."""
+        """Start a child by the fork server; None if it cannot be forked. A fork server that has died is started again,
+        once."""
         if not spec.imports or sys.platform != "linux":
             return None
         for _ in range(2):
@@ -169,22 +171,23 @@ class Supervisor:
 
 
 def _has_ended(process: Process) -> bool:
-    """Whether a process has ended. It is not reaped: while the leader is a zombie, its session id cannot be reused."""
+    """Whether a process has ended. It is not reaped: as long as it is a zombie, its session id cannot be used again."""
     if process.returncode is not None:
         return True
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def sweep_session(leader: int, *, leader_too: bool = False) -> None:
-    """Send SIGKILL to all processes in the session of a child that was not reaped yet. The leader is killed only with
-    `leader_too`."""
+    """Send SIGKILL to all processes in the session of a child that was not reaped yet. The child itself, the session's
+    leader, is killed only with `leader_too`."""
     for pid in session_members(leader):
         if pid != leader or leader_too:
             _kill(pid)
 
 
 def session_members(leader: int) -> list[int]:
-    """The process ids of a session. Without /proc (not Linux), the leader and its process group, as a negative id."""
+    """The process ids of a session. Where /proc does not exist (not Linux): the leader and its process group, as
+    negative ids."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
@@ -207,7 +210,8 @@ def _kill(pid: int) -> None:
 
 
 class _ChildLog(logging.handlers.RotatingFileHandler):
-    """A log file that tolerates a full disk: lines that cannot be written are lost, and the pipe is still read."""
+    """A log file that tolerates a full disk. Lines that cannot be written are lost, but the child's output is still
+    read, so that the child does not block."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Ignore the error, because there is no place to report it to."""

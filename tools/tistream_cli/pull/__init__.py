@@ -1,1 +1,1 @@
-"""`tistream pull`: writes events to stdout or to a directory."""
+"""`tistream pull`: writes the events of a tenant to stdout or into a directory."""

@@ -46,12 +46,12 @@ class ToFiles:
         self._page: int = stored.get("page", 0)
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, continued from the cursor that the directory has."""
+        """The request, continued from the cursor that the directory's end.json has."""
         return request if self.cursor is None else replace(request, cursor=self.cursor)
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the page's
-        end). Raises CliError if the page is truncated."""
+        """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the
+        metadata at the page's end). Raises CliError if the page is truncated."""
         try:
             with tarfile.open(fileobj=io.BytesIO(body)) as archive:
                 files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}

@@ -1,4 +1,5 @@
-"""Formats and parameters of `tistream pull`, in a module without heavy imports for the command line."""
+"""The options of `tistream pull` and their checks. This module has no heavy imports, so the command line starts
+fast."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import typer
 
 
 class PullFormat(StrEnum):
-    """The parameter `format` of a pull."""
+    """The values of the pull's parameter `format`."""
 
     NDJSON = "ndjson"
     ARROW = "arrow"
@@ -18,7 +19,7 @@ class PullFormat(StrEnum):
 
 
 class PullEvents(StrEnum):
-    """The parameter `events` of a pull."""
+    """The values of the pull's parameter `events`."""
 
     ALL = "all"
     ROWS = "rows"
@@ -27,7 +28,7 @@ class PullEvents(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """The parameters of a pull. `limit` is the total number of row and ddl events; None: unlimited."""
+    """The parameters of a pull. `limit` is the total number of row and DDL events; None: unlimited."""
 
     cluster: str
     tenant: str
@@ -45,7 +46,7 @@ class PullRequest:
 
 
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
-    """Raise typer.BadParameter if options exclude each other or one is missing."""
+    """Check the options of a pull. Raises typer.BadParameter if options exclude each other, or one is missing."""
     if request.table is not None and request.database is None:
         raise typer.BadParameter("needs --database", param_hint="--table")
     if request.start_ts is not None and request.cursor is not None:
@@ -64,7 +65,8 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
 
 
 def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
-    """Raise typer.BadParameter if an option cannot be used with --raw, or if --keyspace is used without it."""
+    """Check the options of a pull with --raw. Raises typer.BadParameter if one cannot be used with it, or if --keyspace
+    is used without it."""
     if not request.raw:
         if request.keyspace is not None:
             raise typer.BadParameter("needs --raw", param_hint="--keyspace")
@@ -77,7 +79,7 @@ def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
 
 
 def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
-    """Raise typer.BadParameter if an option cannot be used with --snapshot."""
+    """Check the options of a pull with --snapshot. Raises typer.BadParameter if one cannot be used with it."""
     if request.start_ts is not None or request.cursor is not None or squash:
         raise typer.BadParameter("cannot be used with --start-ts, --cursor or --squash", param_hint="--snapshot")
     if form is not PullFormat.NDJSON:
@@ -85,7 +87,7 @@ def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> N
 
 
 def check_squash(request: PullRequest, form: PullFormat) -> None:
-    """Raise typer.BadParameter if an option cannot be used with --squash."""
+    """Check the options of a pull with --squash. Raises typer.BadParameter if one cannot be used with it."""
     if request.start_ts is None and request.cursor is None:
         raise typer.BadParameter("needs --start-ts or --cursor", param_hint="--squash")
     if request.cursor is not None and request.end_ts is not None:

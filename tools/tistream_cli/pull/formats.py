@@ -1,4 +1,4 @@
-"""`tistream pull --format arrow|parquet`: pulls complete pages, one after the other, until caught up."""
+"""`tistream pull --format arrow|parquet`: pulls whole pages, one after the other, until the pull has caught up."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 
 
 class Pages(Protocol):
-    """A destination of pages."""
+    """A destination of pages, such as a stream or a directory."""
 
     form: PullFormat
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page. Returns (number of events, the page's end). Raises CliError if the page is truncated."""
+        """Write a page. Returns (number of events, the metadata at the page's end). Raises CliError if the page is
+        truncated."""
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, continued after the pages that the destination already has."""
+        """The request, continued behind the pages that the destination already has."""
 
     def close(self) -> None:
         """Finish the output after the last page."""
@@ -43,7 +44,7 @@ class ToStream:
     form: PullFormat = PullFormat.ARROW
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Parse a page and write it unchanged. Returns and raises the same as Pages.write."""
+        """Check a page, and write its bytes unchanged. Returns and raises the same as Pages.write."""
         source, events, end = io.BytesIO(body), 0, {}
         try:
             while source.tell() < len(body):
@@ -82,8 +83,8 @@ class ToOneStream:
     _end: dict[bytes, bytes] = field(default_factory=dict, init=False)
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's batches. Returns as Pages.write does. Raises CliError if the page is truncated, or has another
-        schema than the earlier pages. The stream is complete up to this page."""
+        """Write a page's batches. Returns the same as Pages.write. Raises CliError if the page is truncated, or has
+        another schema than the earlier pages. After an error, the stream is complete up to the page before."""
         try:
             with pa.ipc.open_stream(body) as page:
                 found = list(page.iter_batches_with_custom_metadata())
@@ -114,7 +115,7 @@ class ToOneStream:
         return request
 
     def close(self) -> None:
-        """End the stream with an empty batch, whose metadata has the last page's end and the cursor."""
+        """End the stream with an empty batch, whose metadata has the last page's end metadata and the cursor."""
         if self._schema is None:
             return
         stream = self._stream or pa.ipc.new_stream(self.out, self._schema)

@@ -1,4 +1,5 @@
-"""`tistream pull`: writes events as NDJSON to stdout, page by page until caught up, or endlessly."""
+"""`tistream pull`: writes events as NDJSON to stdout, page by page, until the pull has caught up, or endlessly with
+--follow."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ class PullProgress:
 
     @property
     def events(self) -> int:
-        """The number of row and ddl events."""
+        """The number of row and DDL events."""
         return self.rows + self.ddls
 
     def pass_over(self, line: bytes, repeated: int) -> int:
-        """Skip a line of an answer whose next `repeated` events were received before. Returns the number of these
-        events that remain."""
+        """Skip a line of an answer whose next `repeated` events have been received before. Returns how many of these
+        events are still to come."""
         if line.startswith((*_ROWS, b'{"type":"ddl"')):
             return repeated - 1
         self.see(line)
@@ -52,7 +53,8 @@ class PullProgress:
         return repeated
 
     def see(self, line: bytes) -> None:
-        """Count one line. Rows, which are most lines, are recognised by their first bytes."""
+        """Record a line that was received. Row events, which are most lines, are recognised by their first bytes,
+        because parsing them would be slow."""
         if line.startswith(_ROWS):
             self.rows += 1
             self.after_cursor += 1
@@ -79,11 +81,12 @@ def pull(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[bytes, PullProgress]]:
-    """Yield every line of the pull, with the progress after it. Ends when caught up, at end_ts or after `limit` events.
+    """Yield every line of the pull, with the progress after it. Ends when the pull has caught up, at end_ts, or after
+    `limit` events.
 
     With `follow`, it waits while the server cannot serve the tenant yet, and calls `say` with the reason. When the
-    connection was lost, it resumes from the last cursor and skips the events received since. Raises CliError, also if
-    an answer ends before its last line.
+    connection is lost, it resumes from the last cursor and skips the events received since. Raises CliError, also if an
+    answer ends before its last line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table, raw=request.raw)
     progress = PullProgress(cursor=request.cursor, snapshot=request.snapshot)
@@ -121,7 +124,8 @@ def pull(
 
 
 def is_over(request: PullRequest, progress: PullProgress, *, got_events: bool) -> bool:
-    """Whether the pull ends with the last page. `got_events`: the page had events, or rows of a snapshot."""
+    """Whether the pull ends after the page that was read last. `got_events`: the page had events, or rows of a
+    snapshot."""
     if request.limit is not None and progress.events >= request.limit:
         return True
     if request.follow or progress.last_type == "continue":
@@ -132,7 +136,7 @@ def is_over(request: PullRequest, progress: PullProgress, *, got_events: bool) -
 
 
 def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str) -> dict[str, str]:
-    """The query parameters of the next page: from the cursor or, without one, from `start_ts`."""
+    """The query parameters that request the next page: with the cursor or, before the first page, with `start_ts`."""
     left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
     limit = str(min(left, _PAGE_EVENTS))
     if progress.snapshot is not None:

@@ -1,1 +1,1 @@
-"""`tistream restore` and `tistream undo`."""
+"""`tistream restore` writes tables as they were into a server or files. `tistream undo` reverts transactions."""

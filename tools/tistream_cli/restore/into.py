@@ -1,4 +1,4 @@
-"""The option --into: a server, or a directory of files, that a restore writes into."""
+"""The option --into of restores: a server, or a directory of files, that is written."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FILES: dict[str, Callable[[Path, Dialect], RestoreTarget]] = {"parquet": Parque
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """The parsed option. `database`: the database that receives all tables; None: each table goes into a database of
-    its original name."""
+    """The parsed option --into. `database`: the database that receives all tables; None: each table goes into a
+    database of its original name."""
 
     url: MySqlUrl | None
     files: tuple[str, Path] | None

@@ -21,7 +21,7 @@ _UNFINISHED = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class PlatformOptions:
-    """The arguments of the command. `into`: one of FORMS. `renames`: new names of databases, as OLD=NEW."""
+    """The arguments of the command. `into`: a text of one of FORMS. `renames`: new names of databases, as OLD=NEW."""
 
     names: str
     at: str
@@ -63,7 +63,7 @@ def run_on_platform(
 
 
 def body_of(options: PlatformOptions, ts: str) -> dict[str, Any]:
-    """The body of CreateRestore. Raises CliError."""
+    """Build the body of the request CreateRestore. Raises CliError."""
     try:
         names = parse_names(options.names)
     except ValueError as error:
@@ -94,7 +94,7 @@ def _target(options: PlatformOptions) -> Mapping[str, Any]:
 
 
 def progress(found: Mapping[str, Any]) -> str:
-    """The progress of a restore, as one line of text."""
+    """Format the progress of a restore as one line of text."""
     tables = found["tables"]
     rows = sum(one["rows"] or 0 for one in tables)
     done = sum(one["rows_done"] for one in tables)

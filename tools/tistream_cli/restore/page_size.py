@@ -1,5 +1,5 @@
-"""Decides the number of rows of a restore's next page. A page is one transaction of the target, and rows differ in
-size."""
+"""Decides how many rows a restore requests for its next page. A page is one transaction in the target, and rows differ
+in size."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _GROWTH = 10  # highest growth of a page, so that a few small rows are not follo
 
 
 def next_rows(most: int, rows: int, size: int) -> int:
-    """The number of rows to request, from 1 to `most`, after a page of `rows` rows and `size` bytes. `rows` is 0 before
-    the first page."""
+    """The number of rows to request next, from 1 to `most`. The last page had `rows` rows and `size` bytes. `rows` is 0
+    before the first page."""
     if not rows:
         return min(most, FIRST_ROWS)
     fitting = PAGE_BYTES * rows // max(1, size)

@@ -1,4 +1,4 @@
-"""A tenant's databases, tables and rows as of one ts, from the API."""
+"""Reads a tenant's databases, tables and rows as of one ts from the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOW = "now"
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Reads of one tenant at one ts."""
+    """Reads from the API what one tenant had at one ts."""
 
     client: ApiClient
     cluster: str
@@ -28,13 +28,13 @@ class Past:
 
     @classmethod
     def at(cls, client: ApiClient, cluster: str, tenant: str, ts: str) -> Past:
-        """Reads of a tenant at `ts` (a TSO, or `now`: the newest ts that can be read). Raises CliError."""
+        """Make a reader of a tenant at `ts` (a TSO, or `now`: the newest ts that can be read). Raises CliError."""
         path = tenant_path(cluster, tenant, "databases")
         found = client.call("GET", path if ts == _NOW else f"{path}?ts={ts}")
         return cls(client, cluster, tenant, int(found["ts"]))
 
     def tables(self, names: TableNames) -> Iterator[Name]:
-        """The base tables that have these names. Raises CliError, also if there is no table of a given name."""
+        """Find the base tables that have these names. Raises CliError, also if a given name has no table."""
         if names.database is not None and names.table is not None:
             found = self.definition((names.database, names.table))
             yield found["database"], found["table"]
@@ -45,12 +45,12 @@ class Past:
             yield from ((listed["database"], one["name"]) for one in listed["tables"])
 
     def definition(self, name: Name) -> dict[str, Any]:
-        """The answer of TableDefinition. Raises CliError."""
+        """Request the definition of a table: the answer of TableDefinition. Raises CliError."""
         return self._get("databases", name[0], "tables", name[1], "definition")
 
     def rows(self, name: Name, cursor: str | None, limit: int) -> Chunk:
-        """Read a page of rows as batches of the visible columns, at least one. Iterating over the batches raises
-        TiStreamError, NoAnswer."""
+        """Request a page of rows. Its batches, at least one, have the visible columns. Iterating over the batches
+        raises TiStreamError, NoAnswer."""
         params = {"cursor": cursor} if cursor is not None else {"ts": str(self.ts)}
         path = tenant_path(self.cluster, self.tenant, "databases", name[0], "tables", name[1], "rows")
         page = _Page(self.client.chunks(path, {**params, "limit": str(limit), "format": "arrow"}))
@@ -63,7 +63,7 @@ class Past:
 
 
 class _Page:
-    """An answer of ListRows in Arrow format, read as it arrives."""
+    """An answer of ListRows in Arrow format, which is read while it arrives."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -97,7 +97,7 @@ def _visible(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Stream(io.RawIOBase):
-    """The chunks of an answer as a file object."""
+    """A file object that reads the chunks of an answer."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         super().__init__()

@@ -42,7 +42,8 @@ _PAUSE_MAX_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """The arguments of the command. `names` as text; `as_name` is the new name of a single table."""
+    """The options of `tistream restore`. `names` is the text of the argument; `as_name` is the new name of a single
+    table."""
 
     names: str
     at: str
@@ -54,8 +55,8 @@ class RestoreOptions:
 
 @dataclass(slots=True)
 class Restored:
-    """The result for each table: (name, fingerprint) of the complete ones, and (name, reason) of those that the target
-    cannot hold."""
+    """The result of a restore: (name, fingerprint) of each complete table, and (name, reason) of each table that the
+    target cannot hold."""
 
     tables: list[tuple[Name, Fingerprint]] = field(default_factory=list)
     left_out: list[tuple[Name, str]] = field(default_factory=list)
@@ -92,7 +93,7 @@ def _names(options: RestoreOptions) -> TableNames:
 
 @dataclass(slots=True)
 class Restoring:
-    """One run of the command. `say` prints a line."""
+    """Runs a restore. `say` prints a line."""
 
     past: Past
     target: RestoreTarget
@@ -171,7 +172,8 @@ class Restoring:
         return before
 
     def _chunk(self, table: RestoredTable, mark: Mark, rows: int) -> tuple[Mark, Fingerprint, int]:
-        """Write the next page, of at most `rows` rows. Returns the mark after it, its fingerprint and its bytes."""
+        """Write the next page, of at most `rows` rows. Returns the progress after it, the fingerprint of its rows, and
+        its size in bytes."""
         for tried in range(_TRIES):
             taken, size = Fingerprint(), 0
 
@@ -194,7 +196,7 @@ class Restoring:
         raise AssertionError("the last try returns or raises")
 
     def _at_ts(self, table: RestoredTable) -> Fingerprint:
-        """The fingerprint of the table's rows at the ts, read again from the API."""
+        """Read the table's rows at the ts again from the API, and compute their fingerprint."""
         total, cursor = Fingerprint(), None
         while True:
             page = self.past.rows(table.source, cursor, self.target.chunk_rows)

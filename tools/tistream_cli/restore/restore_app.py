@@ -20,14 +20,14 @@ IntoFile = Annotated[
 
 
 class IfExists(StrEnum):
-    """What to do if the target has a table that this restore has not created."""
+    """The values of --if-exists: what to do if the target has a table that this restore has not created."""
 
     FAIL = "fail"
     REPLACE = "replace"
 
 
 class Server(StrEnum):
-    """The servers whose SQL dialect can be written."""
+    """The values of --dialect: the servers whose SQL can be written."""
 
     TIDB = "tidb"
     MYSQL = "mysql"
@@ -35,7 +35,7 @@ class Server(StrEnum):
 
 
 class Output(StrEnum):
-    """The forms in which a plan can be printed."""
+    """The values of --output: how a plan is printed."""
 
     TEXT = "text"
     JSON = "json"

@@ -25,7 +25,7 @@ _COUNTS = ("insert", "update", "delete", "unchanged", "conflicts")
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """The arguments of the command. Either `transactions` or `window` (from, to) is set."""
+    """The options of `tistream undo`. Either `transactions` or `window` (from, to) is set."""
 
     transactions: Sequence[str]
     window: tuple[str, str] | None
@@ -108,7 +108,7 @@ def _print(plan: dict[str, Any], *, as_json: bool) -> None:
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     """Format an answer of UndoTransactions as text: the counts, and the conflicts by table and cause with some examples
-    of each. `applied`, which --apply adds, is the number of changed rows."""
+    of each. The member `applied`, which --apply adds, is the number of rows that were changed."""
     yield f"as of {plan['ts']} ({shown_time(plan['ts'])})"
     yield "  ".join(f"{plan['counts'][name]} {name}" for name in _COUNTS)
     causes: dict[str, list[Mapping[str, Any]]] = {}
@@ -144,14 +144,14 @@ def _cause(one: Mapping[str, Any]) -> str:
 
 
 def _differing(row: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
-    """The members in which two rows differ, as text; all members if only one row exists."""
+    """The members in which two rows differ, as text. If only one row exists, all members."""
     if row is None:
         return "no row"
     return _text({name: value for name, value in row.items() if other is None or other.get(name) != value})
 
 
 def _text(values: Mapping[str, Any]) -> str:
-    """Names and values on one line. Long values are cut."""
+    """Format names and values on one line. Long values are cut."""
     shown = ((cell(name), cell(value)) for name, value in values.items())
     cut = (f"{name}={text if len(text) <= _VALUE_MAX else text[:_VALUE_MAX] + '…'}" for name, text in shown)
     return " ".join(cut)

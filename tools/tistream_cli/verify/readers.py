@@ -1,6 +1,5 @@
-"""The consumers of `tistream verify`, each in a thread. One stream is checked by the validators and recorded. The
-others pull the same tenant with other calls, and must receive the recorded events.
-"""
+"""The consumers of `tistream verify`, each in a thread. One consumer reads a stream, whose events are checked by the
+validators and recorded. The others pull the same tenant with other calls, and must receive the recorded events."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _WINDOW_EVENTS = 20_000
 
 @dataclass(slots=True)
 class Watched:
-    """The data that all readers share. `lock` guards it."""
+    """What all consumers of a run share. `lock` guards it."""
 
     cluster: str
     tenant: str
@@ -46,11 +45,12 @@ class Watched:
     truth_lines: int = 0
 
     def path(self, scope: PullScope) -> str:
-        """The path of the pull's URL."""
+        """The URL path of a pull with this scope."""
         return changes_path(self.cluster, self.tenant, scope.database, scope.table)
 
     def wait_resolved(self, ts: int, end: int = 0) -> bool:
-        """Wait until the record is complete up to `ts` and has `end` events. Returns False if the run stops first."""
+        """Wait until the stream's record has all events up to `ts`, and at least `end` events. Returns False if the run
+        stops before."""
         while not self.stop.is_set():
             with self.lock:
                 if self.record.resolved_ts >= ts and self.record.end >= end:
@@ -61,14 +61,15 @@ class Watched:
 
 @dataclass(slots=True)
 class Attempts:
-    """The calls of one reader. Retryable errors are counted; other errors are violations."""
+    """Makes the calls of one consumer. Retryable errors are counted; every other error is a violation."""
 
     found: Findings
     stop: threading.Event
     refused: int = 0  # retryable errors: 503, refused connections, truncated answers
 
     def lines(self, client: ApiClient, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of one answer, up to its end or an error. An error that is not retryable is a violation."""
+        """Yield the lines of one answer, up to its end or an error. An error that is not retryable is recorded as a
+        violation."""
         try:
             yield from client.lines(path, query)
         except (NoAnswer, RetryableError):
@@ -80,8 +81,8 @@ class Attempts:
 
 
 class StreamReader:
-    """Pulls PullTenant with follow=true. The stream is cut at random times and resumed from its last cursor. Cuts are
-    `cut_seconds` apart on average, and only happen while the stream is not late."""
+    """Pulls PullTenant with follow=true. At random times it closes the connection and resumes from the last cursor,
+    every `cut_seconds` on average, but not while the stream is late."""
 
     def __init__(self, client: ApiClient, watched: Watched, clock: Clock, rng: random.Random, cut_seconds: float):
         self.attempts = Attempts(watched.validators.found, watched.stop)
@@ -118,14 +119,14 @@ class StreamReader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One complete answer: the hashes of its events, and its last line."""
+    """One complete answer of a pull: the hashes of its events, and its last line."""
 
     hashes: list[int]
     end: Mapping[str, str]
 
 
 class PageReader(ABC):
-    """The base class of pagers, which read complete answers and compare them with the record."""
+    """The base class of consumers that read complete answers and compare them with the record."""
 
     name = "pager"
 
@@ -140,7 +141,7 @@ class PageReader(ABC):
         """Read until `stop` is set."""
 
     def page(self, scope: PullScope, query: Mapping[str, str]) -> Page | None:
-        """Read one answer. None if there was no answer, or if it was not complete."""
+        """Read one answer. Returns None if no answer came, or if it was not complete."""
         failed, known = self.attempts.refused, self.found.counts.total()
         lines = list(self.attempts.lines(self._client, self._watched.path(scope), query))
         if self.attempts.refused > failed or self.found.counts.total() > known:
@@ -159,7 +160,7 @@ class PageReader(ABC):
 
 
 class TenantPager(PageReader):
-    """Pulls PullTenant in pages of random size. Some pages are read again from an earlier cursor."""
+    """Pulls PullTenant in pages of random size. Some pages are read twice, from an earlier cursor."""
 
     def __init__(self, client: ApiClient, watched: Watched, rng: random.Random) -> None:
         super().__init__(client, watched, rng)
@@ -209,8 +210,8 @@ class TenantPager(PageReader):
 
 
 class ScopeReader(PageReader):
-    """Pulls PullTable, PullDB or PullTenant with random names over random windows. The answers must equal the record's
-    events of these names."""
+    """Pulls PullTable, PullDB or PullTenant with random names, over random windows. An answer must equal those events
+    of the record that concern the names."""
 
     name = "scopes"
 

@@ -1,5 +1,5 @@
-"""Reads the truth file of `tistream verify` as it grows, and rejects invalid ones. An invalid truth file is not an
-error of the platform, and is not reported as a violation."""
+"""Reads the truth file of `tistream verify` while it grows. An invalid truth file is not an error of the platform, so
+it is not reported as a violation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class TruthRefused(CliError):
 
 
 class TruthFile:
-    """A truth file. `lines` is the number of lines read so far, and `run` is the run that they name."""
+    """The truth file that is read. `lines` is the number of lines that were read so far, and `run` is the run that the
+    file names."""
 
     def __init__(self, path: Path, cluster: str, tenant: str) -> None:
         self.lines = 0
@@ -31,7 +32,7 @@ class TruthFile:
         self._ts = -1
 
     def check_beginning(self) -> None:
-        """Check the first line, if it exists already, without consuming it. Raises TruthRefused."""
+        """Check the first line, if it has been written, without consuming it. Raises TruthRefused."""
         if not self._path.absolute().parent.is_dir():
             raise TruthRefused(f"no truth file {self._path}: its folder does not exist")
         if self._path.exists() and not self._path.is_file():
@@ -40,7 +41,7 @@ class TruthFile:
             self._parsed(line, 1)
 
     def new_lines(self) -> Iterator[TruthLine]:
-        """The lines written since the last call. Raises TruthRefused."""
+        """Read the lines that were written since the last call. Raises TruthRefused."""
         for text in self._whole_lines():
             line = self._parsed(text, self.lines + 1)
             if line.run is not None and self.run is not None and line.run != self.run:
@@ -83,7 +84,7 @@ class TruthFile:
 
 
 class TruthReader:
-    """The thread that reads the truth file as it grows. `refused`: the reason why the file was rejected."""
+    """Reads the truth file in a thread, while it grows. `refused`: the reason why the file was rejected."""
 
     def __init__(self, path: Path, watched: Watched, clock: Clock, *, from_beginning: bool) -> None:
         self.began_ms = self.grown_ms = clock.monotonic_ms()
@@ -107,11 +108,11 @@ class TruthReader:
             self.ended.set()
 
     def finish(self) -> None:
-        """Announce that the file does not grow any more. `ended` is set when the whole file has been read."""
+        """Declare that the file will not grow any more. `ended` is set once the whole file has been read."""
         self._done.set()
 
     def missing(self) -> str | None:
-        """A message if no truth line has been read yet; None after the first one."""
+        """A message that no truth line has been read yet; None once there is one."""
         if self._watched.truth_lines:
             return None
         return f"no truth line in {self.path} yet" if self.path.exists() else f"no truth file {self.path}"
@@ -126,8 +127,8 @@ class TruthReader:
             self.grown_ms = self._clock.monotonic_ms()
 
     def _check_run(self, line: TruthLine) -> None:
-        """Raise TruthRefused if the truth begins above the tenant's beginning, because it then belongs to another
-        run."""
+        """Check that the truth does not begin above the tenant's first ts; otherwise it belongs to another run. Raises
+        TruthRefused."""
         begin_ts, run = self._watched.start_ts, line.run
         if self._from_beginning and run is not None and 0 < begin_ts < run.snapshot_ts:
             reason = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"

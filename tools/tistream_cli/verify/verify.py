@@ -57,8 +57,8 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyEnd:
-    """The reason why a comparison is incomplete. `unfinished`: the platform did not return the upstream's changes in
-    time, which is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
+    """Why a comparison is incomplete. `unfinished`: the platform did not return the upstream's changes in time, which
+    is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
 
     unfinished: str | None = None
     inconclusive: str | None = None
@@ -66,7 +66,7 @@ class VerifyEnd:
 
 @dataclass(slots=True)
 class VerifyOutcome:
-    """The result of a run."""
+    """The result of a run: the report, the violations, and why the run was inconclusive, if it was."""
 
     report: dict[str, Any]
     violations: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ def _check_names(options: VerifyOptions) -> None:
 
 
 class Verification:
-    """One run: the reader threads, and the loop that monitors them."""
+    """Runs a verification: the threads of the consumers, and the loop that monitors them."""
 
     def __init__(self, options: VerifyOptions, clock: Clock, stop: threading.Event) -> None:
         self._options, self._clock, self._stop = options, clock, stop
@@ -201,7 +201,7 @@ class Verification:
             self._stop.wait(0.3)
 
     def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> VerifyEnd:
-        """Sample the lag and report progress until the end of the run. Returns what was not compared."""
+        """Measure the lag and report progress, until the run ends. Returns what was not compared."""
         began_ms = said_ms = self._clock.monotonic_ms()
         while not self._stop.wait(_SAMPLE_SECONDS):
             self._sample(watched)
@@ -332,7 +332,7 @@ def _other_time(watched: Watched) -> str | None:
 
 
 def _quantiles(delays: Delays) -> dict[str, int | None]:
-    """p50, p99 and maximum, in ms. A quantile of an hour or more is None, because it is not measured."""
+    """p50, p99 and maximum, in ms. A quantile of an hour or more is None, because longer delays are not measured."""
     known = {"p50": delays.quantile_ms(0.5), "p99": delays.quantile_ms(0.99)}
     return {**{name: ms if ms < LONGEST_MS else None for name, ms in known.items()}, "max": delays.max_ms}
 

@@ -1,1 +1,2 @@
-"""The model of emulated TiKV stores and of PD: computes their answers, on a clock that the caller advances. Pure."""
+"""The model of an emulated cluster: it computes the answers of TiKV stores and of PD. The caller advances the clock.
+Pure."""

@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start. `hold_lag_max_ms` is the longest time by which a GC hold was behind the present."""
+    """Counters of the load since the start. `hold_lag_max_ms` is the longest time by which a hold on garbage collection
+    was behind the present."""
 
     registrations: int = 0
     deregistrations: int = 0
@@ -34,6 +35,6 @@ class Counters:
     calls: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
-        """All counts by name."""
+        """All counters by name, for JSON."""
         out: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         return {**out, "errors": dict(sorted(self.errors.items())), "calls": dict(sorted(self.calls.items()))}

@@ -1,4 +1,4 @@
-"""One client's stream: its negotiated features, its subscriptions, and the queued messages. Pure."""
+"""One client's change stream: the negotiated features, the subscriptions, and the queued messages. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[int, int]  # request_id (0 without multiplexing) and region_id
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A registration that was accepted. `start`, `end`: raw keys.
+    """A client's subscription to a region. `start`, `end`: raw keys.
 
     `scan` are the events of its scan that have not been sent; None before the scan begins, and once `initialized` was
     sent. `deltas` are the rows that were applied since the scan began and have not been sent.
@@ -41,14 +41,14 @@ class Subscription:
         return not clips or (row.key >= self.start and (not self.end or row.key < self.end))
 
     def event(self, rows: Iterable[cdcpb.Event.Row] = (), index: int = 0) -> cdcpb.Event:
-        """An event of this subscription with rows."""
+        """Make an event of this subscription with these rows."""
         request = self.request
         entries = cdcpb.Event.Entries(entries=rows)
         return cdcpb.Event(region_id=request.region_id, request_id=request.request_id, index=index, entries=entries)
 
 
 class Feed:
-    """A stream of one store. Its first request sets the features."""
+    """A change stream between a client and a store. Its first request sets the features."""
 
     def __init__(self, multiplexing: bool) -> None:
         self.subscriptions: dict[Key, Subscription] = {}
@@ -65,11 +65,11 @@ class Feed:
         return self._features
 
     def key(self, request: cdcpb.ChangeDataRequest) -> Key:
-        """The identity of a subscription on this stream."""
+        """What identifies the subscription of a request on this stream."""
         return (request.request_id if self._multiplexing else 0, request.region_id)
 
     def of_region(self, region_id: int) -> list[Subscription]:
-        """The subscriptions of a region."""
+        """The stream's subscriptions to a region."""
         return [one for (_, region), one in self.subscriptions.items() if region == region_id]
 
     def send(self, event: cdcpb.Event) -> None:
@@ -81,12 +81,12 @@ class Feed:
         self._put(cdcpb.Event(region_id=request.region_id, request_id=request.request_id, error=error))
 
     def end(self, one: Subscription, error: cdcpb.Error) -> None:
-        """End a subscription with an error. Events that it has not sent are lost."""
+        """End a subscription with an error. Rows that were not sent are dropped."""
         if self.subscriptions.pop(self.key(one.request), None) is not None:
             self.refuse(one.request, error)
 
     def resolve(self, resolved: Iterable[tuple[Subscription, int]]) -> int:
-        """Send resolved timestamps; returns the number of messages."""
+        """Queue messages with resolved timestamps. Returns the number of messages."""
         features = self._features
         if features is None or features.silent:
             return 0
@@ -150,7 +150,7 @@ class Feed:
 
 
 def not_found(region_id: int) -> cdcpb.Error:
-    """The error of a region that is not on the store, of a cancelled scan, and of a deregistration."""
+    """Make the error for a region that is not on the store, for a cancelled scan, and for a deregistration."""
     return cdcpb.Error(region_not_found=errorpb.RegionNotFound(region_id=region_id))
 
 

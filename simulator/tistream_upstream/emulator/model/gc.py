@@ -1,4 +1,5 @@
-"""PD's rules of garbage collection: service safe points, barriers, and the safe point that they hold back. Pure."""
+"""PD's rules of garbage collection (GC): clients set service safe points or barriers, and these hold back the safe
+point of the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ WORKER = "gc_worker"  # TiDB's own service id
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A service safe point or a barrier, which PD treats alike. `ends_ms` is physical time."""
+    """A service safe point or a barrier; PD treats both alike. No GC goes above `ts` until `ends_ms`, in ms of PD's
+    clock."""
 
     ts: int
     ends_ms: int
@@ -25,12 +27,12 @@ class GcState:
     holds: dict[str, Hold] = field(default_factory=dict)
 
     def live(self, now_ms: int) -> dict[str, Hold]:
-        """The holds that have not ended."""
+        """The holds that have not ended yet."""
         self.holds = {name: hold for name, hold in self.holds.items() if hold.ends_ms > now_ms}
         return self.holds
 
     def lowest(self, now_ms: int) -> int:
-        """The lowest ts of the live holds, but at least the txn safe point."""
+        """The lowest ts of the holds that have not ended, but at least the transaction safe point."""
         return max(
             self.txn_safe_point, min((hold.ts for hold in self.live(now_ms).values()), default=self.txn_safe_point)
         )
@@ -46,7 +48,7 @@ class GcState:
         return self.lowest(now_ms)
 
     def set_barrier(self, name: str, ts: int, ttl_s: int, now_ms: int) -> bool:
-        """Answer SetGCBarrier. Returns False, and sets nothing, if `ts` is below the txn safe point."""
+        """Answer SetGCBarrier. Returns False, and sets nothing, if `ts` is below the transaction safe point."""
         if ts < self.txn_safe_point:
             return False
         self.holds[name] = Hold(ts, now_ms + ttl_s * 1_000)

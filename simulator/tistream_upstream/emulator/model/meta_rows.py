@@ -1,4 +1,4 @@
-"""The rows of the `m` keys that a schema snapshot was read from. Pure."""
+"""Makes the rows of the `m` keys from a schema snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tistream_upstream.schema.ddl_steps import database_key, table_key
 
 
 def meta_rows(schema: Mapping[str, Any]) -> Iterator[Row]:
-    """The versions of a `schema_snap` at its snapshot_ts: a DBInfo for each database, a TableInfo for each table."""
+    """The `m` keys of a `schema_snap`, as rows at its snapshot_ts: a DBInfo for each database, a TableInfo for each
+    table."""
     ts = schema["snapshot_ts"]
     for database in schema["databases"]:
         info = database["db_info"]

@@ -1,4 +1,4 @@
-"""Versions and locks by key, as applied commands make them, and scans over them. Pure."""
+"""The versions and locks of all keys. Applied commands add them, and scans read them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOSSY = 8  # txn_source >> 8 marks changes that TiKV's stream leaves out
 
 
 class Mvcc:
-    """Versions above the cluster's beginning, and live locks with data."""
+    """The versions that were written since the cluster's beginning, and the live locks that have a value."""
 
     def __init__(self) -> None:
         self._versions: SortedDict[bytes, list[Row]] = SortedDict()  # rows COMMITTED, oldest first
@@ -21,7 +21,7 @@ class Mvcc:
 
     @property
     def locks(self) -> int:
-        """The number of live locks with data."""
+        """The number of live locks that have a value."""
         return len(self._locks)
 
     def lock(self, key: bytes) -> Row | None:
@@ -30,7 +30,7 @@ class Mvcc:
         return found
 
     def apply(self, row: Row) -> None:
-        """Apply one row of a command."""
+        """Apply one row of a command: add or remove a lock, or add a version."""
         if row.type == PREWRITE:
             self._prewrite(row)
         elif row.type == COMMITTED:
@@ -53,8 +53,8 @@ class Mvcc:
         self._locks[row.key] = row
 
     def changes(self, start: bytes, end: bytes, above: int) -> Iterator[Row]:
-        """The locks, and the versions above the ts `above`, of the raw keys [start, end). They are ordered by key; of
-        one key the lock comes first, then the versions, newest first."""
+        """The locks, and the versions above the ts `above`, of the raw keys [start, end). They are ordered by key; for
+        each key, the lock comes first, then the versions, newest first."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):
@@ -72,8 +72,8 @@ class Mvcc:
         )
 
     def read(self, start: bytes, end: bytes, ts: int) -> Iterator[tuple[bytes, Row]]:
-        """The newest version at or below `ts` of each key in [start, end), in key order. Deletes are left out. A key
-        with a lock whose start_ts is at or below `ts` has the lock in place of the version."""
+        """The newest version at or below `ts` of each key in [start, end), in key order. Deletes are left out. If a key
+        has a lock with a start_ts at or below `ts`, the lock is returned in place of the version."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):
@@ -87,8 +87,8 @@ class Mvcc:
                 yield key, versions[at - 1]
 
     def collect(self, safe_point: int) -> int:
-        """Drop versions that no read at or above `safe_point` needs; Returns the number of dropped versions. Later
-        scans from a ts below it miss versions, without an error, as in TiKV."""
+        """Drop versions that no read at or above `safe_point` needs; Returns their number. As in TiKV, later scans from
+        a ts below it miss versions, without an error."""
         dropped = 0
         for key in list(self._versions):
             versions = self._versions[key]

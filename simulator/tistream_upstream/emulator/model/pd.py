@@ -1,4 +1,4 @@
-"""PD's knowledge of the emulated cluster's regions, which lags behind the stores. Pure."""
+"""PD's view of the emulated cluster's regions, which is older than that of the stores. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PAGE_MAX = 1_024
 
 
 class PdRegions:
-    """PD's view of the regions: each heartbeat arrives with a delay, and regions of one change one after the other, so
-    that scans see holes, stale leaders and regions without a leader."""
+    """The regions as PD sees them. Heartbeats arrive with a delay, and those of one split or merge arrive one after the
+    other. So clients see gaps, old leaders and regions without a leader."""
 
     def __init__(self, regions: Iterable[Region]) -> None:
         self._table = RegionTable(regions)
@@ -24,7 +24,8 @@ class PdRegions:
         self._due: list[tuple[int, int, Region, bool]] = []
 
     def learn(self, change: RegionsChange) -> None:
-        """Schedule the heartbeats of a change. A silent change of leader has no leader for half of the delay."""
+        """Schedule the heartbeats for a change of regions. If the change is a silent change of leader, PD sees no
+        leader for half of the delay."""
         for place, region in enumerate(change.regions, start=1):
             at = change.at_us + change.pd_delay_us * place // len(change.regions)
             if change.silent and change.pd_delay_us:
@@ -55,12 +56,12 @@ class PdRegions:
         return list(out.values())[: limit if limit > 0 else PAGE_MAX]
 
     def find(self, encoded: bytes) -> pdpb.Region | None:
-        """The region of a key; None in a hole."""
+        """The region of an encoded key; None if PD sees no region there."""
         region = self._table.find(encoded)
         return None if region is None else self._shown(region)
 
     def by_id(self, region_id: int) -> pdpb.Region | None:
-        """The region of an id."""
+        """The region with this id; None if PD does not know it."""
         region = self._table.by_id.get(region_id)
         return None if region is None else self._shown(region)
 

@@ -1,4 +1,4 @@
-"""A cluster that writes nothing by itself: the target of a replication of raw keys (API V2). Pure."""
+"""A cluster in which nothing is written except by clients: the target of a replication of raw keys (API V2). Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tistream_upstream.emulator.model.upstream import Options, Upstream
 
 
 class QuietSource:
-    """A timeline in which only time passes and the given `happenings` occur, in the order of `at_us`. `begin_ms` is in
-    Unix milliseconds."""
+    """A timeline with only the given `happenings`, which occur in the order of `at_us`. `begin_ms` is in Unix
+    milliseconds."""
 
     def __init__(self, begin_ms: int, happenings: Sequence[Item] = ()) -> None:
         self._happenings = list(happenings)
@@ -22,12 +22,12 @@ class QuietSource:
         self._last = self.base_ts
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and were not returned before, in order."""
+        """The items that happen up to `to_us` and have not been returned before, in order."""
         while self._happenings and self._happenings[0].at_us <= to_us:
             yield self._happenings.pop(0)
 
     def tso(self, now_us: int, count: int) -> int:
-        """Take `count` timestamps; returns the last one."""
+        """Take `count` timestamps. Returns the last one."""
         now = from_physical_ms(physical_ms(self.base_ts) + now_us // 1_000)
         self._last = max(self._last, now) + count
         return self._last
@@ -48,8 +48,8 @@ def quiet_upstream(
     quota: int = QUOTA,
     happenings: Callable[[Sequence[Region]], Sequence[Item]] = lambda _: (),
 ) -> Upstream:
-    """An empty cluster of API V2 whose regions are cut at the raw keys `cuts`. `happenings` makes the timeline's items
-    from the initial regions."""
+    """Make an empty cluster of API V2 whose regions are cut at the raw keys `cuts`. `happenings` is called with the
+    initial regions, and returns the timeline's items."""
     edges = [b"", *(encoded_bound(cut) for cut in sorted(set(cuts))), b""]
     numbers = range(1, stores + 1)
     regions = [

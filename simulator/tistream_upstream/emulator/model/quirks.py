@@ -1,4 +1,4 @@
-"""The differences between versions of TiKV and of its clients, and the negotiation of a stream's features.
+"""The differences between versions of TiKV and of its clients, and which features a stream has as a result.
 
 Pure. The versions come from TiKV's pull requests where they are known (10073, 14213, 14923, 17656).
 """
@@ -15,7 +15,7 @@ MULTIPLEXING = "stream-multiplexing"
 
 
 def parse_version(text: str) -> Version:
-    """A semantic version without a leading `v`; any other text gives 0.0.0, as in TiKV."""
+    """Parse a semantic version without a leading `v`. Any other text gives 0.0.0, as in TiKV."""
     found = _SEMVER.match(text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
 
@@ -35,7 +35,7 @@ class Quirks:
 
     @classmethod
     def of(cls, text: str) -> Quirks:
-        """The quirks of a TiKV version, such as 6.5.0."""
+        """The behaviour of a TiKV version, such as 6.5.0."""
         version = parse_version(text.removeprefix("v"))
         return cls(
             multiplexing=version >= (7, 3, 0),
@@ -47,22 +47,23 @@ class Quirks:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features that one stream's client supports. `version` is the one in its first request."""
+    """The features of one stream, which depend on the client. `version` is the client's, from its first request."""
 
     multiplexing: bool
     version: Version
 
     @property
     def batched(self) -> bool:
-        """Whether resolved timestamps come as one message for many regions."""
+        """Whether the client accepts one message with the resolved timestamps of many regions."""
         return self.version >= (4, 0, 8)
 
     @property
     def checks_cluster(self) -> bool:
-        """Whether the client's cluster id is checked."""
+        """Whether TiKV checks the client's cluster id."""
         return self.version >= (5, 3, 0)
 
     @property
     def silent(self) -> bool:
-        """Whether no resolved ts is sent at all: multiplexing with a version that does not parse, or is too old."""
+        """Whether the client gets no resolved ts at all, because it uses EventFeedV2 with a version that is malformed
+        or too old."""
         return self.multiplexing and not self.batched

@@ -1,4 +1,5 @@
-"""Reads of transactional keys at a ts, and writes and reads of raw keys (API V2), region by region. Pure."""
+"""Answers reads of transactional keys at a ts, and reads and writes of raw keys (API V2). Each request concerns one
+region. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Reads:
     counters: Counters
 
     def region_error(self, store_id: int, context: kvrpcpb.Context) -> errorpb.Error | None:
-        """The reason why the store does not serve a request's region, as an error; None if it does."""
+        """The error for a request whose region the store does not serve; None if it serves the region."""
         region = self.regions.by_id.get(context.region_id)
         if region is None or store_id not in region.peers:
             return errorpb.Error(
@@ -40,7 +41,8 @@ class Reads:
         return None
 
     def scan(self, store_id: int, request: kvrpcpb.ScanRequest) -> kvrpcpb.ScanResponse:
-        """Answer KvScan: the pairs of the region at `version`. A locked key has the lock as the error of its pair."""
+        """Answer KvScan: the key-value pairs of the region at the ts `version`. A locked key has the lock as the error
+        of its pair."""
         error = self.region_error(store_id, request.context)
         if error is not None:
             return kvrpcpb.ScanResponse(region_error=error)
@@ -57,7 +59,7 @@ class Reads:
         return kvrpcpb.ScanResponse(pairs=pairs)
 
     def raw_scan(self, store_id: int, request: kvrpcpb.RawScanRequest, ts: int, now_s: int) -> kvrpcpb.RawScanResponse:
-        """Answer RawScan: the live pairs of the region at `ts`; expired ones are left out."""
+        """Answer RawScan: the key-value pairs of the region at `ts`. Expired ones are left out."""
         error = self.region_error(store_id, request.context)
         if error is not None:
             return kvrpcpb.RawScanResponse(region_error=error)
@@ -92,7 +94,7 @@ class Reads:
         return [Row(COMMITTED, DELETE, key) for key in request.keys]
 
     def raw_problem(self, region_id: int, api: int, rows: Sequence[Row]) -> str:
-        """The reason why a raw write is refused; empty if it is accepted."""
+        """The reason why a raw write is refused; an empty text if it is accepted."""
         if api != 2:
             return "invalid api version: raw keys need storage.api-version = 2"
         region = self.regions.by_id[region_id]
@@ -102,7 +104,7 @@ class Reads:
         return ""
 
     def command(self, region_id: int, now_us: int, rows: Sequence[Row], ts: Callable[[], int]) -> Command:
-        """The Raft command of a raw write. Each row gets a causal timestamp of its own."""
+        """Make the Raft command of a raw write. Each row gets a timestamp of its own, from `ts`."""
         stamped = []
         for row in rows:
             at = ts()

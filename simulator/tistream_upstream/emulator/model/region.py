@@ -1,4 +1,4 @@
-"""Regions of an emulated cluster, and tables of regions, which the stores and PD have. Pure."""
+"""Regions of an emulated cluster, and tables that find regions by id and by key. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _GROUP = 9
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region. `start`, `end`: memcomparable; empty is the end of all keys. `store` leads; `peers`: store -> peer."""
+    """A region. `start` and `end` are memcomparable; an empty end is +infinity. `store` is the store of the leader;
+    `peers` has the peer id by store."""
 
     id: int
     start: bytes
@@ -26,7 +27,7 @@ class Region:
 
     @property
     def meta(self) -> metapb.Region:
-        """The region as PD and TiKV send it."""
+        """The region in the protobuf form of PD and TiKV."""
         return metapb.Region(
             id=self.id,
             start_key=self.start,
@@ -60,12 +61,12 @@ def raw_bound(encoded: bytes) -> bytes:
 
 
 def encoded_bound(raw: bytes) -> bytes:
-    """The memcomparable bound of a raw key; empty stays empty."""
+    """The memcomparable form of a raw key that bounds a region; empty stays empty."""
     return encode_bytes(raw) if raw else b""
 
 
 class RegionTable:
-    """The regions by id and by key."""
+    """Regions, found by id and by key."""
 
     def __init__(self, regions: Iterable[Region]) -> None:
         self.by_id = {region.id: region for region in regions}
@@ -91,7 +92,7 @@ class RegionTable:
         self.change([region], [one.id for one in overlapped])
 
     def find(self, encoded: bytes) -> Region | None:
-        """The region of an encoded key; None in a hole."""
+        """The region that contains an encoded key; None if no region does."""
         at = bisect_right(self._starts, encoded) - 1
         if at < 0:
             return None

@@ -1,6 +1,6 @@
-"""An emulated TiKV store: registrations, scans, deltas and resolved timestamps of its streams. Pure.
+"""An emulated TiKV store: it handles registrations, and sends scans, changes and resolved timestamps. Pure.
 
-The order of checks, and the messages that are sent, follow TiKV's components/cdc.
+The order of its checks and the messages that it sends follow TiKV's components/cdc.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ class Store:
     # -- registrations --------------------------------------------------------------------------------------------
 
     def open(self, multiplexing: bool) -> Feed:
-        """Open a stream."""
+        """Open a change stream."""
         feed = Feed(multiplexing)
         self.feeds.append(feed)
         self.counters.streams += 1
         return feed
 
     def close(self, feed: Feed) -> None:
-        """Forget a stream that its client or the store has ended."""
+        """Forget a stream that its client or the store has closed."""
         if feed in self.feeds:
             self.feeds.remove(feed)
         feed.subscriptions.clear()
 
     def request(self, feed: Feed, request: cdcpb.ChangeDataRequest, now_ts: int, safe_point: int) -> None:
-        """Handle a request of a stream."""
+        """Handle a request that a client has sent on a stream."""
         features = feed.features(request)
         kind = request.WhichOneof("request")
         if kind == "deregister":
@@ -141,7 +141,7 @@ class Store:
     # -- what happens ---------------------------------------------------------------------------------------------
 
     def fail(self, region_id: int, error: cdcpb.Error) -> None:
-        """End the subscriptions of a region."""
+        """End the subscriptions to a region on all streams, with an error."""
         for feed in self.feeds:
             for one in feed.of_region(region_id):
                 self.counters.errors[_kind(error)] += 1
@@ -155,8 +155,8 @@ class Store:
             self.close(feed)
 
     def send_applied(self, command: Command, repeated: Sequence[bool]) -> None:
-        """Send a command that was applied to the subscriptions of its region. `repeated` says for each row whether it
-        writes an existing lock again."""
+        """Send the rows of an applied command to the subscriptions of its region. `repeated` says for each row whether
+        it writes an existing lock again."""
         quirks = self.quirks
         rows = list(_delta_rows(command.rows, repeated, quirks.repeats_long))
         self.rng.shuffle(rows)  # rows of one command come in hash order
@@ -178,8 +178,8 @@ class Store:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Begin scans, and send parts of the scans under way, interleaved with the rows that were applied since they
-        began."""
+        """Begin scans that wait, and send the next events of the running ones, together with the rows that were applied
+        since they began."""
         while self._waiting and len(self._scanning) < self.config.scans:
             feed, one = self._waiting.popleft()
             if feed.subscriptions.get(feed.key(one.request)) is one:
@@ -228,8 +228,8 @@ class Store:
         yield one.event([*rows, cdcpb.Event.Row(type=INITIALIZED)])  # type: ignore[arg-type]
 
     def resolve(self, limit: int) -> None:
-        """Send resolved timestamps. `limit` is a ts at or below which there is no lock in memory, and no later
-        commit."""
+        """Send resolved timestamps to all streams. No lock in memory, and no later commit, may be at or below
+        `limit`."""
         if not self.up:
             return
         for feed in self.feeds:
@@ -256,17 +256,17 @@ def _delta_rows(rows: Sequence[Row], repeated: Sequence[bool], repeats_long: boo
 
 
 def not_leader(region_id: int, leader: metapb.Peer | None) -> cdcpb.Error:
-    """The error of a store that does not lead a region; `leader` is None if the store knows no leader."""
+    """Make the error of a store that does not lead a region. `leader` is None if the store knows no leader."""
     return cdcpb.Error(not_leader=errorpb.NotLeader(region_id=region_id, leader=leader))
 
 
 def epoch_not_match(regions: Sequence[Region]) -> cdcpb.Error:
-    """The error for a request whose epoch is not the region's. It contains the present regions."""
+    """Make the error for a request whose epoch is not the region's. It contains the present regions."""
     return cdcpb.Error(epoch_not_match=errorpb.EpochNotMatch(current_regions=[region.meta for region in regions]))
 
 
 def congested(region_id: int) -> cdcpb.Error:
-    """The error for a region whose events exceed the store's memory quota."""
+    """Make the error for a region whose events exceed the store's memory quota."""
     return cdcpb.Error(congested=cdcpb.Congested(region_id=region_id))
 
 

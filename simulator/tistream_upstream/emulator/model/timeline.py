@@ -1,4 +1,4 @@
-"""The timeline of an emulated cluster: applied commands, and changes of regions and stores, in order. Pure."""
+"""What happens in an emulated cluster, in order: applied commands, and changes of regions and stores. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A Raft command of a region, at `at_us` since the cluster's beginning."""
+    """A Raft command that a region applies. `at_us`: microseconds since the cluster's beginning."""
 
     at_us: int
     region_id: int
@@ -41,7 +41,7 @@ class Command:
 class RegionsChange:
     """A change of regions: their new state, and the ids of regions that ended by a merge.
 
-    PD learns of it `pd_delay_us` later. `silent`: the old leader does not know the new one.
+    PD sees it `pd_delay_us` later. `silent`: the old leader does not know that there is a new one.
     """
 
     at_us: int
@@ -53,7 +53,7 @@ class RegionsChange:
 
 @dataclass(frozen=True, slots=True)
 class Congested:
-    """The subscriptions of a region are ended because the store has no memory for their events."""
+    """A store ends the subscriptions to a region, because it has no memory for the region's events."""
 
     at_us: int
     region_id: int
@@ -61,7 +61,8 @@ class Congested:
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """A store ends all its streams; `what` is `reset`, `down` (it also refuses new ones) or `up`."""
+    """A fault of a store, which ends all its streams. `what` is `reset`, `down` (it also refuses new streams) or
+    `up`."""
 
     at_us: int
     store_id: int
@@ -72,18 +73,18 @@ Item = Command | RegionsChange | Congested | StoreFault
 
 
 class TimelineSource(Protocol):
-    """The source of a cluster's timeline."""
+    """Where an emulated cluster gets its timeline from: a recording, or a simulated cluster."""
 
     @property
     def base_ts(self) -> int:
         """The ts (TSO) above which the timeline begins."""
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and were not returned before, in order. The ids of regions in an item are
-        those at its time."""
+        """The items that happen up to `to_us` and have not been returned before, in order. The ids of regions in an
+        item are those at its time."""
 
     def tso(self, now_us: int, count: int) -> int:
-        """Take `count` timestamps; returns the last one."""
+        """Take `count` timestamps. Returns the last one."""
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:
         """A ts at or below which the store will apply no commit after `now_us`, unless its lock exists now. The source

@@ -50,7 +50,8 @@ class Options:
 
 
 class Upstream:
-    """The cluster. `stores` maps ids to (version, labels). `preloaded`: rows that exist before the timeline begins."""
+    """An emulated cluster. `stores` maps ids to (version, labels). `preloaded`: rows that exist before the timeline
+    begins."""
 
     def __init__(
         self,
@@ -92,15 +93,15 @@ class Upstream:
 
     @property
     def now_ms(self) -> int:
-        """The cluster's physical time."""
+        """The time of the cluster's clock, in Unix milliseconds."""
         return physical_ms(self._source.base_ts) + self.now_us // 1_000
 
     def tso(self, count: int = 1) -> int:
-        """Take `count` timestamps; returns the last one."""
+        """Take `count` timestamps. Returns the last one."""
         return self._source.tso(self.now_us, count)
 
     def advance(self, to_us: int) -> None:
-        """Advance the clock to `to_us`: apply the items that are due, and send them."""
+        """Advance the clock to `to_us`. Applies the items that are due, and sends their changes to clients."""
         while self.now_us < to_us:
             upto = min(to_us, self._next_tick_us)
             for item in self._source.items(upto):
@@ -111,7 +112,7 @@ class Upstream:
         self.step()
 
     def step(self) -> None:
-        """Let the scans of all stores send a part."""
+        """Let all stores send the next events of their running scans."""
         for store in self.stores.values():
             store.step()
 
@@ -131,7 +132,8 @@ class Upstream:
             self.collect(from_physical_ms(self.now_ms - self.options.gc_life_ms))
 
     def scan(self, store_id: int, request: kvrpcpb.ScanRequest) -> kvrpcpb.ScanResponse:
-        """Answer KvScan at a store. Later async commits of the store get a commit_ts above the ts that was read."""
+        """Answer KvScan at a store. As in TiKV, later async commits at the store get a commit_ts above the ts that was
+        read."""
         self._source.resolved_limit(store_id, self.now_us)
         return self.reads.scan(store_id, request)
 
@@ -156,7 +158,7 @@ class Upstream:
                 self.counters.hold_lag_max_ms = max(self.counters.hold_lag_max_ms, lag)
 
     def collect(self, target: int) -> int:
-        """Run GC up to `target` (TSO) or the lowest hold; returns the safe point."""
+        """Run garbage collection up to `target` (TSO), or up to the lowest hold. Returns the new safe point."""
         safe_point = self.gc.run(target, self.now_ms)
         self.counters.collected_versions += self.mvcc.collect(safe_point)
         return safe_point
